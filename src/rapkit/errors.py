@@ -1,0 +1,63 @@
+"""Everything rapkit raises.
+
+RapkitError
+├── ConfigError            a setting, a flag or a toolset's definition is wrong
+├── ToolError              raised by a tool's author: its text reaches the model
+├── ProtocolError          a peer sent something that is not RAP
+│   ├── InvalidMessage       a message
+│   └── InvalidToolset       a toolset document
+├── StoreError             state could not be read or written
+│   ├── Fenced               the claim is no longer ours: somebody else runs the box, nothing was changed
+│   ├── StoreBusy            another process kept the database locked for too long; try again
+│   └── WrongKey             stored secrets do not open with the keys at hand
+└── DeliveryError          a POST did not get through
+    └── ForbiddenTarget      the address is one we do not dial for strangers
+"""
+
+
+class RapkitError(Exception):
+    """Anything rapkit raises on purpose."""
+
+
+class ConfigError(RapkitError):
+    """A setting, a flag or a toolset's definition is wrong; the text says what to do."""
+
+
+class ToolError(RapkitError):
+    """A tool's way to tell the model what went wrong and what to try instead."""
+
+
+class ProtocolError(RapkitError):
+    """A peer sent something that is not RAP."""
+
+
+class InvalidMessage(ProtocolError):
+    """A message does not have the shape the protocol gives it."""
+
+
+class InvalidToolset(ProtocolError):
+    """A toolset document does not have the shape the protocol gives it."""
+
+
+class StoreError(RapkitError):
+    """State could not be read or written."""
+
+
+class Fenced(StoreError):
+    """The claim is no longer ours: somebody else runs the box, and nothing was changed."""
+
+
+class StoreBusy(StoreError):
+    """Another process kept the database locked for too long; trying again is safe."""
+
+
+class WrongKey(StoreError):
+    """Stored secrets do not open with the keys at hand."""
+
+
+class DeliveryError(RapkitError):
+    """A POST did not get through."""
+
+
+class ForbiddenTarget(DeliveryError):
+    """The address is one we do not dial for strangers."""
