@@ -1,0 +1,33 @@
+"""The seam between what rapkit decides and where it is kept.
+
+A box is something that lives long and runs seldom: a conversation thread in the runtime, an invocation or a subscription in a tool server.
+Letters are put into it, a worker claims it, acts, and commits everything that follows from it at once. `Store` is the list of promises;
+`tests/mailbox/contract.py` holds any implementation to them.
+"""
+
+from rapkit.mailbox.box import Box, Letter, Mail, NewBox, Reception
+from rapkit.mailbox.commit import Claim, Commit, Entry, Record, Timer
+from rapkit.mailbox.outgoing import Outcome, Outgoing, Parcel, Settlement, Taken
+from rapkit.mailbox.store import OUTBOX, Lease, Stopped, Store
+
+__all__ = [
+    "OUTBOX",
+    "Box",
+    "Claim",
+    "Commit",
+    "Entry",
+    "Lease",
+    "Letter",
+    "Mail",
+    "NewBox",
+    "Outcome",
+    "Outgoing",
+    "Parcel",
+    "Reception",
+    "Record",
+    "Settlement",
+    "Stopped",
+    "Store",
+    "Taken",
+    "Timer",
+]

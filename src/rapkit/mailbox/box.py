@@ -1,0 +1,69 @@
+"""A box and what is put into it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class NewBox:
+    """A box to be made. It is due at once.
+
+    `parent` and `name` say where it belongs (for an invocation: its thread and call id), so that it can be stopped without knowing its id.
+    """
+
+    id: str
+    kind: str
+    state: bytes = b""
+    parent: str | None = None
+    root: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box as it stands in the store."""
+
+    id: str
+    kind: str
+    status: str
+    parent: str | None
+    root: str | None
+    name: str | None
+    state: bytes
+    stopped: bool
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """Something for a box.
+
+    The same `dedup` twice for one box is one letter. `needs` names a record (kind, key) the box must have for the letter to be wanted:
+    the pending call a result is for, the subscription an event is for.
+    """
+
+    box: str
+    kind: str
+    body: bytes
+    dedup: str | None = None
+    needs: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """An accepted letter. `seq` orders the mail of a box; `attempts` counts the claims that were handed it, this one included."""
+
+    seq: int
+    kind: str
+    body: bytes
+    accepted_at: float
+    attempts: int
+
+
+class Reception(StrEnum):
+    """What became of a letter. Whatever it says is durable when it is said."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    UNKNOWN = "unknown"  # no such box, or it is closed
+    UNWANTED = "unwanted"  # the record it needs is not there (any more)

@@ -1,0 +1,69 @@
+"""POSTs that wait in the outbox."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rapkit.mailbox.box import Letter
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A POST to be made after the commit that carries it.
+
+    Within a `lane` the outbox is first-in-first-out: the next is due only when the one before was delivered or given up. `origin` is the
+    part of the URL that may be known to anybody who reads the database. A `once` POST is deleted before it is sent: at most once, no retry.
+    `kind` picks the retry policy. `id` is unique and stays the same over all attempts.
+    """
+
+    id: str
+    lane: str
+    kind: str
+    origin: str
+    url: str
+    body: bytes
+    once: bool = False
+    not_before: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A POST that is ours to make now. `attempts` includes this one; `age` is the seconds since the first."""
+
+    outgoing: Outgoing
+    seq: int
+    epoch: int
+    attempts: int
+    age: float
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    DELIVERED = "delivered"
+    RETRY = "retry"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How an attempt ended, and a letter to whoever wants to know, written together."""
+
+    outcome: Outcome
+    problem: str | None = None
+    delay: float = 0.0
+    letter: Letter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A row of the outbox as a person may see it: no URL, no body."""
+
+    id: str
+    lane: str
+    kind: str
+    origin: str
+    attempts: int
+    problem: str | None
+    created_at: float
+    due_at: float | None
+    dead_at: float | None

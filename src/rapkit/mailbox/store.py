@@ -1,0 +1,127 @@
+"""The promises of a store.
+
+- What `create` and `accept` say is durable when it is said. An accepted letter is handed to every claim of its box, in acceptance order,
+  until a commit consumes it or sets it aside; duplicates change nothing.
+- A commit is atomic: all of it or nothing. A worker whose claim is no longer the box's last leaves no trace, not even an outgoing POST.
+- No two live claims of one box. A claim lives as long as its worker's lease: workers renew one row, claims point to it, and only the
+  store's clock is asked. Leases are never reset when a process starts.
+- Readiness, lease ends and timers share one indexed time, so that a box with nothing due costs nothing, however many there are.
+- An attempt is charged when a box is claimed, not when it fails: a worker that is killed counts too. After two lost attempts mail is handed
+  out one letter at a time, so that the one that kills its workers can be told from the others and set aside.
+- The outbox is first-in-first-out per lane; a `once` POST is deleted before it is handed out.
+- How long duplicates are recognised is bounded: while the box lives, and `forget_for` seconds after.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rapkit.mailbox.box import Box, Letter, NewBox, Reception
+from rapkit.mailbox.commit import Claim, Commit, Entry, Record
+from rapkit.mailbox.outgoing import Parcel, Settlement, Taken
+
+OUTBOX: Final = "outbox"
+"""The topic to `wait` on for outgoing POSTs; for boxes it is their kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """How long a silent worker keeps its claims. Renew it at least three times as often."""
+
+    seconds: float = 6.0
+
+    @property
+    def renew_every(self) -> float:
+        """Seconds between two renewals."""
+        return self.seconds / 4
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Boxes that were stopped, and ids of their POSTs that some sender has in its hands."""
+
+    boxes: tuple[str, ...]
+    in_flight: tuple[str, ...]
+
+
+class Store(Protocol):
+    """Where boxes are kept. Every method raises `StoreError` if it could not do what it says."""
+
+    @property
+    def lease(self) -> Lease:
+        """How long a silent worker keeps what it claimed."""
+
+    # Letters in
+
+    async def create(self, box: NewBox) -> bool:
+        """Make a box, due at once. False if its id is known: alive, or remembered.
+
+        If (kind, parent, name) was stopped before the box came, it is made with `stopped` set.
+        """
+
+    async def accept(self, letter: Letter) -> Reception:
+        """Put a letter into a box and make the box due; see `Reception`."""
+
+    # Work
+
+    async def renew(self, worker: str) -> None:
+        """Make or prolong the worker's lease."""
+
+    async def retire(self, worker: str) -> None:
+        """End the worker's lease now: others may take over what it still holds."""
+
+    async def claim(self, worker: str, kind: str, limit: int) -> list[Claim]:
+        """Claim up to `limit` due boxes, longest due first. The worker must have a lease."""
+
+    async def commit(self, claim: Claim, commit: Commit) -> None:
+        """Write the commit and, unless it says `keep`, end the claim. `Fenced` if the claim is no longer the box's last."""
+
+    async def stop(self, kind: str, parent: str, name: str | None, remember_for: float) -> Stopped:
+        """Take the matching boxes (all of the parent's, without a name) from whoever runs them; they are due at once, with `stopped` set.
+
+        Their queued POSTs are deleted. With a name, a matching box that comes within `remember_for` seconds is made stopped.
+        """
+
+    # Out
+
+    async def take(self, worker: str, limit: int, avoid: Collection[str] = ()) -> list[Taken]:
+        """Up to `limit` POSTs that are due, longest due first, none to an origin in `avoid`. The worker must have a lease."""
+
+    async def settle(self, taken: Taken, settlement: Settlement) -> None:
+        """Say how the attempt ended. Nothing happens if another sender has taken the POST over, or it was deleted."""
+
+    async def resend(self, ids: Sequence[str]) -> int:
+        """Put given-up POSTs back into the outbox, as new; says how many there were."""
+
+    # Waiting
+
+    async def wait(self, topic: str, at_most: float) -> None:
+        """Return when something of the topic may have become due since the last `claim` or `take`, or after `at_most` seconds."""
+
+    async def next_due(self, topic: str) -> float | None:
+        """Seconds until something of the topic is due (0 if it is), or None."""
+
+    # Looking
+
+    async def box(self, id: str) -> Box | None:
+        """One box."""
+
+    async def backlog(self, kind: str) -> int:
+        """How many boxes of a kind wait to be run or are being run; idle ones do not count."""
+
+    async def entries(self, box: str, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """The journal of a box, oldest first, from the entry after `after`."""
+
+    async def records(self, box: str, kind: str) -> list[Record]:
+        """The records of a box of one kind, by key."""
+
+    async def outbox(self, dead: bool, after: str = "", limit: int = 100) -> list[Parcel]:
+        """POSTs given up (`dead`) or waiting, by id."""
+
+    # Housekeeping
+
+    async def sweep(self, dead_letters_kept_for: float) -> int:
+        """Remove some of what has expired; says how many rows, so that one can go on until it is 0."""
+
+    async def close(self) -> None:
+        """Finish what was asked and close. The store's leases stay: `retire` first."""

@@ -1,0 +1,24 @@
+"""Which store a URL means."""
+
+from pathlib import Path
+
+from rapkit.errors import ConfigError
+from rapkit.keys import load_keyring
+from rapkit.mailbox import Lease, Store
+from rapkit.stores.sqlite import SqliteStore
+
+_SQLITE = "sqlite:///"
+_MEMORY = ":memory:"
+
+
+def open_store(url: str, *, lease: Lease | None = None) -> Store:
+    """Open `sqlite:///file.db` (relative), `sqlite:////var/lib/file.db` (absolute) or `sqlite:///:memory:`, making it if need be."""
+    if not url.startswith(_SQLITE) or url == _SQLITE:
+        raise ConfigError(
+            f"{url!r} is no store. Use sqlite:///file.db, sqlite:////absolute/file.db or sqlite:///:memory:."
+        )
+    path = url.removeprefix(_SQLITE)
+    if path == _MEMORY:
+        return SqliteStore(_MEMORY, load_keyring(None), lease=lease)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    return SqliteStore(path, load_keyring(Path(path)), lease=lease)

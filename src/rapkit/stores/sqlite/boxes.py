@@ -1,0 +1,171 @@
+"""Boxes, their mail and their journal: what happens to them inside a transaction."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from rapkit.errors import Fenced, StoreError
+from rapkit.keys import Keyring
+from rapkit.mailbox import Box, Claim, Commit, Entry, Lease, Letter, Mail, NewBox, Outgoing, Reception, Record, Stopped
+from rapkit.stores.sqlite import statements as sql
+from rapkit.stores.sqlite.holding import LOOKAHEAD, free_rows
+from rapkit.stores.sqlite.writer import Transaction
+
+_MOST_MAIL_PER_CLAIM = 1000
+_LOST_ATTEMPTS_BEFORE_ONE_BY_ONE = 2
+
+
+class Boxes:
+    """Operations on boxes. `enqueue` puts a POST into the outbox within the same transaction."""
+
+    def __init__(self, keys: Keyring, lease: Lease, enqueue: Callable[[Outgoing, Transaction], None]) -> None:
+        self._seal = keys.seal
+        self._open = keys.open
+        self._lease = lease
+        self._enqueue = enqueue
+
+    def create(self, box: NewBox, tx: Transaction) -> bool:
+        row = (box.id, box.kind, box.parent, box.root, box.name, self._seal(box.state), tx.now)
+        made = tx.row(sql.CREATE_BOX, row) is not None
+        if made:
+            tx.due.add(box.kind)
+        return made
+
+    def accept(self, letter: Letter, tx: Transaction) -> Reception:
+        needed_kind, needed_key = letter.needs or (None, None)
+        found = tx.row(sql.BOX_FOR_LETTER, (letter.box, letter.dedup, needed_kind, needed_key, tx.now))
+        if found is None:
+            return Reception.UNKNOWN
+        kind, status, seen, wanted = found
+        if seen:
+            return Reception.DUPLICATE
+        if status == "closed":
+            return Reception.UNKNOWN
+        if not wanted:
+            return Reception.UNWANTED
+        if letter.dedup is not None:
+            tx.write(sql.SEE, (letter.box, letter.dedup, None))
+        tx.write(sql.INSERT_MAIL, (letter.box, letter.kind, self._seal(letter.body), tx.now))
+        tx.write(sql.WAKE_BOX, (tx.now, letter.box))
+        tx.due.add(kind)
+        return Reception.ACCEPTED
+
+    def claim(self, worker: str, kind: str, limit: int, tx: Transaction) -> list[Claim]:
+        due = tx.rows(sql.DUE_BOXES, (kind, tx.now, limit + LOOKAHEAD))
+        until = tx.now + self._lease.seconds
+        rows, more = free_rows(due, worker, limit, sql.POSTPONE_BOXES, until, tx)
+        if more:
+            tx.due.add(kind)
+        if not rows:
+            return []
+        claimed = {row[0]: row[1:] for row in tx.rows(sql.CLAIM_BOXES, (worker, until, json.dumps(rows)))}
+        ids = json.dumps([columns[0] for columns in claimed.values()])
+        mail = self._mail({columns[0]: columns[-1] for columns in claimed.values()}, ids, tx)
+        timers: dict[str, list[str]] = {}
+        for id, key in tx.rows(sql.DUE_TIMERS, (ids, tx.now)):
+            timers.setdefault(id, []).append(key)
+        claims = []
+        for row in rows:
+            *columns, epoch, attempts = claimed[row]
+            box = self._box(columns)
+            letters, keys = tuple(mail.get(box.id, ())), tuple(timers.get(box.id, ()))
+            claims.append(Claim(box, worker, epoch, attempts, letters, keys, tx.now))
+        return claims
+
+    def _mail(self, attempts: dict[str, int], ids: str, tx: Transaction) -> dict[str, list[Mail]]:
+        mail: dict[str, list[Mail]] = {}
+        handed: list[int] = []
+        for box, seq, kind, body, at, tries in tx.rows(sql.MAIL_OF_BOXES, (ids,)):
+            one_by_one = attempts[box] > _LOST_ATTEMPTS_BEFORE_ONE_BY_ONE
+            letters = mail.setdefault(box, [])
+            if len(letters) < (1 if one_by_one else _MOST_MAIL_PER_CLAIM):
+                letters.append(Mail(seq, kind, self._open(body), at, tries))
+                handed.append(seq)
+        if handed:
+            tx.write(sql.CHARGE_MAIL, (json.dumps(handed),))
+        return mail
+
+    def commit(self, claim: Claim, commit: Commit, tx: Transaction) -> None:
+        id = claim.box.id
+        fence = (id, claim.epoch, claim.worker)
+        if commit.forget_for is not None:
+            if not tx.write(sql.FORGET_BOX, fence):
+                raise _fenced(id)
+            tx.write(sql.SEE, (id, "", tx.now + commit.forget_for))
+        else:
+            found = tx.row(sql.FENCE, fence)
+            if found is None:
+                raise _fenced(id)
+            self._consume(id, commit, tx)
+            self._keep_facts(id, commit, tx)
+            self._write_box(claim, commit, found[0], tx)
+        if commit.unsend:
+            tx.write(sql.UNSEND_LANES, (json.dumps(list(commit.unsend)),))
+        for outgoing in commit.outgoing:
+            self._enqueue(outgoing, tx)
+        for box in commit.spawn:
+            self.create(box, tx)
+        for letter in commit.letters:
+            self.accept(letter, tx)
+
+    def _consume(self, id: str, commit: Commit, tx: Transaction) -> None:
+        if commit.consumed:
+            gone = tx.write(sql.CONSUME_MAIL, (id, json.dumps(list(commit.consumed))))
+            if gone != len(set(commit.consumed)):
+                raise StoreError(f"A commit to box {id} consumes mail that is not there.")
+        for seq, reason in commit.set_aside.items():
+            tx.write(sql.SET_MAIL_ASIDE, (reason, id, seq))
+
+    def _keep_facts(self, id: str, commit: Commit, tx: Transaction) -> None:
+        for record in commit.put:
+            tx.write(sql.PUT_RECORD, (id, record.kind, record.key, self._seal(record.body)))
+        for kind, key in commit.drop:
+            tx.write(sql.DROP_RECORD, (id, kind, key))
+        for timer in commit.timers:
+            if timer.at is None:
+                tx.write(sql.DROP_TIMER, (id, timer.key))
+            else:
+                tx.write(sql.SET_TIMER, (id, timer.key, timer.at))
+
+    def _write_box(self, claim: Claim, commit: Commit, length: int, tx: Transaction) -> None:
+        id = claim.box.id
+        for number, entry in enumerate(commit.entries, start=length + 1):
+            tx.write(sql.APPEND_ENTRY, (id, number, tx.now, entry.kind, self._seal(entry.body)))
+        sealed = None if commit.state is None else self._seal(commit.state)
+        box = (id, sealed, commit.status, length + len(commit.entries))
+        if commit.keep:
+            tx.write(sql.KEEP_CLAIM, box)
+            return
+        (due_at,) = tx.row(sql.RELEASE_CLAIM, (*box, commit.charge, tx.now, commit.again_at))
+        if due_at is not None:
+            tx.due.add(claim.box.kind)
+
+    def stop(self, kind: str, parent: str, name: str | None, remember_for: float, tx: Transaction) -> Stopped:
+        if name is not None:
+            tx.write(sql.SEE, (parent, f"{kind}/{name}", tx.now + remember_for))
+        boxes = [id for (id,) in tx.rows(sql.STOP_BOXES, (tx.now, parent, kind, name))]
+        if not boxes:
+            return Stopped((), ())
+        tx.due.add(kind)
+        lanes = json.dumps(boxes)
+        tx.write(sql.UNSEND_LANES, (lanes,))
+        return Stopped(tuple(boxes), tuple(id for (id,) in tx.rows(sql.IN_FLIGHT, (lanes,))))
+
+    def box(self, id: str, tx: Transaction) -> Box | None:
+        row = tx.row(sql.BOX, (id,))
+        return None if row is None else self._box(row)
+
+    def _box(self, columns: Any) -> Box:
+        id, kind, status, parent, root, name, state, stopped, created_at = columns
+        return Box(id, kind, status, parent, root, name, self._open(state), bool(stopped), created_at)
+
+    def entries(self, box: str, after: int, limit: int, tx: Transaction) -> list[Entry]:
+        rows = tx.rows(sql.ENTRIES, (box, after, limit))
+        return [Entry(kind, self._open(body), seq, at) for kind, body, seq, at in rows]
+
+    def records(self, box: str, kind: str, tx: Transaction) -> list[Record]:
+        return [Record(kind, key, self._open(body)) for key, body in tx.rows(sql.RECORDS, (box, kind))]
+
+
+def _fenced(id: str) -> Fenced:
+    return Fenced(f"Box {id} was taken over or stopped; this claim of it changes nothing.")

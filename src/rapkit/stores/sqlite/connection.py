@@ -1,0 +1,76 @@
+"""One SQLite file, opened the way we want it."""
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+import apsw
+
+from rapkit.errors import StoreBusy, StoreError
+from rapkit.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
+
+MEMORY = ":memory:"
+_BUSY_TIMEOUT_MS = 10_000
+_FSYNC_FAILURES = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
+_EXIT_CODE = 74  # EX_IOERR of sysexits.h
+
+log = logging.getLogger("rapkit.store")
+
+
+def connect(path: str) -> apsw.Connection:
+    """Open the file, making it and its tables if need be."""
+    if path != MEMORY:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        db = apsw.Connection(path)
+        db.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        db.pragma("foreign_keys", True)
+        if path != MEMORY:
+            # FULL: a commit is on the disk when it returns. NORMAL would survive kill -9 but not a power cut.
+            db.pragma("journal_mode", "wal")
+            db.pragma("synchronous", "full")
+        db.pragma("cache_size", -64 * 1024)
+        _migrate(db, path)
+    except apsw.Error as error:
+        raise explain(error, path) from error
+    return db
+
+
+def _migrate(db: apsw.Connection, path: str) -> None:
+    # IMMEDIATE: of two processes that start together, one makes the tables and the other finds them made.
+    db.execute("BEGIN IMMEDIATE")
+    with_tables = db.pragma("user_version")
+    owner = db.pragma("application_id")
+    if owner not in (0, APPLICATION_ID) or (owner == 0 and db.execute("SELECT 1 FROM sqlite_schema").fetchone()):
+        db.execute("ROLLBACK")
+        raise StoreError(f"{path} is a SQLite file of another program. Name another file for the store.")
+    if with_tables > len(MIGRATIONS):
+        db.execute("ROLLBACK")
+        raise StoreError(
+            f"{path} was written by a newer rapkit (schema {with_tables}, this one knows {len(MIGRATIONS)}). Upgrade."
+        )
+    for migration in MIGRATIONS[with_tables:]:
+        db.execute(migration)
+    db.pragma("application_id", APPLICATION_ID)
+    db.pragma("user_version", len(MIGRATIONS))
+    db.execute("COMMIT")
+
+
+def explain(error: apsw.Error, path: str) -> StoreError:
+    """The error in our words. A failed fsync ends the process: what is on the disk is no longer known, and a retry would lie about it."""
+    if getattr(error, "extendedresult", None) in _FSYNC_FAILURES:
+        log.critical("fsync of %s failed; ending the process, since nothing can be promised any more", path)
+        logging.shutdown()
+        sys.stderr.flush()
+        os._exit(_EXIT_CODE)
+    match error:
+        case apsw.BusyError():
+            return StoreBusy(f"Another process kept {path} locked for {_BUSY_TIMEOUT_MS // 1000} seconds.")
+        case apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.PermissionsError():
+            return StoreError(f"{path} cannot be opened for writing. Check the folder and its permissions.")
+        case apsw.NotADBError() | apsw.CorruptError():
+            return StoreError(f"{path} is not a SQLite file, or is damaged.")
+        case apsw.FullError():
+            return StoreError(f"The disk of {path} is full.")
+    return StoreError(f"{path}: {error}")

@@ -1,0 +1,82 @@
+"""The outbox: what happens to outgoing POSTs inside a transaction."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rapkit.keys import Keyring
+from rapkit.mailbox import OUTBOX, Lease, Outcome, Outgoing, Parcel, Settlement, Taken
+from rapkit.stores.sqlite import statements as sql
+from rapkit.stores.sqlite.holding import LOOKAHEAD, free_rows
+from rapkit.stores.sqlite.writer import Transaction
+
+_LENGTH_BYTES = 4
+
+
+class Outbox:
+    """Operations on outgoing POSTs. URL and body are sealed together."""
+
+    def __init__(self, keys: Keyring, lease: Lease) -> None:
+        self._seal = keys.seal
+        self._open = keys.open
+        self._lease = lease
+
+    def enqueue(self, outgoing: Outgoing, tx: Transaction) -> None:
+        not_before = max(tx.now, outgoing.not_before or 0)
+        url = outgoing.url.encode()
+        sealed = self._seal(len(url).to_bytes(_LENGTH_BYTES) + url + outgoing.body)
+        row = (outgoing.id, outgoing.lane, outgoing.kind, outgoing.origin, sealed, outgoing.once, not_before, tx.now)
+        tx.write(sql.INSERT_OUTGOING, row)
+        tx.due.add(OUTBOX)
+
+    def take(self, worker: str, limit: int, avoid: str, tx: Transaction) -> list[Taken]:
+        due = tx.rows(sql.DUE_OUTGOING, (tx.now, avoid, limit + LOOKAHEAD))
+        until = tx.now + self._lease.seconds
+        rows, more = free_rows(due, worker, limit, sql.POSTPONE_OUTGOING, until, tx)
+        if more:
+            tx.due.add(OUTBOX)
+        if not rows:
+            return []
+        updated = {row[0]: row for row in tx.rows(sql.TAKE_OUTGOING, (worker, until, tx.now, json.dumps(rows)))}
+        taken = [self._taken(updated[row]) for row in rows]
+        for one in taken:
+            if one.outgoing.once:
+                tx.write(sql.DELETE_OUTGOING, (one.seq,))
+                self._advance(one.outgoing.lane, tx)
+        return taken
+
+    def _taken(self, row: Any) -> Taken:
+        seq, id, lane, kind, origin, sealed, once, epoch, attempts, age = row
+        plain = self._open(sealed)
+        body_at = _LENGTH_BYTES + int.from_bytes(plain[:_LENGTH_BYTES])
+        url = plain[_LENGTH_BYTES:body_at].decode()
+        return Taken(Outgoing(id, lane, kind, origin, url, plain[body_at:], bool(once)), seq, epoch, attempts, age)
+
+    def settle(self, taken: Taken, settlement: Settlement, tx: Transaction) -> bool:
+        """Whether the POST was still its sender's."""
+        fence = (taken.seq, taken.epoch)
+        match settlement.outcome:
+            case Outcome.DELIVERED:
+                ours = tx.write(sql.DELIVERED, fence)
+            case Outcome.RETRY:
+                ours = tx.write(sql.RETRY, (tx.now + settlement.delay, settlement.problem, *fence))
+            case Outcome.DEAD:
+                ours = tx.write(sql.GIVE_UP, (settlement.problem, tx.now, *fence))
+        if ours and settlement.outcome is Outcome.RETRY:
+            tx.due.add(OUTBOX)
+        elif ours:
+            self._advance(taken.outgoing.lane, tx)
+        return bool(ours)
+
+    def _advance(self, lane: str, tx: Transaction) -> None:
+        if tx.write(sql.ADVANCE_LANE, (tx.now, lane)):
+            tx.due.add(OUTBOX)
+
+    def resend(self, ids: Sequence[str], tx: Transaction) -> int:
+        lanes = [lane for (lane,) in tx.rows(sql.RESEND, (json.dumps(list(ids)),))]
+        for lane in set(lanes):
+            self._advance(lane, tx)
+        return len(lanes)
+
+    def parcels(self, dead: bool, after: str, limit: int, tx: Transaction) -> list[Parcel]:
+        return [Parcel(*row) for row in tx.rows(sql.PARCELS, (dead, after, limit))]

@@ -1,0 +1,240 @@
+"""Every SQL statement of the store, by name. Lists of ids travel as JSON arrays."""
+
+from typing import Final
+
+# Letters in
+
+CREATE_BOX: Final = """
+    INSERT INTO boxes (id, kind, parent, root, name, state, due_at, created_at, stopped)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7,
+           EXISTS (SELECT 1 FROM seen WHERE scope = ?3 AND key = ?2 || '/' || ?5 AND expires_at > ?7)
+    WHERE NOT EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = '' AND expires_at > ?7)
+    ON CONFLICT (id) DO NOTHING
+    RETURNING 1
+"""
+"""One row if the box was made; none if its id is alive or remembered."""
+
+BOX_FOR_LETTER: Final = """
+    SELECT kind, status,
+           ?2 IS NOT NULL AND EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = ?2 AND (expires_at IS NULL OR expires_at > ?5)),
+           ?3 IS NULL OR EXISTS (SELECT 1 FROM records WHERE box = ?1 AND kind = ?3 AND key = ?4)
+    FROM boxes WHERE id = ?1
+"""
+"""Kind and status of the box; whether the letter was seen before; whether the record it needs is there."""
+
+SEE: Final = "INSERT INTO seen (scope, key, expires_at) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET expires_at = excluded.expires_at"
+"""Remember a key, for ever (NULL) or until a time."""
+
+INSERT_MAIL: Final = "INSERT INTO mail (box, kind, body, accepted_at) VALUES (?, ?, ?, ?)"
+"""An accepted letter."""
+
+WAKE_BOX: Final = "UPDATE boxes SET due_at = min(ifnull(due_at, ?1), ?1) WHERE id = ?2 AND worker IS NULL"
+"""Make a box due, unless it is claimed: then the end of the claim finds the mail."""
+
+# Work
+
+RENEW_LEASE: Final = """
+    INSERT INTO workers (id, expires_at) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at
+"""
+"""Make or prolong a worker's lease."""
+
+END_LEASE: Final = "DELETE FROM workers WHERE id = ?"
+"""End a worker's lease."""
+
+DUE_BOXES: Final = """
+    SELECT b.row, b.worker, ifnull(w.expires_at, 0) FROM boxes b LEFT JOIN workers w ON w.id = b.worker
+    WHERE b.kind = ?1 AND b.due_at <= ?2 ORDER BY b.due_at, b.row LIMIT ?3
+"""
+"""The boxes longest due, each with who holds it until when."""
+
+POSTPONE_BOXES: Final = "UPDATE boxes SET due_at = ?1 WHERE row IN (SELECT value FROM json_each(?2))"
+"""Look again later at boxes whose worker is alive."""
+
+CLAIM_BOXES: Final = """
+    UPDATE boxes SET worker = ?1, epoch = epoch + 1, attempts = attempts + 1, due_at = ?2
+    WHERE row IN (SELECT value FROM json_each(?3))
+    RETURNING row, id, kind, status, parent, root, name, state, stopped, created_at, epoch, attempts
+"""
+"""Claim these boxes."""
+
+MAIL_OF_BOXES: Final = """
+    SELECT box, seq, kind, body, accepted_at, attempts + 1 FROM mail
+    WHERE box IN (SELECT value FROM json_each(?)) AND set_aside IS NULL ORDER BY seq
+"""
+"""Mail of claimed boxes in acceptance order."""
+
+CHARGE_MAIL: Final = "UPDATE mail SET attempts = attempts + 1 WHERE seq IN (SELECT value FROM json_each(?))"
+"""Charge an attempt to the mail that is handed out."""
+
+DUE_TIMERS: Final = (
+    "SELECT box, key FROM timers WHERE box IN (SELECT value FROM json_each(?)) AND at <= ? ORDER BY at, key"
+)
+"""Timers of claimed boxes that are due."""
+
+# Commit
+
+FORGET_BOX: Final = "DELETE FROM boxes WHERE id = ? AND epoch = ? AND worker = ?"
+"""Delete a box with all that is kept with it, if the claim is its last."""
+
+FENCE: Final = "SELECT length FROM boxes WHERE id = ? AND epoch = ? AND worker = ?"
+"""The length of the journal, if the claim is the box's last."""
+
+CONSUME_MAIL: Final = "DELETE FROM mail WHERE box = ? AND seq IN (SELECT value FROM json_each(?)) AND set_aside IS NULL"
+"""Take consumed mail away, by explicit number: what came meanwhile stays."""
+
+SET_MAIL_ASIDE: Final = "UPDATE mail SET set_aside = ? WHERE box = ? AND seq = ? AND set_aside IS NULL"
+"""Set a letter aside with its reason."""
+
+APPEND_ENTRY: Final = "INSERT INTO entries (box, seq, at, kind, body) VALUES (?, ?, ?, ?, ?)"
+"""The next line of a journal."""
+
+PUT_RECORD: Final = """
+    INSERT INTO records (box, kind, key, body) VALUES (?, ?, ?, ?) ON CONFLICT (box, kind, key) DO UPDATE SET body = excluded.body
+"""
+"""Write a record."""
+
+DROP_RECORD: Final = "DELETE FROM records WHERE box = ? AND kind = ? AND key = ?"
+"""Delete a record."""
+
+SET_TIMER: Final = (
+    "INSERT INTO timers (box, key, at) VALUES (?, ?, ?) ON CONFLICT (box, key) DO UPDATE SET at = excluded.at"
+)
+"""Set a timer."""
+
+DROP_TIMER: Final = "DELETE FROM timers WHERE box = ? AND key = ?"
+"""Take a timer away."""
+
+KEEP_CLAIM: Final = """
+    UPDATE boxes SET state = ifnull(?2, state), status = ifnull(?3, status), length = ?4 WHERE id = ?1
+"""
+"""Write a box's state and hold on to the claim."""
+
+RELEASE_CLAIM: Final = """
+    UPDATE boxes SET
+        state = ifnull(?2, state), status = ifnull(?3, status), length = ?4, worker = NULL,
+        attempts = CASE WHEN ?5 THEN attempts ELSE 0 END,
+        due_at = CASE
+            WHEN EXISTS (SELECT 1 FROM mail WHERE box = ?1 AND set_aside IS NULL) AND NOT ?5 THEN ?6
+            ELSE (SELECT min(at) FROM (
+                SELECT at FROM timers WHERE box = ?1
+                UNION ALL SELECT ?7
+                UNION ALL SELECT ?6 FROM mail WHERE box = ?1 AND set_aside IS NULL AND ?7 IS NULL))
+        END
+    WHERE id = ?1
+    RETURNING due_at
+"""
+"""Write a box's state and end the claim.
+
+The box is due at once if there is mail, else at its next timer or when the commit asked for it. A failed slice that names a time is not due
+before it, mail or no mail: that is its backoff.
+"""
+
+STOP_BOXES: Final = """
+    UPDATE boxes SET stopped = 1, epoch = epoch + 1, worker = NULL, due_at = ?1
+    WHERE parent = ?2 AND kind = ?3 AND (?4 IS NULL OR name = ?4)
+    RETURNING id
+"""
+"""Take boxes from whoever runs them and mark them stopped."""
+
+# Out
+
+INSERT_OUTGOING: Final = """
+    INSERT INTO outbox (id, lane, kind, origin, sealed, once, not_before, created_at, due_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
+            CASE WHEN EXISTS (SELECT 1 FROM outbox WHERE lane = ?2 AND dead_at IS NULL) THEN NULL ELSE ?7 END)
+"""
+"""A POST to be made: due now, or when those before it in its lane are gone."""
+
+UNSEND_LANES: Final = """
+    DELETE FROM outbox WHERE lane IN (SELECT value FROM json_each(?)) AND dead_at IS NULL AND worker IS NULL
+"""
+"""Delete what is queued in these lanes and in nobody's hands."""
+
+IN_FLIGHT: Final = (
+    "SELECT id FROM outbox WHERE lane IN (SELECT value FROM json_each(?)) AND dead_at IS NULL AND worker IS NOT NULL"
+)
+"""What some sender of these lanes has in its hands."""
+
+DUE_OUTGOING: Final = """
+    SELECT o.seq, o.worker, ifnull(w.expires_at, 0) FROM outbox o LEFT JOIN workers w ON w.id = o.worker
+    WHERE o.due_at <= ?1 AND o.origin NOT IN (SELECT value FROM json_each(?2)) ORDER BY o.due_at, o.seq LIMIT ?3
+"""
+"""The POSTs longest due, each with who holds it until when."""
+
+POSTPONE_OUTGOING: Final = "UPDATE outbox SET due_at = ?1 WHERE seq IN (SELECT value FROM json_each(?2))"
+"""Look again later at POSTs whose sender is alive."""
+
+TAKE_OUTGOING: Final = """
+    UPDATE outbox SET worker = ?1, epoch = epoch + 1, attempts = attempts + 1, due_at = ?2, first_at = ifnull(first_at, ?3)
+    WHERE seq IN (SELECT value FROM json_each(?4))
+    RETURNING seq, id, lane, kind, origin, sealed, once, epoch, attempts, ?3 - first_at
+"""
+"""Take these POSTs."""
+
+DELETE_OUTGOING: Final = "DELETE FROM outbox WHERE seq = ?"
+"""A POST that is about to be sent once."""
+
+DELIVERED: Final = "DELETE FROM outbox WHERE seq = ? AND epoch = ? AND worker IS NOT NULL"
+"""A POST that got through, if it is still its sender's."""
+
+RETRY: Final = """
+    UPDATE outbox SET worker = NULL, due_at = ?1, problem = ?2 WHERE seq = ?3 AND epoch = ?4 AND worker IS NOT NULL
+"""
+"""A POST that is to be tried again, if it is still its sender's."""
+
+GIVE_UP: Final = """
+    UPDATE outbox SET worker = NULL, due_at = NULL, problem = ?1, dead_at = ?2 WHERE seq = ?3 AND epoch = ?4 AND worker IS NOT NULL
+"""
+"""A POST that is given up, if it is still its sender's."""
+
+ADVANCE_LANE: Final = """
+    UPDATE outbox SET due_at = max(not_before, ?1)
+    WHERE seq = (SELECT min(seq) FROM outbox WHERE lane = ?2 AND dead_at IS NULL) AND worker IS NULL AND due_at IS NULL
+"""
+"""Make the first POST of a lane due."""
+
+RESEND: Final = """
+    UPDATE outbox SET dead_at = NULL, attempts = 0, first_at = NULL, problem = NULL, due_at = NULL
+    WHERE id IN (SELECT value FROM json_each(?)) AND dead_at IS NOT NULL
+    RETURNING lane
+"""
+"""Put given-up POSTs back."""
+
+# Waiting and looking
+
+NEXT_DUE_BOX: Final = "SELECT min(due_at) FROM boxes WHERE kind = ? AND due_at IS NOT NULL"
+"""When the next box of a kind is due."""
+
+NEXT_DUE_OUTGOING: Final = "SELECT min(due_at) FROM outbox WHERE due_at IS NOT NULL"
+"""When the next POST is due."""
+
+BOX: Final = "SELECT id, kind, status, parent, root, name, state, stopped, created_at FROM boxes WHERE id = ?"
+"""One box."""
+
+BACKLOG: Final = "SELECT count(*) FROM boxes WHERE kind = ? AND due_at IS NOT NULL"
+"""How many boxes of a kind are due some time or being run."""
+
+ENTRIES: Final = "SELECT kind, body, seq, at FROM entries WHERE box = ? AND seq > ? ORDER BY seq LIMIT ?"
+"""A stretch of a journal."""
+
+RECORDS: Final = "SELECT key, body FROM records WHERE box = ? AND kind = ? ORDER BY key"
+"""Records of a box."""
+
+PARCELS: Final = """
+    SELECT id, lane, kind, origin, attempts, problem, created_at, due_at, dead_at FROM outbox
+    WHERE (dead_at IS NOT NULL) = ? AND id > ? ORDER BY id LIMIT ?
+"""
+"""The outbox as a person may see it."""
+
+# Housekeeping
+
+SWEEP_SEEN: Final = (
+    "DELETE FROM seen WHERE (scope, key) IN (SELECT scope, key FROM seen WHERE expires_at <= ? LIMIT 500)"
+)
+"""Forget some keys that need not be remembered any longer."""
+
+SWEEP_DEAD_LETTERS: Final = "DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox WHERE dead_at <= ? LIMIT 500)"
+"""Delete some dead letters that were given up before a time."""
+
+SWEEP_WORKERS: Final = "DELETE FROM workers WHERE expires_at <= ? - 86400"
+"""Forget workers a day after their lease."""

@@ -1,0 +1,126 @@
+"""The store: every operation is a function that runs inside the writer's transaction."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+
+from rapkit.keys import Keyring
+from rapkit.mailbox import (
+    OUTBOX,
+    Box,
+    Claim,
+    Commit,
+    Entry,
+    Lease,
+    Letter,
+    NewBox,
+    Parcel,
+    Reception,
+    Record,
+    Settlement,
+    Stopped,
+    Taken,
+)
+from rapkit.stores.sqlite import statements as sql
+from rapkit.stores.sqlite.boxes import Boxes
+from rapkit.stores.sqlite.outbox import Outbox
+from rapkit.stores.sqlite.writer import Transaction, Writer
+
+
+class SqliteStore:
+    """The mailbox on one SQLite file; `rapkit.mailbox.Store` says what each method promises."""
+
+    def __init__(
+        self, path: str, keys: Keyring, *, lease: Lease | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.lease = lease or Lease()
+        self._bells: dict[str, asyncio.Event] = {}
+        self._writer = Writer(path, clock, self._ring)
+        self._outbox = Outbox(keys, self.lease)
+        self._boxes = Boxes(keys, self.lease, self._outbox.enqueue)
+
+    async def create(self, box: NewBox) -> bool:
+        return await self._writer.run(partial(self._boxes.create, box))
+
+    async def accept(self, letter: Letter) -> Reception:
+        return await self._writer.run(partial(self._boxes.accept, letter))
+
+    async def renew(self, worker: str) -> None:
+        await self._writer.run(lambda tx: tx.write(sql.RENEW_LEASE, (worker, tx.now + self.lease.seconds)))
+
+    async def retire(self, worker: str) -> None:
+        await self._writer.run(lambda tx: tx.write(sql.END_LEASE, (worker,)))
+
+    async def claim(self, worker: str, kind: str, limit: int) -> list[Claim]:
+        self._bell(kind).clear()
+        return await self._writer.run(partial(self._boxes.claim, worker, kind, limit))
+
+    async def commit(self, claim: Claim, commit: Commit) -> None:
+        await self._writer.run(partial(self._boxes.commit, claim, commit))
+
+    async def stop(self, kind: str, parent: str, name: str | None, remember_for: float) -> Stopped:
+        return await self._writer.run(partial(self._boxes.stop, kind, parent, name, remember_for))
+
+    async def take(self, worker: str, limit: int, avoid: Collection[str] = ()) -> list[Taken]:
+        self._bell(OUTBOX).clear()
+        return await self._writer.run(partial(self._outbox.take, worker, limit, json.dumps(list(avoid))))
+
+    async def settle(self, taken: Taken, settlement: Settlement) -> None:
+        def operation(tx: Transaction) -> None:
+            if self._outbox.settle(taken, settlement, tx) and settlement.letter is not None:
+                self._boxes.accept(settlement.letter, tx)
+
+        await self._writer.run(operation)
+
+    async def resend(self, ids: Sequence[str]) -> int:
+        return await self._writer.run(partial(self._outbox.resend, ids))
+
+    async def wait(self, topic: str, at_most: float) -> None:
+        try:
+            async with asyncio.timeout(at_most):
+                await self._bell(topic).wait()
+        except TimeoutError:
+            pass
+
+    def _bell(self, topic: str) -> asyncio.Event:
+        return self._bells.setdefault(topic, asyncio.Event())
+
+    def _ring(self, topics: set[str] | None) -> None:
+        for topic in list(self._bells) if topics is None else topics:
+            self._bell(topic).set()
+
+    async def next_due(self, topic: str) -> float | None:
+        def operation(tx: Transaction) -> float | None:
+            (at,) = tx.row(sql.NEXT_DUE_OUTGOING) if topic == OUTBOX else tx.row(sql.NEXT_DUE_BOX, (topic,))
+            return None if at is None else max(0.0, at - tx.now)
+
+        return await self._writer.run(operation, writes=False)
+
+    async def box(self, id: str) -> Box | None:
+        return await self._writer.run(partial(self._boxes.box, id), writes=False)
+
+    async def backlog(self, kind: str) -> int:
+        count: int = await self._writer.run(lambda tx: tx.row(sql.BACKLOG, (kind,))[0], writes=False)
+        return count
+
+    async def entries(self, box: str, after: int = 0, limit: int = 1000) -> list[Entry]:
+        return await self._writer.run(partial(self._boxes.entries, box, after, limit), writes=False)
+
+    async def records(self, box: str, kind: str) -> list[Record]:
+        return await self._writer.run(partial(self._boxes.records, box, kind), writes=False)
+
+    async def outbox(self, dead: bool, after: str = "", limit: int = 100) -> list[Parcel]:
+        return await self._writer.run(partial(self._outbox.parcels, dead, after, limit), writes=False)
+
+    async def sweep(self, dead_letters_kept_for: float) -> int:
+        def operation(tx: Transaction) -> int:
+            forgotten = tx.write(sql.SWEEP_SEEN, (tx.now,))
+            dropped = tx.write(sql.SWEEP_DEAD_LETTERS, (tx.now - dead_letters_kept_for,))
+            return forgotten + dropped + tx.write(sql.SWEEP_WORKERS, (tx.now,))
+
+        return await self._writer.run(operation)
+
+    async def close(self) -> None:
+        await self._writer.close()
