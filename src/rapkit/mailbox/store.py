@@ -106,6 +106,9 @@ class Store(Protocol):
     async def box(self, id: str) -> Box | None:
         """One box."""
 
+    async def known(self, id: str) -> bool:
+        """Whether `create` would refuse this id: the box is alive, or remembered."""
+
     async def backlog(self, kind: str) -> int:
         """How many boxes of a kind wait to be run or are being run; idle ones do not count."""
 

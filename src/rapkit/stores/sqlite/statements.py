@@ -211,6 +211,11 @@ NEXT_DUE_OUTGOING: Final = "SELECT min(due_at) FROM outbox WHERE due_at IS NOT N
 BOX: Final = "SELECT id, kind, status, parent, root, name, state, stopped, created_at FROM boxes WHERE id = ?"
 """One box."""
 
+KNOWN: Final = """
+    SELECT EXISTS (SELECT 1 FROM boxes WHERE id = ?1) OR EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = '' AND expires_at > ?2)
+"""
+"""Whether a box is alive or remembered."""
+
 BACKLOG: Final = "SELECT count(*) FROM boxes WHERE kind = ? AND due_at IS NOT NULL"
 """How many boxes of a kind are due some time or being run."""
 

@@ -101,6 +101,9 @@ class SqliteStore:
     async def box(self, id: str) -> Box | None:
         return await self._writer.run(partial(self._boxes.box, id), writes=False)
 
+    async def known(self, id: str) -> bool:
+        return await self._writer.run(lambda tx: bool(tx.row(sql.KNOWN, (id, tx.now))[0]), writes=False)
+
     async def backlog(self, kind: str) -> int:
         count: int = await self._writer.run(lambda tx: tx.row(sql.BACKLOG, (kind,))[0], writes=False)
         return count

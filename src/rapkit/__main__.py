@@ -1,0 +1,5 @@
+"""`python -m rapkit` is `rapkit`."""
+
+from rapkit.cli import main
+
+main()

@@ -1,0 +1,49 @@
+"""The command line: one file a command, loaded when it is used."""
+
+import sys
+from importlib import import_module
+
+import click
+
+from rapkit import __version__
+from rapkit.errors import RapkitError
+
+_COMMANDS = {
+    "serve": ("rapkit.cli.serve", "Serve a toolset."),
+    "inspect": ("rapkit.cli.inspect", "Look at a tool server."),
+    "call": ("rapkit.cli.call", "Call a tool and wait for its answer."),
+    "outbox": ("rapkit.cli.outbox", "What could not be delivered."),
+}
+
+
+class _Commands(click.Group):
+    """Commands by name; their modules are imported only when they are called or asked for help."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        module = import_module(_COMMANDS[name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="rapkit")
+def rapkit() -> None:
+    """Durable tools and agents that wait without running: the Reactive Agent Protocol."""
+
+
+def main() -> None:
+    """Run the command line. A mistake of the user's is one sentence and exit code 2, never a traceback."""
+    try:
+        rapkit()
+    except RapkitError as error:
+        click.echo(f"rapkit: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,83 @@
+"""A callback URL on this machine, for as long as a command waits."""
+
+import queue
+import secrets
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Self
+
+from rapkit.errors import InvalidMessage
+from rapkit.protocol import Callback, parse_callback
+
+_LARGEST = 16 * 1024 * 1024
+
+
+class Listener:
+    """Receives callbacks under a URL nobody can guess, and hands them on in the order they came."""
+
+    def __init__(self) -> None:
+        self._messages: queue.Queue[Callback] = queue.Queue()
+        self._path = f"/callback/{secrets.token_urlsafe(16)}"
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}{self._path}"
+
+    def __enter__(self) -> Self:
+        """Start to listen."""
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop to listen."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def next(self, timeout: float | None) -> Callback | None:
+        """The next message, or None if none comes in time."""
+        try:
+            return self._messages.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        path, messages = self._path, self._messages
+        seen: set[str] = set()
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                if length > _LARGEST:
+                    self.close_connection = True
+                    self._answer(413)
+                    return
+                body = self.rfile.read(length)
+                if self.path != path:
+                    self._answer(404)
+                    return
+                try:
+                    message = parse_callback(body)
+                except InvalidMessage as error:
+                    self._answer(400, str(error))
+                    return
+                id = self.headers.get("webhook-id")
+                if id is None or id not in seen:  # a message that was sent twice is shown once
+                    messages.put(message)
+                if id is not None:
+                    seen.add(id)
+                self._answer(200)
+
+            def _answer(self, status: int, text: str = "") -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text.encode())))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler

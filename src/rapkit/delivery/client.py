@@ -1,0 +1,247 @@
+"""POSTing to addresses strangers gave us, fast and without being led astray."""
+
+import asyncio
+import contextlib
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from pyreqwest.client import Client, ClientBuilder
+from pyreqwest.exceptions import (
+    ClientClosedError,
+    DetailedPyreqwestError,
+    PyreqwestError,
+    RequestTimeoutError,
+)
+from pyreqwest.response import Response
+
+from rapkit.delivery.guard import Guard, Target
+from rapkit.errors import DeliveryError
+
+_BODY_LIMIT = 64 * 1024
+_PROBE_PATIENCE = 1.0
+_CLOSED = "the HTTP client is closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds to wait: `connect` for the name, the connection and TLS; `total` for the whole POST."""
+
+    connect: float = 5.0
+    total: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """How many origins keep their connections, and after how many seconds an origin's name is looked up again."""
+
+    origins: int = 256
+    ttl: float = 60.0
+
+
+class Answer(NamedTuple):
+    """What the receiver said. Its body is not part of it: nobody may interpret that (INV-7)."""
+
+    status: int
+    retry_after: float | None = None
+
+
+@dataclass(slots=True)
+class _Route:
+    """Connections to one origin at one checked address."""
+
+    client: Client
+    address: str
+    expires: float
+    failed: bool = False
+
+
+class HttpClient:
+    """Sends POSTs to guarded targets over kept-alive connections.
+
+    A name is looked up once per `Pool.ttl`, all its addresses are judged, and connections go to a judged address, with
+    the URL's own host in Host and SNI. Redirects are not followed; proxies from the environment, cookies and compressed
+    answers are not used. Safe to call from many tasks of one event loop.
+    """
+
+    def __init__(self, guard: Guard, timeouts: Timeouts | None = None, pool: Pool | None = None) -> None:
+        self._guard = guard
+        self._timeouts = timeouts or Timeouts()
+        self._pool = pool or Pool()
+        self._routes: OrderedDict[str, _Route] = OrderedDict()
+        self._opening: dict[str, asyncio.Task[_Route]] = {}
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        """Nothing is opened before the first POST."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all connections."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections. POSTs under way, and later ones, fail with DeliveryError."""
+        self._closed = True
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
+        while self._routes:
+            _, route = self._routes.popitem()
+            await route.client.close()
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """POST a JSON body to the URL, which is used as given (CB-1), and say what was answered, whatever the status.
+
+        `headers` come on top of `Content-Type: application/json` (TRA-1). Raises ForbiddenTarget when the guard says no
+        and DeliveryError when no answer came; both name the origin, never the path or the query, which carry secrets.
+        """
+        target = self._guard.check_url(url)
+        route = self._routes.get(target.origin)
+        if route is None or asyncio.get_running_loop().time() >= route.expires:
+            route = await self._open(target)
+        else:
+            self._routes.move_to_end(target.origin)
+        try:
+            request = route.client.post(url).headers(headers).body_bytes(body)
+            # Without a buffer the head of the answer comes alone: a body that breaks off cannot take back a 200.
+            async with request.streamed_read_buffer_limit(0).build_streamed() as response:
+                status = response.status
+                answer = Answer(status, _retry_after(response) if status >= 300 else None)
+                if response.get_header("content-length") != "0":
+                    await _discard_body(response)
+                return answer
+        # ValueError: the library refuses to send a header. Neither is chained, since both quote what they refuse.
+        except (PyreqwestError, ValueError) as error:
+            if _could_not_connect(error):
+                route.failed, route.expires = True, 0.0
+            raise DeliveryError(f"{target.origin}: {self._describe(error)}.") from None
+
+    async def _open(self, target: Target) -> _Route:
+        if self._closed:
+            raise DeliveryError(f"{target.origin}: {_CLOSED}.")
+        task = self._opening.get(target.origin)
+        if task is None:
+            # A task of its own: many POSTs wait for one lookup, and each of them may be cancelled.
+            task = asyncio.create_task(self._find_route(target))
+            self._opening[target.origin] = task
+            task.add_done_callback(lambda done: self._opened(target, done))
+        await asyncio.wait({task})
+        if task.cancelled():
+            raise DeliveryError(f"{target.origin}: {_CLOSED}.")
+        return task.result()
+
+    def _opened(self, target: Target, task: asyncio.Task[_Route]) -> None:
+        del self._opening[target.origin]
+        if not task.cancelled():
+            task.exception()  # asyncio complains about errors nobody looked at, even if nobody waits any more
+
+    async def _find_route(self, target: Target) -> _Route:
+        try:
+            async with asyncio.timeout(self._timeouts.connect):
+                addresses = await self._guard.resolve(target)
+        except TimeoutError:
+            raise DeliveryError(f"{target.origin}: the name took too long to resolve.") from None
+        route = self._routes.get(target.origin)
+        # An address that still holds keeps its connections, unless it failed and there is another one to try.
+        if route is None or route.address not in addresses or (route.failed and len(addresses) > 1):
+            address = await _first_reachable(addresses, target.port)
+            # Loading the trusted certificates takes milliseconds; the thread keeps them off the event loop.
+            client = await asyncio.to_thread(self._build, target, address)
+            route = _Route(client, address, 0.0)
+        route.failed, route.expires = False, asyncio.get_running_loop().time() + self._pool.ttl
+        self._routes[target.origin] = route
+        self._routes.move_to_end(target.origin)
+        while len(self._routes) > self._pool.origins:
+            # Dropped, not closed: POSTs under way keep their client alive until they are done.
+            self._routes.popitem(last=False)
+        return route
+
+    def _build(self, target: Target, address: str) -> Client:
+        builder = (
+            ClientBuilder()
+            .user_agent("rapkit")
+            .default_headers({"content-type": "application/json"})
+            .connect_timeout(timedelta(seconds=self._timeouts.connect))
+            .timeout(timedelta(seconds=self._timeouts.total))
+            .follow_redirects(False)
+            .no_proxy()
+            .gzip(False)
+            .brotli(False)
+            .zstd(False)
+            .deflate(False)
+        )
+        if address != target.host:
+            # The library keeps one address per name: a second `resolve` would replace the first.
+            builder = builder.resolve(target.host, address, target.port)
+        return builder.build()
+
+    def _describe(self, error: Exception) -> str:
+        match error:
+            case RequestTimeoutError() if _could_not_connect(error):
+                return f"no connection within {self._timeouts.connect:g} s"
+            case RequestTimeoutError():
+                return f"no answer within {self._timeouts.total:g} s"
+            case ClientClosedError():
+                return _CLOSED
+            case ValueError():
+                return "a header or the URL cannot be sent as it is"
+        # From the outside in; what happened comes last. The outer ones quote the URL.
+        reasons = [cause for cause in _causes(error) if "://" not in cause]
+        return reasons[-1] if reasons else "the connection failed"
+
+
+async def _first_reachable(addresses: tuple[str, ...], port: int) -> str:
+    """The first address that accepts a connection; the first of all if none does, so that the POST tells why."""
+    for address in addresses if len(addresses) > 1 else ():
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_PROBE_PATIENCE):
+                _, writer = await asyncio.open_connection(address, port)
+            writer.close()
+            return address
+    return addresses[0]
+
+
+async def _discard_body(response: Response) -> None:
+    """Read a short body to its end, so that the connection can be used again; a long one costs the connection.
+
+    The answer counts whatever becomes of its body. A slow one is given up when the POST's time is.
+    """
+    length = response.get_header("content-length") or ""
+    left = min(int(length), _BODY_LIMIT) if length.isdecimal() else _BODY_LIMIT
+    with contextlib.suppress(PyreqwestError):
+        while left > 0 and (chunk := await response.body_reader.read_chunk()) is not None:
+            left -= len(chunk)
+
+
+def _retry_after(response: Response) -> float | None:
+    text = response.get_header("retry-after")
+    if text is None:
+        return None
+    if re.fullmatch(r"[0-9]{1,9}", text):
+        return float(text)
+    try:
+        # Counted from the answer's own date: the receiver's clock may be wrong, but it is the one that was read.
+        wait = parsedate_to_datetime(text) - parsedate_to_datetime(response.get_header("date") or "")
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return max(wait.total_seconds(), 0.0)
+
+
+def _could_not_connect(error: Exception) -> bool:
+    # The library's ConnectError also stands for a connection that broke after the request was sent; its causes differ.
+    return "client error (Connect)" in _causes(error)
+
+
+def _causes(error: Exception) -> list[str]:
+    if not isinstance(error, DetailedPyreqwestError):
+        return []
+    return [cause["message"] for cause in error.details["causes"] or ()]

@@ -1,0 +1,156 @@
+"""Delivers the outbox: takes what is due, POSTs it, and settles it by what was answered.
+
+An origin that does not answer holds up only itself: it can have so many POSTs in hand, and while it has them nothing more is taken for it.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rapkit.delivery.client import Answer, HttpClient
+from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy, Verdict, verdict
+from rapkit.delivery.signatures import headers
+from rapkit.errors import DeliveryError, ForbiddenTarget, StoreError
+from rapkit.mailbox import OUTBOX, Letter, Outcome, Settlement, Store, Taken
+from rapkit.pump import Pump
+
+_PAUSE_BEFORE_SETTLING_AGAIN = 0.5
+
+log = logging.getLogger("rapkit.delivery")
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """How a POST ended for good. `status` is None when nobody answered."""
+
+    outcome: Outcome
+    status: int | None
+    problem: str | None
+
+
+Report = Callable[[Taken, Fate], Letter | None]
+"""The letter, if any, that is to be written together with a POST's fate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """How many POSTs may be under way: `total`, and about `per_origin` to one origin."""
+
+    total: int = 512
+    per_origin: int = 64
+
+
+class Courier:
+    """Delivers one store's outbox under a worker's lease."""
+
+    def __init__(
+        self,
+        store: Store,
+        client: HttpClient,
+        worker: str,
+        *,
+        policies: Mapping[Kind, RetryPolicy] = POLICIES,
+        traffic: Traffic | None = None,
+        secrets: Sequence[str] = (),
+        report: Report = lambda _taken, _fate: None,
+        clock: Callable[[], float] = time.time,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self._store = store
+        self._client = client
+        self._worker = worker
+        self._policies = policies
+        self._traffic = traffic or Traffic()
+        self._secrets = secrets
+        self._report = report
+        self._clock = clock
+        self._dice = dice
+        self._per_origin: Counter[str] = Counter()
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._pump = Pump(store, OUTBOX, self._traffic.total, self._take, self._deliver)
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        await self._pump.run()
+
+    async def drain(self, patience: float) -> None:
+        """Let the POSTs under way end; what cannot is delivered again by whoever comes next."""
+        await self._pump.drain(patience)
+
+    async def abort(self, ids: Sequence[str]) -> None:
+        """Stop these POSTs if they are under way here, and wait until they are."""
+        tasks = [task for id in ids if (task := self._under_way.get(id))]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _take(self, limit: int) -> list[Taken]:
+        saturated = [origin for origin, posts in self._per_origin.items() if posts >= self._traffic.per_origin]
+        taken = await self._store.take(self._worker, limit, saturated)
+        # Counted here, before the next round asks, so that one round cannot exceed the limit by more than its size.
+        self._per_origin.update(one.outgoing.origin for one in taken)
+        return taken
+
+    async def _deliver(self, taken: Taken) -> None:
+        outgoing = taken.outgoing
+        task = asyncio.current_task()
+        assert task is not None
+        self._under_way[outgoing.id] = task
+        try:
+            settlement = await self._attempt(taken)
+            if not outgoing.once:
+                await self._settle(taken, settlement)
+        finally:
+            del self._under_way[outgoing.id]
+            self._per_origin[outgoing.origin] -= 1
+            if not self._per_origin[outgoing.origin]:
+                del self._per_origin[outgoing.origin]
+
+    async def _attempt(self, taken: Taken) -> Settlement:
+        outgoing = taken.outgoing
+        stamp = headers(outgoing.id, self._clock(), outgoing.body, self._secrets)
+        try:
+            answer = await self._client.post(outgoing.url, outgoing.body, stamp)
+        except ForbiddenTarget as error:
+            return self._end(taken, Fate(Outcome.DEAD, None, str(error)))
+        except DeliveryError as error:
+            return self._try_again(taken, None, str(error))
+        match verdict(answer.status):
+            case Verdict.DELIVERED:
+                return self._end(taken, Fate(Outcome.DELIVERED, answer.status, None))
+            case Verdict.RETRY:
+                return self._try_again(taken, answer, f"{outgoing.origin} answered {answer.status}")
+            case Verdict.GONE | Verdict.REFUSED:
+                problem = f"{outgoing.origin} answered {answer.status}"
+                return self._end(taken, Fate(Outcome.DEAD, answer.status, problem))
+
+    def _try_again(self, taken: Taken, answer: Answer | None, problem: str) -> Settlement:
+        policy = self._policies[Kind(taken.outgoing.kind)]
+        retry_after = answer.retry_after if answer else None
+        delay = policy.delay(taken.attempts, taken.age, self._dice(), retry_after)
+        if delay is None:
+            status = answer.status if answer else None
+            return self._end(taken, Fate(Outcome.DEAD, status, f"{problem}; given up after {taken.attempts} attempts"))
+        log.info(
+            "%s; attempt %d, next in %.1f s", problem, taken.attempts, delay, extra={"message_id": taken.outgoing.id}
+        )
+        return Settlement(Outcome.RETRY, problem, delay)
+
+    def _end(self, taken: Taken, fate: Fate) -> Settlement:
+        if fate.outcome is Outcome.DEAD:
+            log.warning("undeliverable: %s", fate.problem, extra={"message_id": taken.outgoing.id})
+        return Settlement(fate.outcome, fate.problem, letter=self._report(taken, fate))
+
+    async def _settle(self, taken: Taken, settlement: Settlement) -> None:
+        while True:
+            try:
+                return await self._store.settle(taken, settlement)
+            except StoreError as error:
+                # Not settled means delivered again once our lease ends; better to insist while it lasts.
+                log.error("cannot settle %s: %s", taken.outgoing.id, error)
+                await asyncio.sleep(_PAUSE_BEFORE_SETTLING_AGAIN)

@@ -1,0 +1,82 @@
+"""Who sent a message, and which message it is: the Standard Webhooks headers.
+
+The id stays the same over retries, so a receiver can tell one event delivered twice from two equal events. The
+signature covers id, timestamp and body; several secrets give several signatures, so that secrets can be rotated
+without losing a message.
+"""
+
+import base64
+import hmac
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from standardwebhooks import Webhook
+
+from rapkit.errors import ConfigError
+
+MESSAGE_ID = "webhook-id"
+TIMESTAMP = "webhook-timestamp"
+SIGNATURE = "webhook-signature"
+
+_PREFIX = "whsec_"
+_SECONDS = re.compile(r"[0-9]{1,11}")
+
+
+def headers(message_id: str, timestamp: float, body: bytes, secrets: Sequence[str] = ()) -> dict[str, str]:
+    """The headers for one attempt: always id and timestamp, and a signature for every secret."""
+    found = {MESSAGE_ID: message_id, TIMESTAMP: str(math.floor(timestamp))}
+    if secrets:
+        found[SIGNATURE] = " ".join(_sign(secret, message_id, timestamp, body) for secret in secrets)
+    return found
+
+
+def verify(
+    headers: Mapping[str, str], body: bytes, secrets: Sequence[str], now: float, tolerance: float = 300.0
+) -> bool:
+    """Whether the message was signed with one of the secrets, no more than `tolerance` seconds away from `now`.
+
+    Anything missing or malformed is a plain no, whatever a stranger sends. Without secrets nothing is ever verified.
+    """
+    # The library's own verify reads the wall clock, fixes the tolerance and trips over malformed signatures.
+    given = {name.lower(): value for name, value in headers.items()}
+    message_id, stamp = given.get(MESSAGE_ID, ""), given.get(TIMESTAMP, "")
+    if not (message_id and message_id.isascii() and _SECONDS.fullmatch(stamp)):
+        return False
+    timestamp = int(stamp)
+    if abs(now - timestamp) > tolerance or not _is_utf8(body):
+        return False
+    expected = [_sign(secret, message_id, timestamp, body).encode() for secret in secrets]
+    signatures = [signature.encode(errors="replace") for signature in given.get(SIGNATURE, "").split(" ")]
+    # Every pair is compared, so that the time taken does not tell which secret matched.
+    matches = [hmac.compare_digest(ours, theirs) for ours in expected for theirs in signatures]
+    return any(matches)
+
+
+def _sign(secret: str, message_id: str, timestamp: float, body: bytes) -> str:
+    moment = datetime.fromtimestamp(math.floor(timestamp), tz=UTC)
+    return Webhook(_key(secret)).sign(message_id, moment, body.decode())
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _key(secret: str) -> bytes:
+    # Decoded here, because the library skips characters that are not base64: a typo would sign with another key.
+    try:
+        text = secret.removeprefix(_PREFIX)
+        key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        key = b""
+    if not 24 <= len(key) <= 64:
+        raise ConfigError(
+            "A webhook secret is 'whsec_' and 24 to 64 random bytes in base64, and this one is not.\n"
+            'Make one with: echo "whsec_$(openssl rand -base64 32)"'
+        )
+    return key

@@ -1,0 +1,102 @@
+"""Work through what is due: fetch, start, wait for the bell, fetch again."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+from rapkit.errors import StoreError
+from rapkit.mailbox import Store
+
+T = TypeVar("T")
+
+_LONGEST_WAIT = 5.0
+_WAIT_WHILE_WORKING = 0.25
+_PAUSE_AFTER_FAILURE = 0.5
+_BATCH = 64
+
+log = logging.getLogger("rapkit.pump")
+
+
+class Pump(Generic[T]):
+    """Keeps up to `limit` things of one topic in hand at once.
+
+    `fetch(n)` claims up to n of them in the store; `work` does one, and handles its own failures. What is due later, or was made due by
+    another process, is found too: the wait between two fetches has an end.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        topic: str,
+        limit: int,
+        fetch: Callable[[int], Awaitable[list[T]]],
+        work: Callable[[T], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._store = store
+        self._topic = topic
+        self._limit = limit
+        self._fetch = fetch
+        self._work = work
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Event()
+
+    async def run(self) -> None:
+        """Go on until cancelled. What was started goes on after that; see `drain`."""
+        while True:
+            try:
+                await self._round()
+            except StoreError as error:
+                # Nothing is lost: what was not claimed stays due. A person should know, and the disk may recover.
+                log.error("cannot fetch from %s: %s", self._topic, error)
+                await asyncio.sleep(_PAUSE_AFTER_FAILURE)
+
+    async def _round(self) -> None:
+        wanted = min(_BATCH, self._limit - len(self._tasks))
+        if wanted <= 0:
+            self._room.clear()
+            await self._room.wait()
+            return
+        fetched = await self._fetch(wanted)
+        for thing in fetched:
+            task = asyncio.create_task(self._work(thing))
+            self._tasks.add(task)
+            task.add_done_callback(self._finished)
+        if len(fetched) == wanted:
+            return
+        if fetched:
+            await self._store.wait(self._topic, _WAIT_WHILE_WORKING)
+            return
+        due = await self._store.next_due(self._topic)
+        if due == 0:
+            await self._wait_for_bell_or_room()
+        else:
+            await self._store.wait(self._topic, _LONGEST_WAIT if due is None else min(due, _LONGEST_WAIT))
+
+    async def _wait_for_bell_or_room(self) -> None:
+        """Something is due that we may not have now: another worker holds it, or its origin has enough of ours in hand."""
+        self._room.clear()
+        waits = [
+            asyncio.create_task(self._store.wait(self._topic, _WAIT_WHILE_WORKING)),
+            asyncio.create_task(self._room.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._room.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("work on %s failed", self._topic, exc_info=error)
+
+    async def drain(self, patience: float) -> None:
+        """Wait for what was started, then cancel what has not ended in time and wait for that."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=patience)
+        for task in set(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))

@@ -1,0 +1,22 @@
+"""Secrets that settings refer to rather than contain."""
+
+import os
+from pathlib import Path
+
+from rapkit.errors import ConfigError
+
+
+def read_secret(reference: str) -> str:
+    """What `env:VARIABLE` or `file:path` refers to; anything else is the secret itself."""
+    kind, separator, rest = reference.partition(":")
+    if separator and kind == "env":
+        value = os.environ.get(rest)
+        if not value:
+            raise ConfigError(f"The environment variable {rest} is not set, and a secret is to come from it.")
+        return value
+    if separator and kind == "file":
+        try:
+            return Path(rest).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"No secret can be read from {rest}: {error}.") from None
+    return reference

@@ -1,0 +1,1 @@
+"""The tool author's side: functions become durable tools."""

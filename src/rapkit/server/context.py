@@ -1,0 +1,41 @@
+"""What a handler can know about the call it works on."""
+
+import logging
+import threading
+from typing import Any
+
+from rapkit.protocol import Invocation
+
+
+class Context:
+    """The call at hand. A parameter annotated with this class gets it, and is not shown to the model."""
+
+    def __init__(self, message: Invocation, tool: str) -> None:
+        self.user_id = message.user_id
+        """The user the thread works for, if the runtime said so."""
+        self.thread_id = message.group_id
+        """The conversation thread that called."""
+        self.thread_ancestors = message.thread_ancestors or ()
+        """The threads above it, from the root down to its parent."""
+        self.call_id = message.id
+        """The id of this call within the thread."""
+        self.log: logging.LoggerAdapter[logging.Logger] = _CallLog(
+            logging.getLogger(f"rapkit.tool.{tool}"), {"thread_id": message.group_id, "call_id": message.id}
+        )
+        """A logger whose lines carry the ids of the call."""
+        self._cancelled = threading.Event()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the result any more. An async handler is cancelled; a plain function should look here and return."""
+        return self._cancelled.is_set()
+
+    def cancel(self) -> None:
+        """Say that nobody waits for the result any more."""
+        self._cancelled.set()
+
+
+class _CallLog(logging.LoggerAdapter[logging.Logger]):
+    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
+        kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
+        return msg, kwargs

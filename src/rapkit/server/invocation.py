@@ -1,0 +1,54 @@
+"""An invocation as it is kept: who called, and the body exactly as it came.
+
+The ids under which it is kept are hashes, so that no caller can choose one that collides with another's, whatever is in its fields.
+"""
+
+import hashlib
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
+
+from rapkit.mailbox import NewBox
+from rapkit.protocol import BadInvocation, Invocation, parse_invocation
+
+CALL = "call"
+"""The kind of box an invocation is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A received invocation and its authenticated caller."""
+
+    caller: str
+    message: Invocation | BadInvocation
+    body: bytes
+
+    def to_box(self) -> NewBox:
+        """The box to keep it in. The same (caller, callback_url, group_id, id) is the same box (INV-17)."""
+        message = self.message
+        return NewBox(
+            id=_digest("c", self.caller, message.callback_url, message.group_id, message.id),
+            kind=CALL,
+            state=b"\n".join((self.caller.encode(), self.body)),
+            parent=thread_key(self.caller, message.group_id),
+            name=message.id,
+        )
+
+    @classmethod
+    def from_state(cls, state: bytes) -> "Call":
+        """Read what `to_box` wrote."""
+        caller, _, body = state.partition(b"\n")
+        return cls(caller.decode(), parse_invocation(body), body)
+
+
+def thread_key(caller: str, group_id: str) -> str:
+    """The key of a thread: callers cannot reach each other's, even if they use the same group ids."""
+    return _digest("t", caller, group_id)
+
+
+def _digest(prefix: str, *parts: str) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(4))
+        digest.update(encoded)
+    return f"{prefix}_{urlsafe_b64encode(digest.digest()[:18]).decode()}"

@@ -1,0 +1,198 @@
+"""Runs invocations: claims them, calls their handlers, commits the one result each of them ends in."""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from rapkit.delivery.retry import Kind
+from rapkit.errors import Fenced, StoreError, ToolError
+from rapkit.ids import new_id
+from rapkit.mailbox import Claim, Commit, Outgoing, Store
+from rapkit.protocol import BadInvocation, Invocation, ToolResult, dump
+from rapkit.pump import Pump
+from rapkit.server.context import Context
+from rapkit.server.invocation import CALL, Call
+from rapkit.server.output import Output, error_text, to_output
+from rapkit.server.threads import Threads
+from rapkit.server.tool import Tool
+
+_MOST_RUNS = 3
+_PAUSE_BEFORE_COMMITTING_AGAIN = 0.5
+_CANCELLED = "Error: Cancelled."
+
+log = logging.getLogger("rapkit.calls")
+
+
+class Worker:
+    """Runs a toolset's calls under one lease, up to `concurrency` at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        tools: Mapping[str, Tool],
+        id: str,
+        *,
+        concurrency: int,
+        remember_for: float,
+        origin_of: Callable[[str], str],
+        on_finished: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store = store
+        self._tools = tools
+        self._remember_for = remember_for
+        self._origin_of = origin_of
+        self._on_finished = on_finished
+        self._threads = Threads()
+        self._contexts: dict[str, tuple[Context, asyncio.Task[None]]] = {}
+        self._pump = Pump(store, CALL, concurrency, partial(store.claim, id, CALL), self._run)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._pump.run()
+
+    async def drain(self, patience: float) -> None:
+        """Let running handlers end; those that do not are interrupted, and dealt with after the next start."""
+        await self._pump.drain(patience)
+        self._threads.close()
+
+    def cancel(self, boxes: tuple[str, ...]) -> None:
+        """Interrupt the handlers of these boxes if they run here. The boxes were stopped, so nothing of theirs is committed."""
+        for box in boxes:
+            if running := self._contexts.get(box):
+                context, task = running
+                context.cancel()
+                task.cancel()
+
+    async def _run(self, claim: Claim) -> None:
+        started = time.monotonic()
+        call = Call.from_state(claim.box.state)
+        try:
+            output = await self._answer(claim, call.message)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._give_back(claim, call.message))
+            raise
+        await self._finish(claim, call, output)
+        self._on_finished()
+        message = call.message
+        log.info(
+            "call finished",
+            extra={
+                "operation": message.operation if isinstance(message, Invocation) else None,
+                "thread_id": message.group_id,
+                "call_id": message.id,
+                "caller": call.caller,
+                "outcome": "error" if output.text.startswith("Error: ") else "ok",
+                "seconds": round(time.monotonic() - started, 4),
+            },
+        )
+
+    async def _answer(self, claim: Claim, message: Invocation | BadInvocation) -> Output:
+        if claim.box.stopped:
+            return Output(_CANCELLED)
+        if isinstance(message, BadInvocation):
+            return Output(f"Error: {message.problem}")
+        tool = self._tools.get(message.operation)
+        if tool is None:
+            known = ", ".join(sorted(self._tools))
+            return Output(f"Error: there is no operation {message.operation!r}. There are: {known}.")
+        if claim.attempts > 1 and not tool.repeatable:
+            return Output(
+                f"Error: the server was interrupted while {tool.name} ran, and it is not known whether it took effect. "
+                "Find out before you call it again."
+            )
+        if claim.attempts > _MOST_RUNS:
+            return Output(f"Error: {tool.name} was interrupted {_MOST_RUNS} times and given up. Tell the user.")
+        return await self._call(claim, tool, message)
+
+    async def _call(self, claim: Claim, tool: Tool, message: Invocation) -> Output:
+        context = Context(message, tool.name)
+        task = asyncio.current_task()
+        assert task is not None
+        self._contexts[claim.box.id] = (context, task)
+        try:
+            async with asyncio.timeout(tool.traits.timeout) as limit:
+                return to_output(await self._invoke(tool, message, context))
+        except asyncio.CancelledError:
+            context.cancel()
+            if task.cancelling():
+                raise
+            # Nobody cancelled us: the handler let out a cancellation of something of its own.
+            return self._unexpected(message, asyncio.CancelledError("the handler let it out"))
+        except ToolError as error:
+            return Output(error_text(error, ""))
+        except TimeoutError as error:
+            if not limit.expired():
+                return self._unexpected(message, error)
+            context.cancel()
+            return Output(f"Error: {tool.name} did not finish within {tool.traits.timeout:g} s and was stopped.")
+        except Exception as error:  # noqa: BLE001 - authors raise anything; the model gets a masked text, the log the whole
+            return self._unexpected(message, error)
+        finally:
+            del self._contexts[claim.box.id]
+
+    async def _invoke(self, tool: Tool, message: Invocation, context: Context) -> object:
+        signature = tool.signature
+        arguments = signature.bind(message.arguments)
+        if signature.context_parameter:
+            arguments[signature.context_parameter] = context
+        if signature.is_async:
+            return await signature.function(**arguments)
+        return await self._threads.run(partial(signature.function, **arguments))
+
+    def _unexpected(self, message: Invocation, error: BaseException) -> Output:
+        reference = secrets.token_hex(4)
+        log.error(
+            "the handler failed",
+            exc_info=error,
+            extra={
+                "operation": message.operation,
+                "thread_id": message.group_id,
+                "call_id": message.id,
+                "reference": reference,
+            },
+        )
+        return Output(error_text(error, reference))
+
+    async def _finish(self, claim: Claim, call: Call, output: Output) -> None:
+        message = call.message
+        result = ToolResult.model_validate(
+            {
+                "group_id": message.group_id,
+                "id": message.id,
+                "call_id": message.call_id,
+                "text": output.text,
+                "content": output.content,
+                "display_as": output.display_as,
+            }
+        )
+        outgoing = Outgoing(
+            id=new_id("msg"),
+            lane=claim.box.id,
+            kind=Kind.CALLBACK,
+            origin=self._origin_of(message.callback_url),
+            url=message.callback_url,
+            body=dump(result),
+        )
+        await self._commit(claim, Commit(outgoing=(outgoing,), forget_for=self._remember_for))
+
+    async def _give_back(self, claim: Claim, message: Invocation | BadInvocation) -> None:
+        """The handler was interrupted: leave the call to the next worker, charged with a lost run if running it twice could do harm."""
+        tool = self._tools.get(message.operation) if isinstance(message, Invocation) else None
+        harmless = tool is None or tool.repeatable
+        await self._commit(claim, Commit(again_at=claim.now, charge=not harmless))
+
+    async def _commit(self, claim: Claim, commit: Commit) -> None:
+        while True:
+            try:
+                return await self._store.commit(claim, commit)
+            except Fenced as error:
+                # It was cancelled, or taken over: whoever has it now gives its result.
+                log.info("%s", error)
+                return None
+            except StoreError as error:
+                # The work is done; giving up here would have it done again, or reported as lost.
+                log.error("cannot commit a result: %s", error)
+                await asyncio.sleep(_PAUSE_BEFORE_COMMITTING_AGAIN)
