@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from ipaddress import ip_address
 
 from rapkit.errors import ConfigError
@@ -67,6 +68,7 @@ def _host_name(host: bytes) -> str:
     return text.partition(":")[0]
 
 
+@lru_cache(maxsize=256)
 def is_loopback_host(host: str) -> bool:
     """Whether a host to bind to, or a peer's address, is this machine's own."""
     if host == "localhost":
