@@ -61,7 +61,7 @@ class Toolset:
         self.durations = durations or Durations()
         self._version = version
         self.tokens = tokens
-        self._webhook_secrets = tuple(read_secret(secret) for secret in webhook_secrets)
+        self.webhook_secrets = tuple(webhook_secrets)
         self._lifespan = lifespan
         self._tools: dict[str, Tool] = {}
         self._engine: Engine | None = None
@@ -194,7 +194,7 @@ class Toolset:
             allow_callbacks=self.allow_callbacks,
             # Without tokens all callers are on this machine, and can reach it without our help.
             loopback_callbacks=loopback_callbacks or callers.local_only,
-            webhook_secrets=self._webhook_secrets,
+            webhook_secrets=[read_secret(secret) for secret in self.webhook_secrets],
             limits=self.limits,
             durations=self.durations,
         )

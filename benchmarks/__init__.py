@@ -1,0 +1,1 @@
+"""Measurements of speed, and the gear to take them."""

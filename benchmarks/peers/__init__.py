@@ -1,0 +1,1 @@
+"""What rapkit is compared with."""
