@@ -76,23 +76,28 @@ class Server:
 def rapkit(name: str, store: str, folder: Path) -> Server:
     """Start `rapkit serve` with the adder."""
     command = [str(Path(sys.executable).with_name("rapkit")), "serve", str(HERE / "adder.py")]
-    return Server(name, [*command, "--port", "PORT", "--store", store], "/.well-known/rap-toolset", folder)
+    quiet = ["--log-level", "warning"]
+    return Server(name, [*command, "--port", "PORT", "--store", store, *quiet], "/.well-known/rap-toolset", folder)
 
 
-def fastmcp(folder: Path) -> Server:
+def fastmcp(folder: Path, *options: str) -> Server:
     """Start FastMCP's adder."""
-    return Server("fastmcp", [sys.executable, "-m", "benchmarks.peers.fastmcp_server", "PORT"], "/mcp", folder)
+    command = [sys.executable, "-m", "benchmarks.peers.fastmcp_server", "PORT", *options]
+    return Server("-".join(["fastmcp", *options]), command, "/mcp", folder)
 
 
-async def throughput(servers: dict[str, Server], peer: Server, rounds: int, seconds: float) -> dict[str, list[Figures]]:
+async def throughput(
+    servers: dict[str, Server], plain: Server, tuned: Server, rounds: int, seconds: float
+) -> dict[str, list[Figures]]:
     """Calls with 32 in flight, each contender in turn."""
     found: dict[str, list[Figures]] = defaultdict(list)
     for _ in range(rounds):
         for name, server in servers.items():
             async with Load(endpoint_of(server.url)) as load:
                 found[name].append(await load.full(seconds))
+        found["FastMCP as it comes, own client"].append(await fastmcp_load.own_client(f"{plain.url}/mcp", seconds))
         for way, measure in fastmcp_load.WAYS.items():
-            found[f"FastMCP, {way}"].append(await measure(f"{peer.url}/mcp", seconds))
+            found[f"FastMCP tuned, {way}"].append(await measure(f"{tuned.url}/mcp", seconds))
     return found
 
 
@@ -182,11 +187,11 @@ async def main(rounds: int, seconds: float, rate: float | None) -> None:
             "rapkit, file": start(rapkit("file", f"sqlite:///{folder}/file.db", folder)),
             "rapkit, :memory:": start(rapkit("memory", "sqlite:///:memory:", folder)),
         }
-        peer = start(fastmcp(folder))
+        plain, tuned = start(fastmcp(folder)), start(fastmcp(folder, "tuned"))
         print(
             f"{os.cpu_count()} cores; {disk_syncs_per_second(folder):,.0f} syncs/s; {rounds} rounds of {seconds} s each"
         )
-        found = await throughput(contenders, peer, rounds, seconds)
+        found = await throughput(contenders, plain, tuned, rounds, seconds)
         report(found)
 
         # Well below what it can do: a queue in front of a full server would hide what the handlers do to it.

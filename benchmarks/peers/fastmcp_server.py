@@ -1,9 +1,9 @@
-"""The peer: FastMCP with the same tool, over streamable HTTP.
+"""The peer: FastMCP with the same tool, over streamable HTTP, without logs.
 
-Configured for speed within what its documentation offers: plain JSON answers instead of event streams, quiet. With
-sessions, because without them it builds a transport for every request and is slower by a third.
+    python -m benchmarks.peers.fastmcp_server 8002            as it comes: answers are event streams
+    python -m benchmarks.peers.fastmcp_server 8002 tuned      for speed, within what its documentation offers: plain JSON answers
 
-    python -m benchmarks.peers.fastmcp_server 8002
+With sessions both times, because without them it builds a transport for every request and is slower by a third.
 """
 
 import sys
@@ -24,7 +24,7 @@ if __name__ == "__main__":
         transport="http",
         host="127.0.0.1",
         port=int(sys.argv[1]),
-        json_response=True,
+        json_response="tuned" in sys.argv,
         log_level="error",
         show_banner=False,
         uvicorn_config={"access_log": False},

@@ -25,6 +25,7 @@ from rapkit.errors import DeliveryError
 
 _BODY_LIMIT = 64 * 1024
 _PROBE_PATIENCE = 1.0
+_MOST_PROBES = 4
 _CLOSED = "the HTTP client is closed"
 
 
@@ -101,8 +102,11 @@ class HttpClient:
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """POST a JSON body to the URL, which is used as given (CB-1), and say what was answered, whatever the status.
 
-        `headers` come on top of `Content-Type: application/json` (TRA-1). Raises ForbiddenTarget when the guard says no
-        and DeliveryError when no answer came; both name the origin, never the path or the query, which carry secrets.
+        As given means: `.` and `..` segments are resolved and what is not ASCII is percent-encoded, as in every URL
+        parser; nothing else is touched. `headers` come on top of `Content-Type: application/json` (TRA-1).
+
+        Raises ForbiddenTarget when the guard says no and DeliveryError when no answer came; both name the origin, never
+        the path or the query, which carry secrets.
         """
         target = self._guard.check_url(url)
         route = self._routes.get(target.origin)
@@ -154,8 +158,11 @@ class HttpClient:
         # An address that still holds keeps its connections, unless it failed and there is another one to try.
         if route is None or route.address not in addresses or (route.failed and len(addresses) > 1):
             address = await _first_reachable(addresses, target.port)
-            # Loading the trusted certificates takes milliseconds; the thread keeps them off the event loop.
-            client = await asyncio.to_thread(self._build, target, address)
+            try:
+                # Loading the trusted certificates takes milliseconds; a thread keeps them off the event loop.
+                client = await asyncio.to_thread(self._build, target, address)
+            except PyreqwestError as error:
+                raise DeliveryError(f"{target.origin}: https is not possible here ({_innermost(error)}).") from None
             route = _Route(client, address, 0.0)
         route.failed, route.expires = False, asyncio.get_running_loop().time() + self._pool.ttl
         self._routes[target.origin] = route
@@ -179,6 +186,10 @@ class HttpClient:
             .zstd(False)
             .deflate(False)
         )
+        if target.scheme == "http":
+            # No certificate is ever seen here: this client serves one http origin and follows no redirect. It spares us
+            # loading the trusted ones, which fails on a machine that has none, as slim containers do.
+            builder = builder.danger_accept_invalid_certs(True)
         if address != target.host:
             # The library keeps one address per name: a second `resolve` would replace the first.
             builder = builder.resolve(target.host, address, target.port)
@@ -194,14 +205,14 @@ class HttpClient:
                 return _CLOSED
             case ValueError():
                 return "a header or the URL cannot be sent as it is"
-        # From the outside in; what happened comes last. The outer ones quote the URL.
-        reasons = [cause for cause in _causes(error) if "://" not in cause]
-        return reasons[-1] if reasons else "the connection failed"
+        return _innermost(error)
 
 
 async def _first_reachable(addresses: tuple[str, ...], port: int) -> str:
     """The first address that accepts a connection; the first of all if none does, so that the POST tells why."""
-    for address in addresses if len(addresses) > 1 else ():
+    if len(addresses) == 1:
+        return addresses[0]
+    for address in addresses[:_MOST_PROBES]:
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_PROBE_PATIENCE):
                 _, writer = await asyncio.open_connection(address, port)
@@ -239,6 +250,12 @@ def _retry_after(response: Response) -> float | None:
 def _could_not_connect(error: Exception) -> bool:
     # The library's ConnectError also stands for a connection that broke after the request was sent; its causes differ.
     return "client error (Connect)" in _causes(error)
+
+
+def _innermost(error: Exception) -> str:
+    """What happened. It comes last; the outer causes only repeat it, and quote the URL."""
+    reasons = [cause for cause in _causes(error) if "://" not in cause]
+    return reasons[-1] if reasons else "the connection failed"
 
 
 def _causes(error: Exception) -> list[str]:

@@ -50,7 +50,7 @@ _URL = re.compile(
     r"""(https?://[^\x00-\x20\x7f-\x9f\ud800-\udfff\\/?#@]+)
         (?:/[^\x00-\x20\x7f-\x9f\ud800-\udfff\\?#]*)?
         (?:[?\#][^\x00-\x20\x7f-\x9f\ud800-\udfff]*)?""",
-    re.VERBOSE | re.IGNORECASE | re.ASCII,
+    re.VERBOSE | re.IGNORECASE,
 )
 _LONGEST_URL = 8192
 _LONGEST_HOST = 253
