@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rapkit.errors import ConfigError
+from rapkit.errors import ConfigError, StoreError
 from rapkit.keys import load_keyring
 from rapkit.mailbox import Lease, Store
 from rapkit.stores.sqlite import SqliteStore
@@ -20,5 +20,11 @@ def open_store(url: str, *, lease: Lease | None = None) -> Store:
     path = url.removeprefix(_SQLITE)
     if path == _MEMORY:
         return SqliteStore(_MEMORY, load_keyring(None), lease=lease)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    return SqliteStore(path, load_keyring(Path(path)), lease=lease)
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        keys = load_keyring(Path(path))
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be opened for writing ({error}). Check the folder and its permissions."
+        ) from error
+    return SqliteStore(path, keys, lease=lease)

@@ -33,22 +33,25 @@ class Boxes:
 
     def accept(self, letter: Letter, tx: Transaction) -> Reception:
         needed_kind, needed_key = letter.needs or (None, None)
-        found = tx.row(sql.BOX_FOR_LETTER, (letter.box, letter.dedup, needed_kind, needed_key, tx.now))
-        if found is None:
-            return Reception.UNKNOWN
+        key = None if letter.dedup is None else f"letter/{letter.dedup}"
+        found = tx.row(sql.BOX_FOR_LETTER, (letter.box, key, needed_kind, needed_key, tx.now))
         kind, status, seen, wanted = found
         if seen:
             return Reception.DUPLICATE
-        if status == "closed":
+        if kind is None or status == "closed":
             return Reception.UNKNOWN
         if not wanted:
             return Reception.UNWANTED
-        if letter.dedup is not None:
-            tx.write(sql.SEE, (letter.box, letter.dedup, None))
+        if key is not None:
+            tx.write(sql.SEE, (letter.box, key, None))
         tx.write(sql.INSERT_MAIL, (letter.box, letter.kind, self._seal(letter.body), tx.now))
         tx.write(sql.WAKE_BOX, (tx.now, letter.box))
         tx.due.add(kind)
         return Reception.ACCEPTED
+
+    def leave(self, worker: str, tx: Transaction) -> None:
+        """What a worker that retires still holds may be taken over at once."""
+        tx.due.update(kind for (kind,) in tx.rows(sql.LEAVE_BOXES, (tx.now, worker)))
 
     def claim(self, worker: str, kind: str, limit: int, tx: Transaction) -> list[Claim]:
         due = tx.rows(sql.DUE_BOXES, (kind, tx.now, limit + LOOKAHEAD))
@@ -92,6 +95,7 @@ class Boxes:
             if not tx.write(sql.FORGET_BOX, fence):
                 raise _fenced(id)
             tx.write(sql.SEE, (id, "", tx.now + commit.forget_for))
+            tx.write(sql.REMEMBER_LETTERS, (tx.now + commit.forget_for, id))
         else:
             found = tx.row(sql.FENCE, fence)
             if found is None:
@@ -142,7 +146,7 @@ class Boxes:
 
     def stop(self, kind: str, parent: str, name: str | None, remember_for: float, tx: Transaction) -> Stopped:
         if name is not None:
-            tx.write(sql.SEE, (parent, f"{kind}/{name}", tx.now + remember_for))
+            tx.write(sql.SEE, (parent, f"stopped/{kind}/{name}", tx.now + remember_for))
         boxes = [id for (id,) in tx.rows(sql.STOP_BOXES, (tx.now, parent, kind, name))]
         if not boxes:
             return Stopped((), ())

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import time
 from pathlib import Path
 
 import apsw
@@ -20,41 +21,63 @@ log = logging.getLogger("rapkit.store")
 
 def connect(path: str) -> apsw.Connection:
     """Open the file, making it and its tables if need be."""
-    if path != MEMORY:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
     try:
+        if path != MEMORY:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
         db = apsw.Connection(path)
         db.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        with db:
+            _schema_version(db, path)  # before anything is written to what may be somebody else's
         db.pragma("foreign_keys", True)
         if path != MEMORY:
             # FULL: a commit is on the disk when it returns. NORMAL would survive kill -9 but not a power cut.
-            db.pragma("journal_mode", "wal")
+            _use_wal(db)
             db.pragma("synchronous", "full")
         db.pragma("cache_size", -64 * 1024)
         _migrate(db, path)
     except apsw.Error as error:
         raise explain(error, path) from error
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be opened for writing ({error}). Check the folder and its permissions."
+        ) from error
     return db
+
+
+def _use_wal(db: apsw.Connection) -> None:
+    # SQLite does not let two processes that make the file together wait for each other here: one of them is told "busy" at once.
+    until = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            db.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _migrate(db: apsw.Connection, path: str) -> None:
     # IMMEDIATE: of two processes that start together, one makes the tables and the other finds them made.
     db.execute("BEGIN IMMEDIATE")
-    with_tables = db.pragma("user_version")
-    owner = db.pragma("application_id")
-    if owner not in (0, APPLICATION_ID) or (owner == 0 and db.execute("SELECT 1 FROM sqlite_schema").fetchone()):
-        db.execute("ROLLBACK")
-        raise StoreError(f"{path} is a SQLite file of another program. Name another file for the store.")
-    if with_tables > len(MIGRATIONS):
-        db.execute("ROLLBACK")
-        raise StoreError(
-            f"{path} was written by a newer rapkit (schema {with_tables}, this one knows {len(MIGRATIONS)}). Upgrade."
-        )
-    for migration in MIGRATIONS[with_tables:]:
+    for migration in MIGRATIONS[_schema_version(db, path) :]:
         db.execute(migration)
     db.pragma("application_id", APPLICATION_ID)
     db.pragma("user_version", len(MIGRATIONS))
     db.execute("COMMIT")
+
+
+def _schema_version(db: apsw.Connection, path: str) -> int:
+    version: int = db.pragma("user_version")
+    owner = db.pragma("application_id")
+    if owner not in (0, APPLICATION_ID) or (owner == 0 and db.execute("SELECT 1 FROM sqlite_schema").fetchone()):
+        raise StoreError(f"{path} is a SQLite file of another program. Name another file for the store.")
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"{path} was written by a newer rapkit (schema {version}, this one knows {len(MIGRATIONS)}). Upgrade."
+        )
+    return version
 
 
 def explain(error: apsw.Error, path: str) -> StoreError:

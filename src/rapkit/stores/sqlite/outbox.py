@@ -29,6 +29,11 @@ class Outbox:
         tx.write(sql.INSERT_OUTGOING, row)
         tx.due.add(OUTBOX)
 
+    def leave(self, worker: str, tx: Transaction) -> None:
+        """What a sender that retires still holds may be taken over at once."""
+        if tx.rows(sql.LEAVE_OUTGOING, (tx.now, worker)):
+            tx.due.add(OUTBOX)
+
     def take(self, worker: str, limit: int, avoid: str, tx: Transaction) -> list[Taken]:
         due = tx.rows(sql.DUE_OUTGOING, (tx.now, avoid, limit + LOOKAHEAD))
         until = tx.now + self._lease.seconds
@@ -75,7 +80,10 @@ class Outbox:
     def resend(self, ids: Sequence[str], tx: Transaction) -> int:
         lanes = [lane for (lane,) in tx.rows(sql.RESEND, (json.dumps(list(ids)),))]
         for lane in set(lanes):
-            self._advance(lane, tx)
+            tx.write(sql.QUEUE_UP, (lane,))
+            # If one of the lane is in flight, the end of that attempt advances it.
+            if not tx.rows(sql.IN_FLIGHT, (json.dumps([lane]),)):
+                self._advance(lane, tx)
         return len(lanes)
 
     def parcels(self, dead: bool, after: str, limit: int, tx: Transaction) -> list[Parcel]:

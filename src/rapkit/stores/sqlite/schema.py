@@ -65,7 +65,8 @@ MIGRATIONS: Final = (
         PRIMARY KEY (box, key)
     ) WITHOUT ROWID;
 
-    -- What was seen before: (box, '') a finished box, (box, dedup) a letter, (parent, 'kind/name') a box that was stopped before it came.
+    -- What was seen before: (box, '') a finished box, (box, 'letter/' || dedup) a letter, (parent, 'stopped/kind/name') a box that was
+    -- stopped before it came.
     CREATE TABLE seen (
         scope      TEXT NOT NULL,
         key        TEXT NOT NULL,

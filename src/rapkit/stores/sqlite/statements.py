@@ -7,7 +7,7 @@ from typing import Final
 CREATE_BOX: Final = """
     INSERT INTO boxes (id, kind, parent, root, name, state, due_at, created_at, stopped)
     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7,
-           EXISTS (SELECT 1 FROM seen WHERE scope = ?3 AND key = ?2 || '/' || ?5 AND expires_at > ?7)
+           EXISTS (SELECT 1 FROM seen WHERE scope = ?3 AND key = 'stopped/' || ?2 || '/' || ?5 AND expires_at > ?7)
     WHERE NOT EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = '' AND expires_at > ?7)
     ON CONFLICT (id) DO NOTHING
     RETURNING 1
@@ -15,15 +15,18 @@ CREATE_BOX: Final = """
 """One row if the box was made; none if its id is alive or remembered."""
 
 BOX_FOR_LETTER: Final = """
-    SELECT kind, status,
+    SELECT b.kind, b.status,
            ?2 IS NOT NULL AND EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = ?2 AND (expires_at IS NULL OR expires_at > ?5)),
            ?3 IS NULL OR EXISTS (SELECT 1 FROM records WHERE box = ?1 AND kind = ?3 AND key = ?4)
-    FROM boxes WHERE id = ?1
+    FROM (SELECT 1) LEFT JOIN boxes b ON b.id = ?1
 """
-"""Kind and status of the box; whether the letter was seen before; whether the record it needs is there."""
+"""Kind and status of the box, if there is one; whether the letter was seen before; whether the record it needs is there."""
 
-SEE: Final = "INSERT INTO seen (scope, key, expires_at) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET expires_at = excluded.expires_at"
-"""Remember a key, for ever (NULL) or until a time."""
+SEE: Final = """
+    INSERT INTO seen (scope, key, expires_at) VALUES (?, ?, ?)
+    ON CONFLICT DO UPDATE SET expires_at = max(expires_at, excluded.expires_at)
+"""
+"""Remember a key, for ever (NULL) or until a time, whichever is longer."""
 
 INSERT_MAIL: Final = "INSERT INTO mail (box, kind, body, accepted_at) VALUES (?, ?, ?, ?)"
 """An accepted letter."""
@@ -40,6 +43,16 @@ RENEW_LEASE: Final = """
 
 END_LEASE: Final = "DELETE FROM workers WHERE id = ?"
 """End a worker's lease."""
+
+LEAVE_BOXES: Final = """
+    UPDATE boxes INDEXED BY boxes_due SET due_at = ?1 WHERE worker = ?2 AND due_at > ?1 RETURNING kind
+"""
+"""Let others look at once at the boxes of a worker that retires. Idle boxes are not in the index, so they cost nothing."""
+
+LEAVE_OUTGOING: Final = """
+    UPDATE outbox INDEXED BY outbox_due SET due_at = ?1 WHERE worker = ?2 AND due_at > ?1 RETURNING 1
+"""
+"""The same for POSTs."""
 
 DUE_BOXES: Final = """
     SELECT b.row, b.worker, ifnull(w.expires_at, 0) FROM boxes b LEFT JOIN workers w ON w.id = b.worker
@@ -79,6 +92,11 @@ FORGET_BOX: Final = "DELETE FROM boxes WHERE id = ? AND epoch = ? AND worker = ?
 FENCE: Final = "SELECT length FROM boxes WHERE id = ? AND epoch = ? AND worker = ?"
 """The length of the journal, if the claim is the box's last."""
 
+REMEMBER_LETTERS: Final = (
+    "UPDATE seen SET expires_at = ?1 WHERE scope = ?2 AND key GLOB 'letter/*' AND expires_at IS NULL"
+)
+"""Remember the letters of a box that is forgotten no longer than its id."""
+
 CONSUME_MAIL: Final = "DELETE FROM mail WHERE box = ? AND seq IN (SELECT value FROM json_each(?)) AND set_aside IS NULL"
 """Take consumed mail away, by explicit number: what came meanwhile stays."""
 
@@ -114,11 +132,9 @@ RELEASE_CLAIM: Final = """
         state = ifnull(?2, state), status = ifnull(?3, status), length = ?4, worker = NULL,
         attempts = CASE WHEN ?5 THEN attempts ELSE 0 END,
         due_at = CASE
-            WHEN EXISTS (SELECT 1 FROM mail WHERE box = ?1 AND set_aside IS NULL) AND NOT ?5 THEN ?6
-            ELSE (SELECT min(at) FROM (
-                SELECT at FROM timers WHERE box = ?1
-                UNION ALL SELECT ?7
-                UNION ALL SELECT ?6 FROM mail WHERE box = ?1 AND set_aside IS NULL AND ?7 IS NULL))
+            WHEN ?5 AND ?7 IS NOT NULL THEN ?7
+            WHEN EXISTS (SELECT 1 FROM mail WHERE box = ?1 AND set_aside IS NULL) THEN ?6
+            ELSE (SELECT min(at) FROM (SELECT at FROM timers WHERE box = ?1 UNION ALL SELECT ?7))
         END
     WHERE id = ?1
     RETURNING due_at
@@ -126,7 +142,7 @@ RELEASE_CLAIM: Final = """
 """Write a box's state and end the claim.
 
 The box is due at once if there is mail, else at its next timer or when the commit asked for it. A failed slice that names a time is not due
-before it, mail or no mail: that is its backoff.
+before it, mail and timers or not: that is its backoff.
 """
 
 STOP_BOXES: Final = """
@@ -199,6 +215,13 @@ RESEND: Final = """
     RETURNING lane
 """
 """Put given-up POSTs back."""
+
+QUEUE_UP: Final = """
+    UPDATE outbox SET due_at = NULL
+    WHERE lane = ?1 AND dead_at IS NULL AND worker IS NULL AND due_at IS NOT NULL
+      AND seq > (SELECT min(seq) FROM outbox WHERE lane = ?1 AND dead_at IS NULL)
+"""
+"""Whoever was first in a lane waits again if somebody was put back before it."""
 
 # Waiting and looking
 

@@ -51,7 +51,12 @@ class SqliteStore:
         await self._writer.run(lambda tx: tx.write(sql.RENEW_LEASE, (worker, tx.now + self.lease.seconds)))
 
     async def retire(self, worker: str) -> None:
-        await self._writer.run(lambda tx: tx.write(sql.END_LEASE, (worker,)))
+        def operation(tx: Transaction) -> None:
+            tx.write(sql.END_LEASE, (worker,))
+            self._boxes.leave(worker, tx)
+            self._outbox.leave(worker, tx)
+
+        await self._writer.run(operation)
 
     async def claim(self, worker: str, kind: str, limit: int) -> list[Claim]:
         self._bell(kind).clear()

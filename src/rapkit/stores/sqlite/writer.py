@@ -10,6 +10,7 @@ import asyncio
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -75,7 +76,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._db = connect(path)
         self._wal_pages = 0
-        self._data_version = 0
+        self._data_version: int = self._db.pragma("data_version")
         self._closed = False
         self._db.set_wal_hook(self._note_wal_size)
         self._thread = threading.Thread(target=self._run, name=f"rapkit-store-{path}", daemon=True)
@@ -100,6 +101,7 @@ class Writer:
 
     def _run(self) -> None:
         open_ = True
+        look_at = time.monotonic()
         while open_:
             batch, open_ = self._gather()
             if batch:
@@ -107,8 +109,12 @@ class Writer:
                 self._tell(answers, due)
                 if self._wal_pages >= _CHECKPOINT_PAGES:
                     self._checkpoint()
-            elif open_ and self._others_wrote():
-                self._tell([], None)
+            # Under load too: those who wait for what others write must not wait for a pause in what we write.
+            if open_ and time.monotonic() >= look_at:
+                look_at = time.monotonic() + _LOOK_FOR_OTHERS_EVERY
+                if self._others_wrote():
+                    self._tell([], None)
+                open_ = not self._loop.is_closed()  # closed without closing us: nobody is left to work for
         self._db.close()
 
     def _gather(self) -> tuple[list[_Request], bool]:
@@ -131,7 +137,8 @@ class Writer:
             transaction = Transaction(self._db, self._clock())
             try:
                 answers: list[Answer] = [(request.future, request.operation(transaction), None) for request in batch]
-            except Exception:  # noqa: BLE001 - whatever it was comes again below, and is told to the one it belongs to
+            except Exception as error:  # noqa: BLE001 - whatever it was comes again below, and is told to the one it belongs to
+                self._give_up_if_rolled_back(error)
                 self._db.execute("ROLLBACK")
                 self._db.execute(begin)
                 answers = [self._run_alone(request, transaction) for request in batch]
@@ -148,15 +155,21 @@ class Writer:
         try:
             result = request.operation(transaction)
         except Exception as error:  # noqa: BLE001 - nothing an operation does may end the thread all others depend on
+            self._give_up_if_rolled_back(error)
             self._db.execute("ROLLBACK TO alone; RELEASE alone")
             return (request.future, None, explain(error, self._path) if isinstance(error, apsw.Error) else error)
         self._db.execute("RELEASE alone")
         return (request.future, result, None)
 
+    def _give_up_if_rolled_back(self, error: Exception) -> None:
+        """A full disk or a failed write makes SQLite roll back by itself: then nobody's operation has happened."""
+        if isinstance(error, apsw.Error) and not self._db.in_transaction:
+            raise error
+
     def _tell(self, answers: list[Answer], due: set[str] | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._resolve, answers, due)
-        except RuntimeError:  # the loop was closed without closing us: nobody is left to tell
+        except RuntimeError:  # the loop was closed: nobody is left to tell
             self._closed = True
 
     def _resolve(self, answers: list[Answer], due: set[str] | None) -> None:
@@ -183,7 +196,11 @@ class Writer:
             log.warning("checkpoint: %s", explain(error, self._path))
 
     def _others_wrote(self) -> bool:
-        version: int = self._db.pragma("data_version")
+        try:
+            version: int = self._db.pragma("data_version")
+        except apsw.Error as error:
+            log.warning("looking for what others wrote: %s", explain(error, self._path))
+            return False
         changed = version != self._data_version
         self._data_version = version
         return changed

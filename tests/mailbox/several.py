@@ -1,0 +1,210 @@
+"""Several handles on one set of data, as several processes have them."""
+
+import asyncio
+
+import pytest
+
+from rapkit.errors import Fenced
+from rapkit.mailbox import OUTBOX, Commit, Entry, NewBox, Outgoing, Record, Store
+from tests.mailbox.harness import (
+    ANNA,
+    BERT,
+    DEAD,
+    KIND,
+    Harness,
+    accepted,
+    claim,
+    claim_one,
+    idle,
+    ids,
+    letter,
+    post,
+    post_taken_over,
+    running,
+    send,
+    seqs,
+    take,
+    take_one,
+    taken_over,
+    texts,
+    visible,
+)
+
+
+class SeveralHandlesContract:
+    async def test_what_one_handle_was_told_the_other_finds(self, harness: Harness) -> None:
+        here, there = harness.store, await harness.open()
+        await here.create(NewBox("b1", KIND, b"state"))
+        await accepted(here, letter("one", dedup="m1"))
+        await accepted(there, letter("two"))
+
+        assert (await there.accept(letter("one", dedup="m1"))).value == "duplicate"
+        claimed = await claim_one(there)
+        assert texts(claimed) == ["one", "two"]
+        await there.commit(claimed, Commit(consumed=seqs(claimed), entries=[Entry("e", b"1")], outgoing=[post("p1")]))
+
+        assert [entry.body for entry in await here.entries("b1")] == [b"1"]
+        assert ids(await take(here)) == ["p1"]
+
+    async def test_a_store_opened_again_has_everything(self, harness: Harness) -> None:
+        before = harness.store
+        await idle(before, put=[Record("call", "c1", b"x")], entries=[Entry("e", b"1")], outgoing=[post("p1")])
+        await accepted(before, letter("unread"))
+        seen = await visible(before, "b1")
+        await harness.crash(before)
+
+        after = await harness.open()
+
+        assert await visible(after, "b1") == seen
+        assert texts(await claim_one(after)) == ["unread"]
+
+    async def test_handles_that_race_claim_different_boxes(self, harness: Harness) -> None:
+        stores = [harness.store, await harness.open(), await harness.open()]
+        for number in range(60):
+            await stores[0].create(NewBox(f"b{number}", KIND))
+
+        async def work(store: Store, worker: str) -> list[str]:
+            mine: list[str] = []
+            while claims := await claim(store, worker, limit=3):
+                mine += [one.box.id for one in claims]
+            return mine
+
+        shares = await asyncio.gather(*(work(store, f"w{number}") for number, store in enumerate(stores)))
+
+        assert sorted(id for share in shares for id in share) == sorted(f"b{number}" for number in range(60))
+
+    async def test_handles_that_race_take_different_posts(self, harness: Harness) -> None:
+        stores = [harness.store, await harness.open(), await harness.open()]
+        await send(stores[0], *(post(f"p{number:02}", f"lane {number}") for number in range(60)))
+
+        async def work(store: Store, worker: str) -> list[str]:
+            mine: list[str] = []
+            while taken := await take(store, worker, 3):
+                mine += ids(taken)
+            return mine
+
+        shares = await asyncio.gather(*(work(store, f"w{number}") for number, store in enumerate(stores)))
+
+        assert sorted(id for share in shares for id in share) == [f"p{number:02}" for number in range(60)]
+
+    async def test_handles_that_race_make_a_box_once_and_accept_a_letter_once(self, harness: Harness) -> None:
+        stores = [harness.store, await harness.open(), await harness.open()]
+
+        made = await asyncio.gather(*(store.create(NewBox("b1", KIND)) for store in stores for _ in range(5)))
+        told = await asyncio.gather(*(store.accept(letter("x", dedup="m")) for store in stores for _ in range(5)))
+
+        assert sum(made) == 1
+        assert [one.value for one in told].count("accepted") == 1
+        assert len((await claim_one(stores[0])).mail) == 1
+
+    async def test_a_crashed_handles_boxes_and_posts_are_taken_over_by_another(self, harness: Harness) -> None:
+        crashed, alive = harness.store, await harness.open()
+        await send(crashed, post("p1"))
+        claimed = await running(crashed, worker=ANNA)
+        taken = await take_one(crashed, ANNA)
+        await harness.crash(crashed)
+
+        assert await claim(alive, BERT) == []
+        assert await take(alive, BERT) == []
+        heir = await taken_over(harness, alive, BERT)
+        assert (await post_taken_over(harness, alive, BERT)).outgoing.id == taken.outgoing.id
+        assert (heir.box.id, heir.attempts) == (claimed.box.id, 2)
+
+    async def test_a_handle_that_was_taken_over_leaves_no_trace(self, harness: Harness) -> None:
+        late, alive = harness.store, await harness.open()
+        zombie = await running(late, worker=ANNA)
+        heir = await taken_over(harness, alive, BERT)
+        before = await visible(alive, "b1")
+
+        with pytest.raises(Fenced):
+            await late.commit(zombie, Commit(entries=[Entry("zombie", b"")], outgoing=[post("zombie")]))
+
+        assert await visible(alive, "b1") == before
+        await alive.commit(heir, Commit())
+
+    async def test_leases_outlive_a_handle_and_are_not_reset_when_another_starts(self, harness: Harness) -> None:
+        claimed = await running(harness.store, worker=ANNA)
+        await harness.store.close()
+
+        reopened = await harness.open()
+
+        assert await claim(reopened, BERT) == []
+        await reopened.commit(claimed, Commit())
+
+    @pytest.mark.parametrize("topic", [KIND, OUTBOX])
+    async def test_another_handles_commit_rings_within_a_second(self, harness: Harness, topic: str) -> None:
+        here, there = harness.store, await harness.open()
+        await claim(here)
+        await take(here)
+        for number in range(3):
+            async with asyncio.timeout(1.5):
+                waiting = asyncio.create_task(woken(here, topic))
+                await asyncio.sleep(0.15)  # long enough for what was rung before to have been noticed
+                if topic == OUTBOX:
+                    await send(there, post(f"p{number}", f"lane {number}"))
+                else:
+                    await there.create(NewBox(f"b{number}", topic))
+                await waiting
+
+    async def test_another_handles_commit_rings_though_this_one_is_busy(self, harness: Harness) -> None:
+        here, there = harness.store, await harness.open()
+        await idle(here)
+
+        async def chatter() -> None:
+            while True:
+                await here.renew(BERT)
+                await asyncio.sleep(0.01)
+
+        busy = asyncio.create_task(chatter())
+        waiting = asyncio.create_task(woken(here, KIND))
+        await asyncio.sleep(0.15)
+        async with asyncio.timeout(2):
+            await accepted(there, letter("hello"))
+            await waiting
+        busy.cancel()
+        await asyncio.gather(busy, return_exceptions=True)
+
+    async def test_nothing_secret_is_written_in_clear(self, harness: Harness) -> None:
+        store = harness.store
+
+        def secret(what: str) -> bytes:
+            return f"PLANTED-{what}-SECRET".encode()
+
+        await store.create(NewBox("b1", KIND, secret("first-state")))
+        await accepted(store, letter(secret("mail").decode()))
+        claimed = await claim_one(store)
+        await store.commit(
+            claimed,
+            Commit(
+                entries=[Entry("e", secret("entry"))],
+                state=secret("state"),
+                put=[Record("call", "c1", secret("record"))],
+                outgoing=[
+                    Outgoing(
+                        "p1", "x", "k", "https://tool.test", f"https://tool.test/{secret('url')!r}", secret("body")
+                    ),
+                    Outgoing(
+                        "p2", "y", "k", "https://tool.test", f"https://tool.test/{secret('dead')!r}", secret("dead")
+                    ),
+                ],
+                spawn=[NewBox("b2", KIND, secret("child"))],
+                letters=[letter(secret("letter").decode(), "b2")],
+                keep=True,
+            ),
+        )
+        _, given_up = await take(store)
+        await store.settle(given_up, DEAD)
+        unsettled = DEAD.problem
+        assert unsettled is not None
+
+        on_disk = harness.raw()
+
+        assert b"PLANTED" not in on_disk
+        for known in (b"b1", b"https://tool.test", unsettled.encode()):
+            assert known in on_disk, "the test looks in the wrong place"
+
+
+async def woken(store: Store, topic: str) -> None:
+    """Wait as a worker does: look, and sleep until there may be something, until there is."""
+    while not (await claim(store) if topic != OUTBOX else await take(store)):
+        await store.wait(topic, 30)

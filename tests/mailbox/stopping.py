@@ -1,0 +1,179 @@
+"""Stopping boxes by where they belong, also before they came."""
+
+import pytest
+
+from rapkit.errors import Fenced
+from rapkit.mailbox import Commit, NewBox, Reception, Stopped
+from tests.mailbox.harness import (
+    ANNA,
+    BERT,
+    DELIVERED,
+    KIND,
+    Harness,
+    accepted,
+    claim,
+    claim_one,
+    ids,
+    letter,
+    post,
+    take,
+    take_one,
+    texts,
+)
+
+NOTHING = Stopped((), ())
+
+
+def child(id: str, name: str | None, parent: str = "thread", kind: str = KIND) -> NewBox:
+    return NewBox(id, kind, parent=parent, name=name)
+
+
+class StoppingContract:
+    async def test_an_idle_box_is_stopped_and_due(self, harness: Harness) -> None:
+        store = harness.store
+        await store.create(child("b1", "c1"))
+        await store.commit(await claim_one(store), Commit())
+        assert await claim(store) == []
+
+        assert await store.stop(KIND, "thread", "c1", remember_for=60) == Stopped(("b1",), ())
+
+        box = await store.box("b1")
+        assert box is not None
+        assert box.stopped
+        assert (await claim_one(store)).box == box
+
+    async def test_stopping_takes_a_box_from_the_worker_that_runs_it(self, harness: Harness) -> None:
+        store = harness.store
+        await store.create(child("b1", "c1"))
+        await accepted(store, letter("unread"))
+        claimed = await claim_one(store, ANNA)
+
+        await store.stop(KIND, "thread", "c1", remember_for=60)
+
+        with pytest.raises(Fenced):
+            await store.commit(claimed, Commit(outgoing=[post("too late")]))
+        again = await claim_one(store, BERT)
+        assert again.box.stopped
+        assert texts(again) == ["unread"]
+        assert await take(store) == []
+
+    async def test_a_name_stops_only_what_matches(self, harness: Harness) -> None:
+        store = harness.store
+        others = [child("b2", "c2"), child("b3", "c1", parent="stranger"), child("b4", "c1", kind="other")]
+        for box in (child("b1", "c1"), child("b5", "c1"), *others):
+            await store.create(box)
+
+        assert sorted((await store.stop(KIND, "thread", "c1", remember_for=60)).boxes) == ["b1", "b5"]
+
+        for box in others:
+            found = await store.box(box.id)
+            assert found is not None
+            assert not found.stopped
+
+    async def test_without_a_name_everything_of_the_parent_is_stopped(self, harness: Harness) -> None:
+        store = harness.store
+        for box in (child("b1", "c1"), child("b2", None), child("b3", "c1", parent="stranger")):
+            await store.create(box)
+
+        assert sorted((await store.stop(KIND, "thread", None, remember_for=60)).boxes) == ["b1", "b2"]
+
+        await store.create(child("b4", "c4"))
+        assert {one.box.id: one.box.stopped for one in await claim(store)} == {
+            "b1": True,
+            "b2": True,
+            "b3": False,
+            "b4": False,
+        }
+
+    async def test_a_box_that_comes_after_its_stop_is_made_stopped(self, harness: Harness) -> None:
+        store = harness.store
+        assert await store.stop(KIND, "thread", "c1", remember_for=60) == NOTHING
+
+        await harness.advance(58)
+        for box in (child("b1", "c1"), child("b2", "c2"), child("b3", "c1", kind="other")):
+            assert await store.create(box)
+
+        assert {one.box.id: one.box.stopped for one in await claim(store)} == {"b1": True, "b2": False}
+        assert not (await claim_one(store, kind="other")).box.stopped
+
+    async def test_a_stop_is_forgotten_after_its_time(self, harness: Harness) -> None:
+        store = harness.store
+        await store.stop(KIND, "thread", "c1", remember_for=60)
+
+        await harness.advance(61)
+        await store.create(child("b1", "c1"))
+
+        assert not (await claim_one(store)).box.stopped
+
+    async def test_a_second_stop_does_not_shorten_the_first(self, harness: Harness) -> None:
+        store = harness.store
+        await store.stop(KIND, "thread", "c1", remember_for=3600)
+        await store.stop(KIND, "thread", "c1", remember_for=1)
+
+        await harness.advance(60)
+        await store.create(child("b1", "c1"))
+
+        assert (await claim_one(store)).box.stopped
+
+    async def test_a_box_spawned_after_its_stop_is_made_stopped(self, harness: Harness) -> None:
+        store = harness.store
+        await store.create(NewBox("thread", KIND))
+        claimed = await claim_one(store)
+        await store.stop(KIND, "thread", "c1", remember_for=60)
+
+        await store.commit(claimed, Commit(spawn=[child("b1", "c1")]))
+
+        assert (await claim_one(store)).box.stopped
+
+    async def test_queued_posts_of_a_stopped_box_are_deleted_and_those_in_flight_named(self, harness: Harness) -> None:
+        store = harness.store
+        await store.create(child("b1", "c1"))
+        await store.create(child("b2", "c2"))
+        first, second = await claim(store)
+        await store.commit(first, Commit(outgoing=[post("p1", "b1"), post("p2", "b1"), post("p3", "b1")]))
+        await store.commit(second, Commit(outgoing=[post("p4", "b2"), post("p5", "b2")]))
+        flying = (await take(store, BERT, 1))[0]
+        assert flying.outgoing.id == "p1"
+
+        stopped = await store.stop(KIND, "thread", "c1", remember_for=60)
+
+        assert stopped == Stopped(("b1",), ("p1",))
+        await store.settle(flying, DELIVERED)
+        assert ids(await take(store)) == ["p4"]
+        assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p4", "p5"]
+
+    async def test_a_stopped_box_can_still_say_something(self, harness: Harness) -> None:
+        store = harness.store
+        await store.create(child("b1", "c1"))
+        await store.commit(await claim_one(store), Commit(outgoing=[post("p1", "b1")]))
+        await store.stop(KIND, "thread", "c1", remember_for=60)
+
+        await store.commit(await claim_one(store), Commit(outgoing=[post("cancelled", "b1")], forget_for=60))
+
+        assert (await take_one(store)).outgoing.id == "cancelled"
+
+    async def test_stopping_twice_is_stopping(self, harness: Harness) -> None:
+        store = harness.store
+        await store.create(child("b1", "c1"))
+
+        first = await store.stop(KIND, "thread", "c1", remember_for=60)
+        second = await store.stop(KIND, "thread", "c1", remember_for=60)
+
+        assert first == second == Stopped(("b1",), ())
+        assert (await claim_one(store)).box.stopped
+
+    async def test_a_stopped_box_still_takes_letters(self, harness: Harness) -> None:
+        store = harness.store
+        await store.create(child("b1", "c1"))
+        await store.stop(KIND, "thread", "c1", remember_for=60)
+
+        assert await store.accept(letter("late")) is Reception.ACCEPTED
+
+    async def test_a_finished_box_is_not_stopped(self, harness: Harness) -> None:
+        store = harness.store
+        await store.create(child("b1", "c1"))
+        await store.commit(await claim_one(store), Commit(outgoing=[post("result", "b1")], forget_for=60))
+
+        assert await store.stop(KIND, "thread", "c1", remember_for=60) == NOTHING
+
+        assert (await take_one(store)).outgoing.id == "result"

@@ -1,0 +1,302 @@
+"""Work: what a claim brings, when a box is due again, and how attempts are counted."""
+
+import asyncio
+
+import pytest
+
+from rapkit.errors import StoreError
+from rapkit.mailbox import Commit, NewBox, Timer
+from tests.mailbox.harness import (
+    ANNA,
+    BERT,
+    KIND,
+    Harness,
+    accepted,
+    claim,
+    claim_one,
+    idle,
+    letter,
+    running,
+    seqs,
+    taken_over,
+    texts,
+    visible,
+)
+
+
+class WorkContract:
+    async def test_the_box_longest_due_comes_first(self, harness: Harness) -> None:
+        store = harness.store
+        for id in ("b3", "b1", "b2"):
+            await store.create(NewBox(id, KIND))
+            await harness.advance(1)
+
+        assert [one.box.id for one in await claim(store, limit=2)] == ["b3", "b1"]
+        assert [one.box.id for one in await claim(store, limit=2)] == ["b2"]
+
+    async def test_a_box_that_waits_longer_comes_before_one_made_earlier(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store, "b1")
+        await idle(store, "b2")
+        await accepted(store, letter("first", "b2"))
+        await harness.advance(1)
+        await accepted(store, letter("second", "b1"))
+        await harness.advance(1)
+        await accepted(store, letter("third", "b2"))
+
+        assert [one.box.id for one in await claim(store)] == ["b2", "b1"]
+
+    async def test_only_boxes_of_the_kind_are_claimed(self, harness: Harness) -> None:
+        store = harness.store
+        await store.create(NewBox("b1", KIND))
+        await store.create(NewBox("b2", "other"))
+
+        assert [one.box.id for one in await claim(store, kind="other")] == ["b2"]
+
+    async def test_a_claimed_box_is_claimed_by_nobody_else_nor_twice(self, harness: Harness) -> None:
+        store = harness.store
+        await running(store)
+        await accepted(store, letter("for whom?"))
+
+        assert await claim(store, BERT) == []
+        assert await claim(store, ANNA) == []
+
+    async def test_workers_that_race_get_different_boxes(self, harness: Harness) -> None:
+        store = harness.store
+        for number in range(60):
+            await store.create(NewBox(f"b{number}", KIND))
+        workers = [f"worker {number}" for number in range(6)]
+        await asyncio.gather(*(store.renew(worker) for worker in workers))
+
+        rounds = [store.claim(worker, KIND, 4) for worker in workers for _ in range(4)]
+        claims = [one for some in await asyncio.gather(*rounds) for one in some]
+
+        assert sorted(one.box.id for one in claims) == sorted(f"b{number}" for number in range(60))
+
+    async def test_mail_that_comes_during_a_claim_makes_the_box_due_when_it_ends(self, harness: Harness) -> None:
+        store = harness.store
+        claimed = await running(store)
+        await accepted(store, letter("meanwhile"))
+        await store.commit(claimed, Commit())
+
+        assert await store.next_due(KIND) == 0
+        assert texts(await claim_one(store)) == ["meanwhile"]
+
+    async def test_mail_for_a_claimed_box_wakes_nobody_for_nothing(self, harness: Harness) -> None:
+        store = harness.store
+        await running(store)
+
+        await accepted(store, letter("meanwhile"))
+
+        assert await store.next_due(KIND) != 0
+
+    async def test_mail_that_was_not_consumed_comes_again_and_only_that(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await accepted(store, letter("one"), letter("two"), letter("three"))
+        claimed = await claim_one(store)
+        await accepted(store, letter("four"))
+
+        first, _, third = seqs(claimed)
+        await store.commit(claimed, Commit(consumed=[third, first]))
+
+        assert texts(await claim_one(store)) == ["two", "four"]
+
+    async def test_consuming_mail_that_is_not_there_changes_nothing(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await accepted(store, letter("one"))
+        claimed = await claim_one(store)
+        before = await visible(store, "b1")
+
+        with pytest.raises(StoreError):
+            await store.commit(claimed, Commit(consumed=[*seqs(claimed), 999_999], state=b"new"))
+
+        assert await visible(store, "b1") == before
+        await store.commit(claimed, Commit(consumed=seqs(claimed)))
+        assert await claim(store) == []
+
+    async def test_mail_of_another_box_cannot_be_consumed(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store, "b1")
+        await idle(store, "b2")
+        await accepted(store, letter("one", "b1"), letter("two", "b2"))
+        first, second = await claim(store)
+
+        with pytest.raises(StoreError):
+            await store.commit(first, Commit(consumed=seqs(second)))
+
+        await store.commit(second, Commit())
+        assert texts(await claim_one(store)) == ["two"]
+
+    async def test_a_letter_set_aside_is_not_handed_out_again_and_the_box_goes_on(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await accepted(store, letter("poison", dedup="m1"), letter("fine"))
+        claimed = await claim_one(store)
+
+        await store.commit(claimed, Commit(set_aside={seqs(claimed)[0]: "kills its worker"}))
+
+        again = await claim_one(store)
+        assert texts(again) == ["fine"]
+        await store.commit(again, Commit(consumed=seqs(again)))
+        assert await store.next_due(KIND) is None
+        assert (await store.accept(letter("poison", dedup="m1"))).value == "duplicate"
+
+    async def test_a_claim_names_its_worker_and_its_turn(self, harness: Harness) -> None:
+        store = harness.store
+        first = await running(store)
+        await accepted(store, letter("more"))
+        await store.commit(first, Commit())
+
+        second = await claim_one(store, BERT)
+
+        assert (first.worker, second.worker) == (ANNA, BERT)
+        assert second.epoch > first.epoch
+
+    async def test_attempts_count_lost_workers(self, harness: Harness) -> None:
+        store = harness.store
+        await store.create(NewBox("b1", KIND))
+        await accepted(store, letter("one"))
+        lost = await claim_one(store, ANNA)
+        await accepted(store, letter("two"))
+
+        second = await taken_over(harness, store, BERT)
+
+        assert (lost.attempts, second.attempts) == (1, 2)
+        assert [mail.attempts for mail in lost.mail] == [1]
+        assert [(mail.body, mail.attempts) for mail in second.mail] == [(b"one", 2), (b"two", 1)]
+
+    async def test_a_commit_clears_the_box_but_not_mail_it_leaves(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await accepted(store, letter("left"))
+        await store.commit(await claim_one(store), Commit())
+
+        again = await claim_one(store)
+
+        assert again.attempts == 1
+        assert [mail.attempts for mail in again.mail] == [2]
+
+    async def test_a_failed_slice_stays_on_the_account(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await accepted(store, letter("hard"))
+        await store.commit(await claim_one(store), Commit(charge=True))
+
+        assert await store.next_due(KIND) == 0
+        again = await claim_one(store)
+        assert again.attempts == 2
+        await store.commit(again, Commit(consumed=seqs(again)))
+
+        await accepted(store, letter("easy"))
+        assert (await claim_one(store)).attempts == 1
+
+    async def test_after_two_lost_attempts_mail_is_handed_out_one_by_one(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await accepted(store, letter("one"), letter("two"), letter("three"))
+        await claim_one(store, "first")
+        await taken_over(harness, store, "second")
+
+        third = await taken_over(harness, store, "third")
+        assert (third.attempts, texts(third)) == (3, ["one"])
+        fourth = await taken_over(harness, store, "fourth")
+        assert (fourth.attempts, texts(fourth)) == (4, ["one"])
+        assert [mail.attempts for mail in fourth.mail] == [4]
+
+        await store.commit(fourth, Commit(set_aside={seqs(fourth)[0]: "kills its worker"}))
+        fifth = await claim_one(store)
+        assert (fifth.attempts, texts(fifth)) == (1, ["two", "three"])
+        assert [mail.attempts for mail in fifth.mail] == [3, 3]
+
+    async def test_a_worker_can_hold_on_to_its_claim(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await accepted(store, letter("one"))
+        claimed = await claim_one(store)
+
+        await store.commit(claimed, Commit(consumed=seqs(claimed), state=b"halfway", keep=True))
+        assert await claim(store, BERT) == []
+        box = await store.box("b1")
+        assert box is not None
+        assert box.state == b"halfway"
+
+        await store.commit(claimed, Commit(state=b"done"))
+        assert await claim(store, BERT) == []
+        assert await store.next_due(KIND) is None
+
+    async def test_holding_on_is_not_getting_on(self, harness: Harness) -> None:
+        """A worker that journals its mail, holds on and is then lost must still be counted."""
+        store = harness.store
+        claimed = await running(store)
+        await store.commit(claimed, Commit(keep=True))
+
+        assert (await taken_over(harness, store, BERT)).attempts == 2
+
+    async def test_a_box_can_ask_to_be_run_again(self, harness: Harness) -> None:
+        store = harness.store
+        claimed = await running(store)
+        await store.commit(claimed, Commit(again_at=claimed.now + 30))
+
+        assert await claim(store) == []
+        await harness.advance(29)
+        assert await claim(store) == []
+        await harness.advance(2)
+        again = await claim_one(store)
+        assert (again.attempts, again.mail, again.timers) == (1, (), ())
+
+        await store.commit(again, Commit())
+        await harness.advance(1000)
+        assert await claim(store) == []
+
+    async def test_mail_does_not_wait_for_the_time_a_box_asked_for(self, harness: Harness) -> None:
+        store = harness.store
+        claimed = await running(store)
+        await store.commit(claimed, Commit(again_at=claimed.now + 30))
+
+        await accepted(store, letter("now"))
+
+        again = await claim_one(store)
+        await accepted(store, letter("and now"))
+        await store.commit(again, Commit(consumed=seqs(again), again_at=again.now + 30))
+        assert texts(await claim_one(store)) == ["and now"]
+
+    async def test_a_failed_slice_is_not_run_again_before_it_said(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await accepted(store, letter("hard"))
+        claimed = await claim_one(store)
+        await store.commit(claimed, Commit(charge=True, again_at=claimed.now + 30))
+
+        await harness.advance(29)
+        assert await claim(store) == []
+        await harness.advance(2)
+        again = await claim_one(store)
+        assert (again.attempts, texts(again)) == (2, ["hard"])
+
+    async def test_a_timer_that_is_due_does_not_cut_the_wait_of_a_failed_slice_short(self, harness: Harness) -> None:
+        store = harness.store
+        claimed = await running(store)
+        await store.commit(claimed, Commit(timers=[Timer("alarm", claimed.now + 5)]))
+        await harness.advance(6)
+        failing = await claim_one(store)
+        assert failing.timers == ("alarm",)
+
+        await store.commit(failing, Commit(charge=True, again_at=failing.now + 30))
+
+        await harness.advance(20)
+        assert await claim(store) == []
+        await harness.advance(11)
+        again = await claim_one(store)
+        assert (again.attempts, again.timers) == (2, ("alarm",))
+
+    async def test_a_new_letter_revives_a_box_that_waits_after_a_failure(self, harness: Harness) -> None:
+        store = harness.store
+        claimed = await running(store)
+        await store.commit(claimed, Commit(charge=True, again_at=claimed.now + 3600))
+
+        await accepted(store, letter("try again"))
+
+        again = await claim_one(store)
+        assert (again.attempts, texts(again)) == (2, ["try again"])

@@ -1,0 +1,242 @@
+"""A store that is obviously right: dictionaries, lists, no concurrency, no disk. The machine compares the real one with it."""
+
+from dataclasses import dataclass, field
+
+from rapkit.mailbox import Claim, Commit, Letter, NewBox, Outcome, Outgoing, Reception, Settlement, Taken
+
+LEASE = 6.0
+ONE_BY_ONE_AFTER = 2
+
+
+@dataclass
+class ModelMail:
+    text: str
+    attempts: int = 0
+
+
+@dataclass
+class ModelBox:
+    made: NewBox
+    due_at: float | None
+    stopped: bool
+    status: str = "open"
+    holder: tuple[str, int] | None = None
+    held_at: float = 0.0
+    attempts: int = 0
+    mail: list[ModelMail] = field(default_factory=list)
+    journal: list[str] = field(default_factory=list)
+    records: set[tuple[str, str]] = field(default_factory=set)
+    timers: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class ModelPost:
+    made: Outgoing
+    number: int
+    not_before: float
+    due_at: float | None
+    holder: tuple[str, int] | None = None
+    held_at: float = 0.0
+    attempts: int = 0
+    dead: bool = False
+
+
+class Model:
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.leases: dict[str, float] = {}
+        self.boxes: dict[str, ModelBox] = {}
+        self.posts: dict[str, ModelPost] = {}
+        self.remembered: dict[str, float] = {}
+        self.stops: dict[tuple[str, str], float] = {}
+        self.seen: dict[tuple[str, str], float | None] = {}
+        self.posted = 0
+        self.acknowledged: dict[str, list[str]] = {}
+
+    # Letters in
+
+    def create(self, box: NewBox) -> bool:
+        if box.id in self.boxes or self.remembered.get(box.id, 0) > self.now:
+            return False
+        stopped = self.stops.get((str(box.parent), str(box.name)), 0) > self.now
+        self.boxes[box.id] = ModelBox(box, self.now, stopped)
+        self.acknowledged[box.id] = []
+        return True
+
+    def accept(self, letter: Letter) -> Reception:
+        key = (letter.box, str(letter.dedup))
+        if letter.dedup is not None and key in self.seen:
+            until = self.seen[key]
+            if until is None or until > self.now:
+                return Reception.DUPLICATE
+        box = self.boxes.get(letter.box)
+        if box is None or box.status == "closed":
+            return Reception.UNKNOWN
+        if letter.needs is not None and letter.needs not in box.records:
+            return Reception.UNWANTED
+        if letter.dedup is not None:
+            self.seen[key] = None
+        box.mail.append(ModelMail(letter.body.decode()))
+        self.acknowledged[letter.box].append(letter.body.decode())
+        if box.holder is None:
+            box.due_at = self.now if box.due_at is None else min(box.due_at, self.now)
+        return Reception.ACCEPTED
+
+    # Work
+
+    def is_free(self, thing: ModelBox | ModelPost) -> bool:
+        """Due and in nobody's hands: whoever asks must get it."""
+        return thing.holder is None and thing.due_at is not None and thing.due_at <= self.now
+
+    def is_left(self, thing: ModelBox | ModelPost) -> bool:
+        """In the hands of somebody who has retired: whoever asks must get it."""
+        return thing.holder is not None and thing.holder[0] not in self.leases
+
+    def is_lost(self, thing: ModelBox | ModelPost, worker: str) -> bool:
+        """In the hands of somebody else whose lease has ended: whoever asks may get it."""
+        return (
+            thing.holder is not None and thing.holder[0] != worker and self.leases.get(thing.holder[0], 0) <= self.now
+        )
+
+    def is_quiet(self, thing: ModelBox | ModelPost) -> bool:
+        """Nobody needs to look at it now."""
+        if thing.holder is None:
+            return thing.due_at is None or thing.due_at > self.now
+        return not self.is_left(thing) and self.now < thing.held_at + LEASE
+
+    def claimed(self, claim: Claim) -> tuple[int, list[tuple[str, int]], list[str]]:
+        """Note a claim; what it should have brought: the box's attempts, the mail with its attempts, the timers."""
+        box = self.boxes[claim.box.id]
+        box.holder, box.held_at = (claim.worker, claim.epoch), self.now
+        box.attempts += 1
+        handed = box.mail[:1] if box.attempts > ONE_BY_ONE_AFTER else box.mail
+        for mail in handed:
+            mail.attempts += 1
+        due = sorted((at, key) for key, at in box.timers.items() if at <= self.now)
+        return box.attempts, [(mail.text, mail.attempts) for mail in handed], [key for _, key in due]
+
+    def lives(self, claim: Claim) -> bool:
+        box = self.boxes.get(claim.box.id)
+        return box is not None and box.holder == (claim.worker, claim.epoch)
+
+    def commit(self, claim: Claim, commit: Commit) -> None:
+        id = claim.box.id
+        box = self.boxes[id]
+        if commit.forget_for is not None:
+            del self.boxes[id]
+            until = self.now + commit.forget_for
+            self.remembered[id] = until
+            self.seen.update({key: until for key, old in self.seen.items() if key[0] == id and old is None})
+        else:
+            self._apply(box, claim, commit)
+        for lane in commit.unsend:
+            self.unsend(lane)
+        for post in commit.outgoing:
+            self._enqueue(post)
+        for new in commit.spawn:
+            self.create(new)
+        for letter in commit.letters:
+            self.accept(letter)
+
+    def _apply(self, box: ModelBox, claim: Claim, commit: Commit) -> None:
+        texts = {mail.seq: mail.body.decode() for mail in claim.mail}
+        gone = {texts[seq] for seq in [*commit.consumed, *commit.set_aside]}
+        box.mail = [mail for mail in box.mail if mail.text not in gone]
+        box.journal += [entry.body.decode() for entry in commit.entries]
+        box.status = commit.status or box.status
+        box.records |= {(record.kind, record.key) for record in commit.put}
+        box.records -= set(commit.drop)
+        for timer in commit.timers:
+            if timer.at is None:
+                box.timers.pop(timer.key, None)
+            else:
+                box.timers[timer.key] = timer.at
+        if commit.keep:
+            return
+        box.holder = None
+        if not commit.charge:
+            box.attempts = 0
+        if commit.charge and commit.again_at is not None:
+            box.due_at = commit.again_at
+        elif box.mail:
+            box.due_at = self.now
+        else:
+            times = [*box.timers.values(), *([] if commit.again_at is None else [commit.again_at])]
+            box.due_at = min(times, default=None)
+
+    def stop(self, parent: str, name: str | None, remember_for: float) -> tuple[set[str], set[str]]:
+        if name is not None:
+            key = (parent, name)
+            self.stops[key] = max(self.stops.get(key, 0), self.now + remember_for)
+        stopped, flying = set(), set()
+        for id, box in self.boxes.items():
+            if box.made.parent == parent and name in (None, box.made.name):
+                box.stopped, box.holder, box.due_at = True, None, self.now
+                stopped.add(id)
+                self.unsend(id)
+                flying |= {post.made.id for post in self.lane(id)}
+        return stopped, flying
+
+    # Out
+
+    def lane(self, lane: str) -> list[ModelPost]:
+        """Its POSTs that are not dead, first in first."""
+        posts = [post for post in self.posts.values() if post.made.lane == lane and not post.dead]
+        return sorted(posts, key=lambda post: post.number)
+
+    def _enqueue(self, post: Outgoing) -> None:
+        self.posted += 1
+        not_before = max(self.now, post.not_before or 0)
+        self.posts[post.id] = ModelPost(post, self.posted, not_before, None if self.lane(post.lane) else not_before)
+
+    def unsend(self, lane: str) -> None:
+        for post in self.lane(lane):
+            if post.holder is None:
+                del self.posts[post.made.id]
+
+    def _advance(self, lane: str) -> None:
+        """The first of a lane is due, unless one is in flight."""
+        posts = self.lane(lane)
+        if posts and not any(post.holder for post in posts) and posts[0].due_at is None:
+            posts[0].due_at = max(self.now, posts[0].not_before)
+
+    def taken(self, taken: Taken, worker: str) -> int:
+        """Note that a POST was taken; how many attempts it should say."""
+        post = self.posts[taken.outgoing.id]
+        post.holder, post.held_at = (worker, taken.epoch), self.now
+        post.attempts += 1
+        if post.made.once:
+            del self.posts[post.made.id]
+            self._advance(post.made.lane)
+        return post.attempts
+
+    def has(self, taken: Taken, worker: str) -> bool:
+        post = self.posts.get(taken.outgoing.id)
+        return post is not None and post.holder == (worker, taken.epoch)
+
+    def settle(self, taken: Taken, worker: str, settlement: Settlement) -> None:
+        if not self.has(taken, worker):
+            return
+        post = self.posts[taken.outgoing.id]
+        post.holder = post.due_at = None
+        match settlement.outcome:
+            case Outcome.DELIVERED:
+                del self.posts[post.made.id]
+            case Outcome.RETRY:
+                post.due_at = self.now + settlement.delay
+            case Outcome.DEAD:
+                post.dead = True
+        if settlement.outcome is not Outcome.RETRY:
+            self._advance(post.made.lane)
+        if settlement.letter is not None:
+            self.accept(settlement.letter)
+
+    def resend(self, ids: list[str]) -> int:
+        back = [self.posts[id] for id in ids if id in self.posts and self.posts[id].dead]
+        for post in back:
+            post.dead, post.attempts, post.due_at = False, 0, None
+        for lane in {post.made.lane for post in back}:
+            for later in self.lane(lane)[1:]:
+                later.due_at = None
+            self._advance(lane)
+        return len(back)

@@ -1,0 +1,415 @@
+"""Workers, senders, crashes and zombies in any order, against a model.
+
+The real store (SQLite in memory, a clock that goes when told to) and the model are asked the same; after every step all that can be seen
+must be the same, and in the end, once nothing goes wrong any more, everything drains: what was acknowledged is in the journal exactly
+once and in order, what was to be sent was delivered or given up, and what was to be sent once was not sent twice.
+"""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from rapkit.errors import Fenced
+from rapkit.keys import Keyring
+from rapkit.mailbox import (
+    OUTBOX,
+    Claim,
+    Commit,
+    Entry,
+    Lease,
+    Letter,
+    NewBox,
+    Outcome,
+    Outgoing,
+    Record,
+    Settlement,
+    Taken,
+    Timer,
+)
+from rapkit.stores.sqlite import SqliteStore
+from tests.stores.model import LEASE, Model, ModelBox, ModelPost
+
+T = TypeVar("T")
+
+KIND = "job"
+PARENT = "thread"
+CALL = ("call", "c1")
+IDS = ["b0", "b1", "b2"]
+KEYS = Keyring.random()
+box_ids = st.sampled_from(IDS)
+slots = st.integers(0, 1)
+picks = st.integers(0, 1000)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a worker will commit, whatever its claim brings."""
+
+    ending: str
+    consume: int
+    aside: bool
+    posts: list[str]
+    again: float | None
+    timer: str
+    record: str
+    unsend: bool
+    spawn: str | None
+    write_to: str | None
+
+
+def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
+    return st.sampled_from([usual] * (2 * len(others)) + list(others))
+
+
+plans = st.builds(
+    Plan,
+    ending=st.sampled_from([*["release"] * 5, "keep", "charge", "charge", "close", "forget", "forget at once"]),
+    consume=st.integers(0, 3),
+    aside=mostly(False, True),
+    posts=st.lists(st.sampled_from(["now", "now", "later", "once"]), max_size=3),
+    again=st.sampled_from([None, 3.0, 30.0]),
+    timer=st.sampled_from(["leave", "set", "far", "drop"]),
+    record=st.sampled_from(["leave", "put", "drop"]),
+    unsend=mostly(False, True),
+    spawn=mostly(None, *IDS),
+    write_to=st.sampled_from([None, *IDS]),
+)
+first_plan = Plan("release", 3, False, ["now", "once", "now"], None, "set", "put", False, None, "b0")
+
+
+class Mailboxes(RuleBasedStateMachine):
+    @initialize()
+    def open(self) -> None:
+        self.model = Model()
+        self.runner = asyncio.Runner()
+        self.workers = [f"worker {slot}" for slot in range(2)]
+        self.claims: list[Claim] = []
+        self.taken: list[tuple[str, Taken]] = []
+        self.counter = 0
+        self.set_aside: set[str] = set()
+        self.sent: Counter[str] = Counter()
+        self.once: set[str] = set()
+        self.store = self.run(self._open())
+        for worker in self.workers:
+            self._renew(worker)
+        self.create()
+        self.claim_and_commit(0, first_plan)
+
+    async def _open(self) -> SqliteStore:
+        return SqliteStore(":memory:", KEYS, lease=Lease(LEASE), clock=lambda: self.model.now)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(coroutine)
+
+    def next(self, what: str) -> str:
+        self.counter += 1
+        return f"{what}{self.counter}"
+
+    # What can be seen
+
+    def seen(self) -> dict[str, Any]:
+        return self.run(self._seen())
+
+    async def _seen(self) -> dict[str, Any]:
+        store = self.store
+        boxes = [await store.box(id) for id in IDS]
+        return {
+            "boxes": {box.id: (box.status, box.stopped, box.state) for box in boxes if box is not None},
+            "journals": {id: [one.body.decode() for one in await store.entries(id)] for id in IDS},
+            "records": {id: [one.key for one in await store.records(id, "call")] for id in IDS},
+            "waiting": {parcel.id: parcel.attempts for parcel in await store.outbox(dead=False)},
+            "dead": {parcel.id: parcel.attempts for parcel in await store.outbox(dead=True)},
+            "backlog": await store.backlog(KIND),
+            "due now": (await store.next_due(KIND) == 0, await store.next_due(OUTBOX) == 0),
+        }
+
+    @invariant()
+    def all_that_can_be_seen_is_as_in_the_model(self) -> None:
+        seen, model = self.seen(), self.model
+        boxes = model.boxes
+        assert seen["boxes"] == {id: (box.status, box.stopped, b"") for id, box in boxes.items()}
+        for id in IDS:
+            assert seen["journals"][id] == (boxes[id].journal if id in boxes else [])
+            assert seen["records"][id] == ([key for _, key in sorted(boxes[id].records)] if id in boxes else [])
+        posts = model.posts.values()
+        assert seen["waiting"] == {post.made.id: post.attempts for post in posts if not post.dead}
+        assert seen["dead"] == {post.made.id: post.attempts for post in posts if post.dead}
+        assert seen["backlog"] == sum(box.due_at is not None or box.holder is not None for box in boxes.values())
+        both: list[list[ModelBox] | list[ModelPost]] = [list(boxes.values()), list(posts)]
+        for due_now, things in zip(seen["due now"], both, strict=True):
+            if any(model.is_free(thing) or model.is_left(thing) for thing in things):
+                assert due_now
+            if all(model.is_quiet(thing) for thing in things):
+                assert not due_now
+
+    # Letters in
+
+    @rule()
+    def create(self) -> None:
+        for id in IDS:
+            box = self._new_box(id)
+            assert self.run(self.store.create(box)) == self.model.create(box)
+
+    def _new_box(self, id: str) -> NewBox:
+        return NewBox(id, KIND, parent=PARENT, name=id)
+
+    @rule(ids=st.lists(box_ids, min_size=1, max_size=4), dedup=st.sampled_from([None, "m1"]), needy=mostly(False, True))
+    def accept(self, ids: list[str], dedup: str | None, needy: bool) -> None:
+        for id in ids:
+            letter = self._letter(id, dedup, needy)
+            assert self.run(self.store.accept(letter)) is self.model.accept(letter)
+
+    def _letter(self, id: str, dedup: str | None = None, needy: bool = False) -> Letter:
+        return Letter(id, "note", self.next("letter ").encode(), dedup, CALL if needy else None)
+
+    # Time and faults
+
+    @rule(seconds=st.sampled_from([0.5, 2.5, LEASE + 0.5, 3 * LEASE, 61.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.model.now += seconds
+
+    def _renew(self, worker: str) -> None:
+        self.model.leases[worker] = self.model.now + LEASE
+        self.run(self.store.renew(worker))
+
+    @rule()
+    def everybody_lives_through_a_lease(self) -> None:
+        for _ in range(4):
+            self.model.now += LEASE / 3
+            for worker in self.workers:
+                self._renew(worker)
+
+    @rule(slot=slots, how=st.sampled_from(["crash", "retire"]))
+    def a_process_ends(self, slot: int, how: str) -> None:
+        """And another starts in its place. A crash takes along all it had; what a retired one had stays around as a zombie."""
+        gone = self.workers[slot]
+        if how == "crash":
+            self.claims = [claim for claim in self.claims if claim.worker != gone]
+            self.taken = [(worker, taken) for worker, taken in self.taken if worker != gone]
+        else:
+            del self.model.leases[gone]
+            self.run(self.store.retire(gone))
+        self.workers[slot] = self.next("process ")
+        self._renew(self.workers[slot])
+
+    @rule()
+    def sweep(self) -> None:
+        self.run(self.store.sweep(1e9))
+
+    # Work
+
+    @rule(slot=slots, limit=st.integers(1, 3))
+    def claim(self, slot: int, limit: int) -> None:
+        self._claim(self.workers[slot], limit)
+
+    def _claim(self, worker: str, limit: int) -> list[Claim]:
+        claims = self.run(self.store.claim(worker, KIND, limit))
+        self._check_choice([claim.box.id for claim in claims], limit, worker, self.model.boxes)
+        for claim in claims:
+            attempts, mail, timers = self.model.claimed(claim)
+            assert (claim.worker, claim.now, claim.attempts) == (worker, self.model.now, attempts)
+            assert [(one.body.decode(), one.attempts) for one in claim.mail] == mail
+            assert list(claim.timers) == timers
+            assert claim.box.stopped == self.model.boxes[claim.box.id].stopped
+        self.claims += claims
+        return claims
+
+    def _check_choice(
+        self, chosen: list[str], limit: int, worker: str, things: Mapping[str, ModelBox] | Mapping[str, ModelPost]
+    ) -> None:
+        """Only what may be had, each once, no more than wanted, and nothing left out that was due for longer."""
+        free = {id: thing.due_at or 0 for id, thing in things.items() if self.model.is_free(thing)}
+        left = {id for id, thing in things.items() if self.model.is_left(thing)}
+        lost = {id for id, thing in things.items() if self.model.is_lost(thing, worker)}
+        assert len(chosen) == len(set(chosen)) <= limit
+        assert set(chosen) <= {*free, *left, *lost}
+        if len(chosen) < limit:
+            assert set(chosen) >= {*free, *left}
+        got = [due_at for id, due_at in free.items() if id in chosen]
+        others = [due_at for id, due_at in free.items() if id not in chosen]
+        assert max(got, default=0) <= min(others, default=self.model.now)
+
+    @rule(slot=slots, plan=plans)
+    def claim_and_commit(self, slot: int, plan: Plan) -> None:
+        for claim in self._claim(self.workers[slot], 3):
+            self._commit(claim, self._fulfil(plan, claim))
+
+    @precondition(lambda self: self.claims)
+    @rule(pick=picks, plan=plans)
+    def commit(self, pick: int, plan: Plan) -> None:
+        """For any claim anybody ever had and did not lose in a crash: a live one, or a zombie's."""
+        claim = self.claims[pick % len(self.claims)]
+        self._commit(claim, self._fulfil(plan, claim))
+
+    @rule(plan=plans)
+    def zombies_commit(self, plan: Plan) -> None:
+        before = self.seen()
+        for claim in self.claims[-12:]:
+            if not self.model.lives(claim):
+                with pytest.raises(Fenced):
+                    self.run(self.store.commit(claim, self._fulfil(plan, claim)))
+        assert self.seen() == before
+
+    def _fulfil(self, plan: Plan, claim: Claim) -> Commit:
+        done, rest = claim.mail[: plan.consume], claim.mail[plan.consume :]
+        now = self.model.now
+        timers = {"leave": [], "set": [Timer("t", now + 4)], "far": [Timer("u", now + 40)], "drop": [Timer("t", None)]}
+        return Commit(
+            consumed=[mail.seq for mail in done],
+            entries=[Entry("note", mail.body) for mail in done],
+            set_aside={rest[0].seq: "poison"} if plan.aside and rest else {},
+            status="closed" if plan.ending == "close" else None,
+            put=[Record(*CALL)] if plan.record == "put" else [],
+            drop=[CALL] if plan.record == "drop" else [],
+            timers=timers[plan.timer],
+            outgoing=[self._post(claim.box.id, how) for how in plan.posts],
+            unsend=[claim.box.id] if plan.unsend else [],
+            spawn=[self._new_box(plan.spawn)] if plan.spawn else [],
+            letters=[self._letter(plan.write_to)] if plan.write_to else [],
+            again_at=None if plan.again is None else now + plan.again,
+            keep=plan.ending == "keep",
+            charge=plan.ending == "charge",
+            forget_for={"forget": 60.0, "forget at once": 0.0}.get(plan.ending),
+        )
+
+    def _post(self, lane: str, how: str) -> Outgoing:
+        id = self.next("post ")
+        if how == "once":
+            self.once.add(id)
+        later = self.model.now + 5 if how == "later" else None
+        url = f"https://tool.test/{id}"
+        return Outgoing(id, lane, "callback", "https://tool.test", url, id.encode(), how == "once", later)
+
+    def _commit(self, claim: Claim, commit: Commit) -> None:
+        if not self.model.lives(claim):
+            with pytest.raises(Fenced):
+                self.run(self.store.commit(claim, commit))
+            return
+        self.run(self.store.commit(claim, commit))
+        self.model.commit(claim, commit)
+        dealt_with = {*commit.consumed, *commit.set_aside}
+        self.set_aside |= {mail.body.decode() for mail in claim.mail if mail.seq in commit.set_aside}
+        if commit.keep:
+            left = tuple(mail for mail in claim.mail if mail.seq not in dealt_with)
+            self.claims[self.claims.index(claim)] = replace(claim, mail=left)
+
+    @rule(name=st.sampled_from([None, *IDS]), remember_for=st.sampled_from([1.0, 60.0]))
+    def stop(self, name: str | None, remember_for: float) -> None:
+        stopped = self.run(self.store.stop(KIND, PARENT, name, remember_for))
+        assert (set(stopped.boxes), set(stopped.in_flight)) == self.model.stop(PARENT, name, remember_for)
+
+    # Out
+
+    @rule(slot=slots, limit=st.integers(1, 3))
+    def take(self, slot: int, limit: int) -> None:
+        self._take(self.workers[slot], limit)
+
+    def _take(self, worker: str, limit: int) -> list[Taken]:
+        taken = self.run(self.store.take(worker, limit))
+        self._check_choice([one.outgoing.id for one in taken], limit, worker, self.model.posts)
+        assert len({one.outgoing.lane for one in taken}) == len(taken), "two of one lane at once"
+        for one in taken:
+            assert one.outgoing.body == one.outgoing.id.encode()
+            assert one.attempts == self.model.taken(one, worker)
+            self.sent[one.outgoing.id] += 1
+        self.taken += [(worker, one) for one in taken]
+        return taken
+
+    @rule(slot=slots, outcome=st.sampled_from(Outcome), delay=st.sampled_from([0.0, 5.0]), tell=mostly(None, *IDS))
+    def take_and_settle(self, slot: int, outcome: Outcome, delay: float, tell: str | None) -> None:
+        worker = self.workers[slot]
+        for taken in self._take(worker, 2):
+            self._settle(worker, taken, Settlement(outcome, "why", delay, self._letter(tell) if tell else None))
+
+    @precondition(lambda self: self.taken)
+    @rule(pick=picks, outcome=st.sampled_from(Outcome), delay=st.sampled_from([0.0, 5.0]))
+    def settle(self, pick: int, outcome: Outcome, delay: float) -> None:
+        """Any attempt anybody ever made: a live one, one that was settled before, or one that was taken over."""
+        worker, taken = self.taken[pick % len(self.taken)]
+        self._settle(worker, taken, Settlement(outcome, "why", delay, self._letter("b0")))
+
+    def _settle(self, worker: str, taken: Taken, settlement: Settlement) -> None:
+        self.run(self.store.settle(taken, settlement))
+        self.model.settle(taken, worker, settlement)
+
+    @rule(outcome=st.sampled_from(Outcome))
+    def late_senders_settle(self, outcome: Outcome) -> None:
+        before = self.seen()
+        for worker, taken in self.taken[-12:]:
+            if not self.model.has(taken, worker):
+                self.run(self.store.settle(taken, Settlement(outcome, "late", 0.0, self._letter("b0"))))
+        assert self.seen() == before
+
+    @precondition(lambda self: any(post.dead for post in self.model.posts.values()))
+    @rule(which=st.sampled_from(["all", "first", "last"]))
+    def resend(self, which: str) -> None:
+        dead = sorted(id for id, post in self.model.posts.items() if post.dead)
+        ids = {"all": dead, "first": dead[:1], "last": dead[-1:]}[which]
+        assert self.run(self.store.resend([*ids, "nobody"])) == self.model.resend(ids)
+
+    # The end
+
+    def teardown(self) -> None:
+        try:
+            self._drain()
+            self.all_that_can_be_seen_is_as_in_the_model()
+            self._check_the_end()
+        finally:
+            self.run(self.store.close())
+            self.runner.close()
+
+    def _drain(self) -> None:
+        """Nothing goes wrong any more; one worker lives."""
+        for _ in range(100):
+            self.model.now += LEASE + 1
+            self._renew("the last")
+            for claim in self._claim("the last", 3):
+                entries = [Entry("note", mail.body) for mail in claim.mail]
+                timers = [Timer("t", None), Timer("u", None)]
+                self._commit(claim, Commit([mail.seq for mail in claim.mail], entries=entries, timers=timers))
+            for taken in self._take("the last", 3):
+                self._settle("the last", taken, Settlement(Outcome.DELIVERED))
+            posts = [post for post in self.model.posts.values() if not post.dead]
+            if not posts and all(box.due_at is None for box in self.model.boxes.values()):
+                return
+        raise AssertionError("it does not drain")
+
+    def _check_the_end(self) -> None:
+        for id in self.model.boxes:
+            journal = [one.body.decode() for one in self.run(self.store.entries(id))]
+            assert journal == [text for text in self.model.acknowledged[id] if text not in self.set_aside]
+        assert all(self.sent[id] <= 1 for id in self.once)
+        assert self.run(self.store.next_due(KIND)) is None
+        assert self.run(self.store.next_due(OUTBOX)) is None
+
+
+def test_the_store_does_as_the_model_does_whatever_happens() -> None:
+    run(max_examples=120, stateful_step_count=40, derandomize=True)
+
+
+@pytest.mark.soak
+def test_the_store_does_as_the_model_does_whatever_happens_for_long(request: pytest.FixtureRequest) -> None:
+    if "soak" not in request.config.getoption("markexpr"):
+        pytest.skip("takes long; run by scripts/soak")
+    short = os.environ.get("RAPKIT_SOAK") == "short"
+    run(max_examples=200 if short else 4000, stateful_step_count=60)
+
+
+def run(**more: Any) -> None:
+    how = settings(deadline=None, suppress_health_check=list(HealthCheck), **more)
+    run_state_machine_as_test(Mailboxes, settings=how)

@@ -1,0 +1,267 @@
+"""The gate behind the gate: break a promise in the store, and the contract must notice.
+
+Each mutation changes one SQL statement and names a test of the contract that has to fail with it. What a statement is for can thus be read
+off the test that misses it.
+"""
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, NamedTuple
+
+import apsw
+import pytest
+
+from rapkit.stores.sqlite import statements
+from tests.mailbox.contract import OneHandleContract
+from tests.stores.sqlite_harness import SqliteHarness
+
+Test = Callable[..., Coroutine[Any, Any, None]]
+Contract = OneHandleContract
+
+
+class Mutation(NamedTuple):
+    """`old` becomes `new` in the statements; everything of them becomes `new` if `old` is empty."""
+
+    what: str
+    names: str
+    old: str
+    new: str
+    missed_by: Test
+
+
+NO_ROWS = "SELECT 1 WHERE 0 AND ?1"
+
+MUTATIONS = [
+    Mutation(
+        "a fence without the epoch",
+        "FENCE FORGET_BOX",
+        "epoch = ?",
+        "? > 0",
+        Contract.test_an_earlier_claim_of_the_same_worker_leaves_no_trace,
+    ),
+    Mutation(
+        "a fence without the worker",
+        "FENCE FORGET_BOX",
+        "worker = ?",
+        "? > ''",
+        Contract.test_a_claim_that_ended_leaves_no_trace,
+    ),
+    Mutation(
+        "a claim that is not a new turn",
+        "CLAIM_BOXES",
+        "epoch = epoch + 1,",
+        "",
+        Contract.test_an_earlier_claim_of_the_same_worker_leaves_no_trace,
+    ),
+    Mutation(
+        "letters that are not remembered",
+        "SEE",
+        "",
+        f"{NO_ROWS} AND ?2 AND ?3",
+        Contract.test_a_repeated_letter_is_one_letter,
+    ),
+    Mutation(
+        "finished boxes that are not remembered",
+        "CREATE_BOX",
+        "key = ''",
+        "key = 'x'",
+        Contract.test_a_finished_box_is_remembered_for_a_while,
+    ),
+    Mutation(
+        "letters remembered for ever",
+        "REMEMBER_LETTERS",
+        "",
+        f"{NO_ROWS} AND ?2",
+        Contract.test_everything_remembered_of_a_finished_box_is_swept_in_the_end,
+    ),
+    Mutation(
+        "a lane that does not advance",
+        "ADVANCE_LANE",
+        "",
+        f"{NO_ROWS} AND ?2",
+        Contract.test_a_lane_is_first_in_first_out,
+    ),
+    Mutation(
+        "a lane in which all are due",
+        "INSERT_OUTGOING",
+        "THEN NULL",
+        "THEN ?7",
+        Contract.test_a_lane_is_first_in_first_out,
+    ),
+    Mutation(
+        "a lane that forgets who was first",
+        "QUEUE_UP",
+        "",
+        NO_ROWS,
+        Contract.test_what_is_sent_again_goes_before_what_came_after_it,
+    ),
+    Mutation(
+        "mail that makes a claimed box due",
+        "WAKE_BOX",
+        "AND worker IS NULL",
+        "",
+        Contract.test_mail_for_a_claimed_box_wakes_nobody_for_nothing,
+    ),
+    Mutation(
+        "mail that wakes nobody",
+        "WAKE_BOX",
+        "",
+        f"{NO_ROWS} AND ?2",
+        Contract.test_a_letter_that_needs_a_record_is_unwanted_without_it,
+    ),
+    Mutation(
+        "a release that does not look at the mail",
+        "RELEASE_CLAIM",
+        "WHEN EXISTS (SELECT 1 FROM mail WHERE box = ?1 AND set_aside IS NULL) THEN ?6",
+        "WHEN ?6 < 0 THEN NULL",
+        Contract.test_mail_that_comes_during_a_claim_makes_the_box_due_when_it_ends,
+    ),
+    Mutation(
+        "a release that does not look at the timers",
+        "RELEASE_CLAIM",
+        "SELECT at FROM timers WHERE box = ?1 UNION ALL",
+        "SELECT NULL AS at UNION ALL",
+        Contract.test_a_timer_makes_the_box_due_and_is_handed_out_until_it_is_taken_away,
+    ),
+    Mutation(
+        "a failure that does not wait",
+        "RELEASE_CLAIM",
+        "WHEN ?5 AND ?7 IS NOT NULL THEN ?7",
+        "",
+        Contract.test_a_failed_slice_is_not_run_again_before_it_said,
+    ),
+    Mutation(
+        "boxes claimed without a look at the lease",
+        "DUE_BOXES",
+        "ifnull(w.expires_at, 0)",
+        "0",
+        Contract.test_a_worker_that_renews_its_lease_is_never_taken_over,
+    ),
+    Mutation(
+        "POSTs taken without a look at the lease",
+        "DUE_OUTGOING",
+        "ifnull(w.expires_at, 0)",
+        "0",
+        Contract.test_a_sender_that_renews_its_lease_keeps_its_post,
+    ),
+    Mutation(
+        "a lease that cannot be renewed",
+        "RENEW_LEASE",
+        "expires_at = excluded.expires_at",
+        "expires_at = expires_at",
+        Contract.test_a_worker_that_renews_its_lease_is_never_taken_over,
+    ),
+    Mutation(
+        "boxes of a retired worker that nobody looks at",
+        "LEAVE_BOXES",
+        "worker = ?2",
+        "worker = 'x' || ?2",
+        Contract.test_what_a_retired_worker_holds_is_free_at_once,
+    ),
+    Mutation(
+        "mail that is not charged",
+        "CHARGE_MAIL",
+        "",
+        NO_ROWS,
+        Contract.test_attempts_count_lost_workers,
+    ),
+    Mutation(
+        "boxes that are not charged",
+        "CLAIM_BOXES",
+        "attempts = attempts + 1",
+        "attempts = 1",
+        Contract.test_after_two_lost_attempts_mail_is_handed_out_one_by_one,
+    ),
+    Mutation(
+        "mail in any order",
+        "MAIL_OF_BOXES",
+        "ORDER BY seq",
+        "ORDER BY seq DESC",
+        Contract.test_letters_are_handed_out_in_the_order_they_were_accepted,
+    ),
+    Mutation(
+        "mail consumed up to a number",
+        "CONSUME_MAIL",
+        "seq IN (SELECT value FROM json_each(?))",
+        "seq <= (SELECT max(value) FROM json_each(?))",
+        Contract.test_mail_that_was_not_consumed_comes_again_and_only_that,
+    ),
+    Mutation(
+        "a settlement without the epoch",
+        "DELIVERED RETRY GIVE_UP",
+        "AND epoch = ?",
+        "AND 0 < ?",
+        Contract.test_a_sender_whose_post_was_taken_over_settles_nothing,
+    ),
+    Mutation(
+        "a once POST that stays",
+        "DELETE_OUTGOING",
+        "",
+        NO_ROWS,
+        Contract.test_a_once_post_is_gone_before_it_is_handed_out,
+    ),
+    Mutation(
+        "an unsend that takes what is in flight",
+        "UNSEND_LANES",
+        "AND worker IS NULL",
+        "",
+        Contract.test_what_is_in_flight_cannot_be_unsent,
+    ),
+    Mutation(
+        "a stop that leaves the box to its worker",
+        "STOP_BOXES",
+        "epoch = epoch + 1, worker = NULL,",
+        "",
+        Contract.test_a_worker_whose_box_was_stopped_leaves_no_trace,
+    ),
+    Mutation(
+        "a stop that does not outlive its call",
+        "CREATE_BOX",
+        "'stopped/'",
+        "'x'",
+        Contract.test_a_box_that_comes_after_its_stop_is_made_stopped,
+    ),
+    Mutation(
+        "a sweep of everything at once",
+        "SWEEP_SEEN",
+        "LIMIT 500",
+        "",
+        Contract.test_a_sweep_does_a_little_at_a_time_and_comes_to_an_end,
+    ),
+    Mutation(
+        "a sweep of what lives",
+        "SWEEP_DEAD_LETTERS",
+        "dead_at <= ?",
+        "dead_at <= ? + 1e9",
+        Contract.test_there_is_nothing_to_sweep_in_a_store_that_lives,
+    ),
+]
+
+
+@pytest.fixture
+async def harness() -> AsyncIterator[SqliteHarness]:
+    harness = SqliteHarness()
+    yield harness
+    await harness.close()
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.what)
+async def test_the_contract_misses(mutation: Mutation, harness: SqliteHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in mutation.names.split():
+        statement: str = getattr(statements, name)
+        assert mutation.old in statement
+        mutated = statement.replace(mutation.old, mutation.new) if mutation.old else mutation.new
+        monkeypatch.setattr(statements, name, mutated)
+
+    caught = await failure_of(mutation.missed_by, harness)
+
+    assert caught is not None, "nobody noticed"
+    assert not isinstance(caught.__cause__, apsw.Error), "the mutation is not even SQL"
+
+
+async def failure_of(test: Test, harness: SqliteHarness) -> BaseException | None:
+    parameters = {"outcome": "delivered"} if "outcome" in test.__code__.co_varnames else {}
+    try:
+        await test(Contract(), harness, **parameters)
+    except (Exception, pytest.fail.Exception) as failure:  # noqa: BLE001 - whatever it is, the test has failed
+        return failure
+    return None

@@ -1,0 +1,275 @@
+"""What is particular to SQLite: group commit, one file for many handles, files that are not ours."""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from rapkit.errors import ConfigError, Fenced, StoreBusy, StoreError, WrongKey
+from rapkit.keys import Keyring
+from rapkit.mailbox import Commit, Lease, NewBox, Reception
+from rapkit.stores import open_store
+from rapkit.stores.sqlite import SqliteStore, connection, schema
+from tests.mailbox.harness import KIND, Harness, accepted, claim, claim_one, letter, post, running, texts
+from tests.stores.sqlite_harness import SqliteHarness
+
+
+@pytest.fixture
+async def harness(tmp_path: Path) -> AsyncIterator[SqliteHarness]:
+    harness = SqliteHarness(tmp_path / "store.db")
+    yield harness
+    await harness.close()
+
+
+class TestGroupCommit:
+    async def test_a_bad_operation_among_many_fails_alone_and_the_others_are_durable(self, harness: Harness) -> None:
+        store = harness.store
+        good = await running(store, "good")
+        bad = await running(store, "bad")
+        await store.commit(good, Commit(outgoing=[post("p1")], keep=True))
+
+        answers = await asyncio.gather(
+            *(store.create(NewBox(f"before {number}", KIND)) for number in range(20)),
+            store.commit(bad, Commit(state=b"bad", outgoing=[post("p2"), post("p1")], spawn=[NewBox("no", KIND)])),
+            store.commit(good, Commit(state=b"good", outgoing=[post("p3")])),
+            store.commit(good, Commit(state=b"zombie")),
+            *(store.accept(letter(str(number), "good")) for number in range(20)),
+            return_exceptions=True,
+        )
+
+        assert answers[:20] == [True] * 20
+        assert [type(answer) for answer in answers[20:23]] == [StoreError, type(None), Fenced]
+        assert answers[23:] == [Reception.ACCEPTED] * 20
+        other = await harness.open()
+        assert await other.backlog(KIND) == 22
+        assert [parcel.id for parcel in await other.outbox(dead=False)] == ["p1", "p3"]
+        found = [await other.box(id) for id in ("good", "bad", "no")]
+        assert [box and box.state for box in found] == [b"good", b"", None]
+
+    async def test_an_operation_that_cannot_be_written_down_fails_alone(self, harness: Harness) -> None:
+        store = harness.store
+        made, failed, also_made = await asyncio.gather(
+            store.create(NewBox("b1", KIND)),
+            store.create(NewBox("b2", KIND, name=object())),  # type: ignore[arg-type]
+            store.create(NewBox("b3", KIND)),
+            return_exceptions=True,
+        )
+
+        assert (made, also_made) == (True, True)
+        assert isinstance(failed, Exception)
+        assert await store.create(NewBox("b4", KIND))
+
+    async def test_many_operations_share_a_transaction(self, harness: Harness) -> None:
+        """Not a benchmark: a flush for each of these would take many times as long on any disk."""
+        store = harness.store
+        began = time.monotonic()
+        for _ in range(3):
+            await store.renew("somebody")
+        one = (time.monotonic() - began) / 3
+
+        began = time.monotonic()
+        await asyncio.gather(*(store.renew(f"worker {number}") for number in range(2000)))
+
+        assert time.monotonic() - began < max(2.0, 1000 * one)
+
+    async def test_whoever_is_cancelled_does_not_disturb_the_others(self, harness: Harness) -> None:
+        store = harness.store
+        tasks = [asyncio.create_task(store.create(NewBox(f"b{number}", KIND))) for number in range(10)]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+
+        assert answers[1::2] == [True] * 5
+        assert await store.backlog(KIND) == 10
+
+
+class TestOneFile:
+    async def test_a_locked_file_is_busy_and_can_be_tried_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "_BUSY_TIMEOUT_MS", 100)
+        harness = SqliteHarness(tmp_path / "store.db")
+        await harness.store.create(NewBox("b1", KIND))
+        other = apsw.Connection(str(tmp_path / "store.db"))
+        other.execute("BEGIN IMMEDIATE")
+
+        with pytest.raises(StoreBusy, match=r"kept .*store\.db locked"):
+            await harness.store.create(NewBox("b2", KIND))
+        with pytest.raises(StoreBusy):
+            await harness.open()
+        assert await harness.store.box("b1") is not None
+
+        other.execute("ROLLBACK")
+        assert await harness.store.create(NewBox("b2", KIND))
+        other.close()
+        await harness.close()
+
+    async def test_a_store_whose_loop_is_gone_lets_go_of_the_file(self, tmp_path: Path) -> None:
+        def forget_to_close() -> None:
+            async def use() -> None:
+                store = SqliteStore(str(tmp_path / "store.db"), Keyring.random())
+                await store.create(NewBox("b1", KIND))
+
+            asyncio.run(use())
+
+        await asyncio.to_thread(forget_to_close)
+
+        name = f"rapkit-store-{tmp_path / 'store.db'}"
+        async with asyncio.timeout(5):
+            while name in {thread.name for thread in threading.enumerate()}:
+                await asyncio.sleep(0.05)
+
+    async def test_the_log_does_not_grow_for_ever(self, harness: SqliteHarness, tmp_path: Path) -> None:
+        store = harness.store
+        claimed = await running(store)
+        for _ in range(30):
+            await store.commit(claimed, Commit(state=bytes(2_000_000), keep=True))
+
+        assert (tmp_path / "store.db-wal").stat().st_size < 40_000_000
+
+    async def test_another_key_does_not_open_it(self, harness: SqliteHarness, tmp_path: Path) -> None:
+        await harness.store.create(NewBox("b1", KIND))
+        stranger = SqliteStore(str(tmp_path / "store.db"), Keyring.random())
+
+        with pytest.raises(WrongKey, match="RAPKIT_SECRET_KEY"):
+            await stranger.box("b1")
+
+        await stranger.close()
+
+    async def test_the_real_clock_is_the_default(self) -> None:
+        store = SqliteStore(":memory:", Keyring.random(), lease=Lease(0.2))
+        await store.create(NewBox("b1", KIND))
+        first = await claim_one(store, "lost")
+        assert abs(first.now - time.time()) < 5
+
+        async with asyncio.timeout(5):
+            while not (claims := await claim(store, "heir")):
+                await store.wait(KIND, await store.next_due(KIND) or 0)
+
+        assert claims[0].attempts == 2
+        await store.close()
+
+
+class TestOpening:
+    async def test_a_relative_file_is_made_with_its_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        store = open_store("sqlite:///some/folder/store.db", lease=Lease(3))
+        assert store.lease == Lease(3)
+        await store.create(NewBox("b1", KIND))
+        await store.close()
+
+        again = open_store(f"sqlite:///{tmp_path}/some/folder/store.db")
+        assert await again.box("b1") is not None
+        await again.close()
+
+    async def test_memory_leaves_no_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        store = open_store("sqlite:///:memory:")
+        await store.create(NewBox("b1", KIND))
+        await store.close()
+
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("url", ["", "store.db", "sqlite:///", "sqlite://store.db", "mysql://x/y"])
+    async def test_what_is_no_store_is_refused(self, url: str) -> None:
+        with pytest.raises(ConfigError, match=r"sqlite:///file\.db"):
+            open_store(url)
+
+    async def test_the_file_says_whose_it_is_and_of_which_version(self, harness: SqliteHarness, tmp_path: Path) -> None:
+        await harness.close()
+        with apsw.Connection(str(tmp_path / "store.db")) as db:
+            assert db.pragma("application_id") == schema.APPLICATION_ID
+            assert db.pragma("user_version") == len(schema.MIGRATIONS)
+            assert db.pragma("journal_mode") == "wal"
+            assert db.pragma("integrity_check") == "ok"
+
+    async def test_a_file_of_a_newer_rapkit_is_refused(self, harness: SqliteHarness, tmp_path: Path) -> None:
+        await harness.close()
+        with apsw.Connection(str(tmp_path / "store.db")) as db:
+            db.pragma("user_version", 99)
+
+        with pytest.raises(StoreError, match=r"newer rapkit \(schema 99, this one knows \d+\)\. Upgrade\.$"):
+            await harness.open()
+
+    async def test_a_file_of_another_program_is_refused_and_not_touched(self, tmp_path: Path) -> None:
+        path = tmp_path / "other.db"
+        with sqlite3.connect(path) as db:
+            db.execute("CREATE TABLE theirs (x)")
+        db.close()
+        before = path.read_bytes()
+
+        with pytest.raises(StoreError, match="another program"):
+            open_store(f"sqlite:///{path}")
+
+        assert path.read_bytes() == before
+
+    async def test_a_file_marked_by_another_program_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "other.db"
+        with sqlite3.connect(path) as db:
+            db.execute("PRAGMA application_id = 7")
+        db.close()
+
+        with pytest.raises(StoreError, match="another program"):
+            open_store(f"sqlite:///{path}")
+
+    async def test_what_is_no_database_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "letter.txt"
+        path.write_text("Dear database, " * 1000)
+
+        with pytest.raises(StoreError, match="is not a SQLite file"):
+            open_store(f"sqlite:///{path}")
+
+    async def test_a_folder_is_no_file(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match="cannot be opened for writing"):
+            open_store(f"sqlite:///{tmp_path}")
+
+    async def test_a_file_cannot_be_a_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        path = str(tmp_path / "file" / "store.db")
+
+        with pytest.raises(StoreError, match="Check the folder"):
+            open_store(f"sqlite:///{path}")
+        with pytest.raises(StoreError, match="Check the folder"):
+            SqliteStore(path, Keyring.random())
+
+    async def test_a_folder_one_may_not_write_to_is_refused(self, tmp_path: Path) -> None:
+        folder = tmp_path / "folder"
+        folder.mkdir(mode=0o555)
+        if can_write(folder):
+            pytest.skip("this user may write anywhere")
+
+        with pytest.raises(StoreError, match="Check the folder"):
+            open_store(f"sqlite:///{folder}/store.db")
+        with pytest.raises(StoreError, match="Check the folder"):
+            SqliteStore(f"{folder}/store.db", Keyring.random())
+
+    async def test_a_store_opened_again_finds_its_key(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("RAPKIT_SECRET_KEY", raising=False)
+        url = f"sqlite:///{tmp_path}/store.db"
+        store = open_store(url)
+        await store.create(NewBox("b1", KIND, b"state"))
+        await accepted(store, letter("hello"))
+        await store.close()
+
+        store = open_store(url)
+
+        claimed = await claim_one(store)
+        assert (claimed.box.state, texts(claimed)) == (b"state", ["hello"])
+        await store.close()
+
+
+def can_write(folder: Path) -> bool:
+    try:
+        (folder / "probe").touch()
+    except OSError:
+        return False
+    return True
