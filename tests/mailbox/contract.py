@@ -10,6 +10,7 @@ from tests.mailbox.housekeeping import HousekeepingContract
 from tests.mailbox.letters import LettersContract
 from tests.mailbox.outbox import OutboxContract
 from tests.mailbox.several import SeveralHandlesContract
+from tests.mailbox.shortcuts import ShortcutsContract
 from tests.mailbox.stopping import StoppingContract
 from tests.mailbox.waiting import WaitingContract
 from tests.mailbox.work import WorkContract
@@ -22,6 +23,7 @@ class OneHandleContract(
     FencingContract,
     StoppingContract,
     OutboxContract,
+    ShortcutsContract,
     WaitingContract,
     HousekeepingContract,
 ):

@@ -7,7 +7,6 @@ from rapkit.mailbox import Commit, NewBox, Reception, Stopped
 from tests.mailbox.harness import (
     ANNA,
     BERT,
-    DELIVERED,
     KIND,
     Harness,
     accepted,
@@ -16,6 +15,7 @@ from tests.mailbox.harness import (
     ids,
     letter,
     post,
+    retry,
     take,
     take_one,
     texts,
@@ -125,7 +125,9 @@ class StoppingContract:
 
         assert (await claim_one(store)).box.stopped
 
-    async def test_queued_posts_of_a_stopped_box_are_deleted_and_those_in_flight_named(self, harness: Harness) -> None:
+    async def test_posts_of_a_stopped_box_are_deleted_and_those_in_flight_named_and_never_sent_again(
+        self, harness: Harness
+    ) -> None:
         store = harness.store
         await store.create(child("b1", "c1"))
         await store.create(child("b2", "c2"))
@@ -138,7 +140,7 @@ class StoppingContract:
         stopped = await store.stop(KIND, "thread", "c1", remember_for=60)
 
         assert stopped == Stopped(("b1",), ("p1",))
-        await store.settle(flying, DELIVERED)
+        await store.settle(flying, retry(0))
         assert ids(await take(store)) == ["p4"]
         assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p4", "p5"]
 

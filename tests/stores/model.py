@@ -119,7 +119,8 @@ class Model:
         box = self.boxes.get(claim.box.id)
         return box is not None and box.holder == (claim.worker, claim.epoch)
 
-    def commit(self, claim: Claim, commit: Commit) -> None:
+    def commit(self, claim: Claim, commit: Commit, sender: str | None) -> list[str]:
+        """The ids of the POSTs that the sender is given."""
         id = claim.box.id
         box = self.boxes[id]
         if commit.forget_for is not None:
@@ -131,12 +132,16 @@ class Model:
             self._apply(box, claim, commit)
         for lane in commit.unsend:
             self.unsend(lane)
+        given = []
         for post in commit.outgoing:
             self._enqueue(post)
+            if sender and not post.once and self.posts[post.id].due_at == self.now:
+                given.append(post.id)
         for new in commit.spawn:
             self.create(new)
         for letter in commit.letters:
             self.accept(letter)
+        return given
 
     def _apply(self, box: ModelBox, claim: Claim, commit: Commit) -> None:
         texts = {mail.seq: mail.body.decode() for mail in claim.mail}
@@ -173,8 +178,9 @@ class Model:
             if box.made.parent == parent and name in (None, box.made.name):
                 box.stopped, box.holder, box.due_at = True, None, self.now
                 stopped.add(id)
-                self.unsend(id)
-                flying |= {post.made.id for post in self.lane(id)}
+                for post in self.lane(id):
+                    del self.posts[post.made.id]
+                    flying |= {post.made.id} if post.holder else set()
         return stopped, flying
 
     # Out

@@ -68,6 +68,7 @@ class Plan:
     timer: str
     record: str
     unsend: bool
+    hand_over: bool
     spawn: str | None
     write_to: str | None
 
@@ -86,10 +87,11 @@ plans = st.builds(
     timer=st.sampled_from(["leave", "set", "far", "drop"]),
     record=st.sampled_from(["leave", "put", "drop"]),
     unsend=mostly(False, True),
+    hand_over=st.booleans(),
     spawn=mostly(None, *IDS),
     write_to=st.sampled_from([None, *IDS]),
 )
-first_plan = Plan("release", 3, False, ["now", "once", "now"], None, "set", "put", False, None, "b0")
+first_plan = Plan("release", 3, False, ["now", "once", "now"], None, "set", "put", False, False, None, "b0")
 
 
 class Mailboxes(RuleBasedStateMachine):
@@ -165,6 +167,14 @@ class Mailboxes(RuleBasedStateMachine):
             box = self._new_box(id)
             assert self.run(self.store.create(box)) == self.model.create(box)
 
+    @rule(slot=slots, id=box_ids)
+    def create_claimed(self, slot: int, id: str) -> None:
+        box, worker = self._new_box(id), self.workers[slot]
+        claim = self.run(self.store.create_claimed(box, worker))
+        assert (claim is not None) == self.model.create(box)
+        if claim is not None:
+            self._note(claim, worker)
+
     def _new_box(self, id: str) -> NewBox:
         return NewBox(id, KIND, parent=PARENT, name=id)
 
@@ -221,13 +231,16 @@ class Mailboxes(RuleBasedStateMachine):
         claims = self.run(self.store.claim(worker, KIND, limit))
         self._check_choice([claim.box.id for claim in claims], limit, worker, self.model.boxes)
         for claim in claims:
-            attempts, mail, timers = self.model.claimed(claim)
-            assert (claim.worker, claim.now, claim.attempts) == (worker, self.model.now, attempts)
-            assert [(one.body.decode(), one.attempts) for one in claim.mail] == mail
-            assert list(claim.timers) == timers
-            assert claim.box.stopped == self.model.boxes[claim.box.id].stopped
-        self.claims += claims
+            self._note(claim, worker)
         return claims
+
+    def _note(self, claim: Claim, worker: str) -> None:
+        attempts, mail, timers = self.model.claimed(claim)
+        assert (claim.worker, claim.now, claim.attempts) == (worker, self.model.now, attempts)
+        assert [(one.body.decode(), one.attempts) for one in claim.mail] == mail
+        assert list(claim.timers) == timers
+        assert claim.box.stopped == self.model.boxes[claim.box.id].stopped
+        self.claims.append(claim)
 
     def _check_choice(
         self, chosen: list[str], limit: int, worker: str, things: Mapping[str, ModelBox] | Mapping[str, ModelPost]
@@ -247,14 +260,14 @@ class Mailboxes(RuleBasedStateMachine):
     @rule(slot=slots, plan=plans)
     def claim_and_commit(self, slot: int, plan: Plan) -> None:
         for claim in self._claim(self.workers[slot], 3):
-            self._commit(claim, self._fulfil(plan, claim))
+            self._commit(claim, self._fulfil(plan, claim), plan.hand_over)
 
     @precondition(lambda self: self.claims)
     @rule(pick=picks, plan=plans)
     def commit(self, pick: int, plan: Plan) -> None:
         """For any claim anybody ever had and did not lose in a crash: a live one, or a zombie's."""
         claim = self.claims[pick % len(self.claims)]
-        self._commit(claim, self._fulfil(plan, claim))
+        self._commit(claim, self._fulfil(plan, claim), plan.hand_over)
 
     @rule(plan=plans)
     def zombies_commit(self, plan: Plan) -> None:
@@ -295,13 +308,15 @@ class Mailboxes(RuleBasedStateMachine):
         url = f"https://tool.test/{id}"
         return Outgoing(id, lane, "callback", "https://tool.test", url, id.encode(), how == "once", later)
 
-    def _commit(self, claim: Claim, commit: Commit) -> None:
+    def _commit(self, claim: Claim, commit: Commit, hand_over: bool = False) -> None:
+        sender = claim.worker if hand_over and claim.worker in self.workers else None
         if not self.model.lives(claim):
             with pytest.raises(Fenced):
-                self.run(self.store.commit(claim, commit))
+                self.run(self.store.commit(claim, commit, sender))
             return
-        self.run(self.store.commit(claim, commit))
-        self.model.commit(claim, commit)
+        taken = self.run(self.store.commit(claim, commit, sender))
+        assert [one.outgoing.id for one in taken] == self.model.commit(claim, commit, sender)
+        self._note_taken(taken, claim.worker)
         dealt_with = {*commit.consumed, *commit.set_aside}
         self.set_aside |= {mail.body.decode() for mail in claim.mail if mail.seq in commit.set_aside}
         if commit.keep:
@@ -323,12 +338,15 @@ class Mailboxes(RuleBasedStateMachine):
         taken = self.run(self.store.take(worker, limit))
         self._check_choice([one.outgoing.id for one in taken], limit, worker, self.model.posts)
         assert len({one.outgoing.lane for one in taken}) == len(taken), "two of one lane at once"
+        self._note_taken(taken, worker)
+        return taken
+
+    def _note_taken(self, taken: list[Taken], worker: str) -> None:
         for one in taken:
             assert one.outgoing.body == one.outgoing.id.encode()
             assert one.attempts == self.model.taken(one, worker)
             self.sent[one.outgoing.id] += 1
         self.taken += [(worker, one) for one in taken]
-        return taken
 
     @rule(slot=slots, outcome=st.sampled_from(Outcome), delay=st.sampled_from([0.0, 5.0]), tell=mostly(None, *IDS))
     def take_and_settle(self, slot: int, outcome: Outcome, delay: float, tell: str | None) -> None:

@@ -32,6 +32,34 @@ NO_ROWS = "SELECT 1 WHERE 0 AND ?1"
 
 MUTATIONS = [
     Mutation(
+        "epochs that begin anew",
+        "CREATE_BOX",
+        "CAST(?7 * 1000 AS INTEGER)",
+        "0",
+        Contract.test_a_claim_from_an_earlier_life_of_an_id_is_fenced,
+    ),
+    Mutation(
+        "a stop that spares what is in flight",
+        "DROP_LANES",
+        "AND dead_at IS NULL",
+        "AND dead_at IS NULL AND worker IS NULL",
+        Contract.test_posts_of_a_stopped_box_are_deleted_and_those_in_flight_named_and_never_sent_again,
+    ),
+    Mutation(
+        "claims that are kept by whoever was cancelled",
+        "GIVE_BACK_BOX",
+        "",
+        f"{NO_ROWS} AND ?2 AND ?3 AND ?4",
+        Contract.test_whoever_is_cancelled_while_it_claims_holds_nothing,
+    ),
+    Mutation(
+        "posts that are kept by whoever was cancelled",
+        "GIVE_BACK_OUTGOING",
+        "",
+        f"{NO_ROWS} AND ?2 AND ?3",
+        Contract.test_whoever_is_cancelled_while_it_takes_holds_nothing,
+    ),
+    Mutation(
         "a fence without the epoch",
         "FENCE FORGET_BOX",
         "epoch = ?",
@@ -83,8 +111,8 @@ MUTATIONS = [
     Mutation(
         "a lane in which all are due",
         "INSERT_OUTGOING",
-        "THEN NULL",
-        "THEN ?7",
+        "NOT EXISTS (SELECT 1 FROM outbox WHERE lane = ?2 AND dead_at IS NULL)",
+        "1",
         Contract.test_a_lane_is_first_in_first_out,
     ),
     Mutation(

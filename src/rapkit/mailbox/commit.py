@@ -56,7 +56,8 @@ class Commit:
     """Everything that follows from one slice of work, written in one transaction or not at all.
 
     `keep` holds on to the claim. `charge` leaves the attempt on the box's account: the slice failed. `forget_for` ends the box: it and all
-    that is kept with it are deleted, and its id is remembered for so many seconds, so that a late repetition is recognised.
+    that is kept with it are deleted, unread mail too, and its id is remembered for so many seconds: a late repetition is recognised.
+    What becomes of `letters` and `spawn` is not said: a letter to a box that is gone is dropped, a box that is known is not made again.
     """
 
     consumed: Sequence[int] = ()

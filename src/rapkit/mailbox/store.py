@@ -8,7 +8,10 @@
 - Readiness, lease ends and timers share one indexed time, so that a box with nothing due costs nothing, however many there are.
 - An attempt is charged when a box is claimed, not when it fails: a worker that is killed counts too. After two lost attempts mail is handed
   out one letter at a time, so that the one that kills its workers can be told from the others and set aside.
-- The outbox is first-in-first-out per lane; a `once` POST is deleted before it is handed out.
+- The outbox is first-in-first-out per lane; a `once` POST is deleted before it is handed out, and does not hold its lane.
+- Whoever is cancelled while it claims or takes holds nothing afterwards. What else was asked for may have happened all the same.
+- After a `StoreError` other than `Fenced` it is open whether the operation happened: repeat it, all of them bear that (a repeated `commit`
+  is `Fenced` if the first one went through and ended the claim).
 - How long duplicates are recognised is bounded: while the box lives, and `forget_for` seconds after.
 """
 
@@ -59,27 +62,37 @@ class Store(Protocol):
         If (kind, parent, name) was stopped before the box came, it is made with `stopped` set.
         """
 
+    async def create_claimed(self, box: NewBox, worker: str) -> Claim | None:
+        """`create` and `claim` in one step, for a worker that can begin at once. None if the box's id is known."""
+
     async def accept(self, letter: Letter) -> Reception:
         """Put a letter into a box and make the box due; see `Reception`."""
 
     # Work
 
     async def renew(self, worker: str) -> None:
-        """Make or prolong the worker's lease."""
+        """Make or prolong the worker's lease. A name is used by one process and never again: nobody takes over from himself."""
 
     async def retire(self, worker: str) -> None:
         """End the worker's lease now: others may take over what it still holds."""
 
     async def claim(self, worker: str, kind: str, limit: int) -> list[Claim]:
-        """Claim up to `limit` due boxes, longest due first. The worker must have a lease."""
+        """Claim up to `limit` due boxes, longest due first. The worker must have a lease.
 
-    async def commit(self, claim: Claim, commit: Commit) -> None:
-        """Write the commit and, unless it says `keep`, end the claim. `Fenced` if the claim is no longer the box's last."""
+        There may be fewer than are due, even none, while others are at them; `wait` returns soon then.
+        """
+
+    async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[Taken]:
+        """Write the commit and, unless it says `keep`, end the claim. `Fenced` if the claim is no longer the box's last.
+
+        With a `sender`, those of the commit's POSTs that are due at once are taken for that worker in the same step, and returned.
+        """
 
     async def stop(self, kind: str, parent: str, name: str | None, remember_for: float) -> Stopped:
         """Take the matching boxes (all of the parent's, without a name) from whoever runs them; they are due at once, with `stopped` set.
 
-        Their queued POSTs are deleted. With a name, a matching box that comes within `remember_for` seconds is made stopped.
+        The POSTs in the lanes named after them are deleted, those in some sender's hands too: nobody sends them again. With a name, a
+        matching box that comes within `remember_for` seconds is made stopped.
         """
 
     # Out
@@ -91,7 +104,7 @@ class Store(Protocol):
         """Say how the attempt ended. Nothing happens if another sender has taken the POST over, or it was deleted."""
 
     async def resend(self, ids: Sequence[str]) -> int:
-        """Put given-up POSTs back into the outbox, as new; says how many there were."""
+        """Put given-up POSTs back into the outbox, at their old place in the lane; says how many there were."""
 
     # Waiting
 

@@ -6,7 +6,21 @@ from typing import Any
 
 from rapkit.errors import Fenced, StoreError
 from rapkit.keys import Keyring
-from rapkit.mailbox import Box, Claim, Commit, Entry, Lease, Letter, Mail, NewBox, Outgoing, Reception, Record, Stopped
+from rapkit.mailbox import (
+    Box,
+    Claim,
+    Commit,
+    Entry,
+    Lease,
+    Letter,
+    Mail,
+    NewBox,
+    Outgoing,
+    Reception,
+    Record,
+    Stopped,
+    Taken,
+)
 from rapkit.stores.sqlite import statements as sql
 from rapkit.stores.sqlite.holding import LOOKAHEAD, free_rows
 from rapkit.stores.sqlite.writer import Transaction
@@ -18,18 +32,32 @@ _LOST_ATTEMPTS_BEFORE_ONE_BY_ONE = 2
 class Boxes:
     """Operations on boxes. `enqueue` puts a POST into the outbox within the same transaction."""
 
-    def __init__(self, keys: Keyring, lease: Lease, enqueue: Callable[[Outgoing, Transaction], None]) -> None:
+    def __init__(
+        self, keys: Keyring, lease: Lease, enqueue: Callable[[Outgoing, str | None, Transaction], Taken | None]
+    ) -> None:
         self._seal = keys.seal
         self._open = keys.open
         self._lease = lease
         self._enqueue = enqueue
 
     def create(self, box: NewBox, tx: Transaction) -> bool:
-        row = (box.id, box.kind, box.parent, box.root, box.name, self._seal(box.state), tx.now)
-        made = tx.row(sql.CREATE_BOX, row) is not None
+        made = self._insert(box, None, tx.now, tx) is not None
         if made:
             tx.due.add(box.kind)
         return made
+
+    def create_claimed(self, box: NewBox, worker: str, tx: Transaction) -> Claim | None:
+        made = self._insert(box, worker, tx.now + self._lease.seconds, tx)
+        if made is None:
+            return None
+        stopped, epoch = made
+        whole = Box(box.id, box.kind, "open", box.parent, box.root, box.name, box.state, bool(stopped), tx.now)
+        return Claim(whole, worker, epoch, attempts=1, mail=(), timers=(), now=tx.now)
+
+    def _insert(self, box: NewBox, worker: str | None, due_at: float, tx: Transaction) -> Any:
+        sealed = self._seal(box.state)
+        row = (box.id, box.kind, box.parent, box.root, box.name, sealed, tx.now, worker, due_at)
+        return tx.row(sql.CREATE_BOX, row)
 
     def accept(self, letter: Letter, tx: Transaction) -> Reception:
         needed_kind, needed_key = letter.needs or (None, None)
@@ -75,6 +103,12 @@ class Boxes:
             claims.append(Claim(box, worker, epoch, attempts, letters, keys, tx.now))
         return claims
 
+    def give_back(self, claims: list[Claim], tx: Transaction) -> None:
+        """End claims that nobody took."""
+        for claim in claims:
+            if tx.row(sql.GIVE_BACK_BOX, (tx.now, claim.box.id, claim.epoch, claim.worker)):
+                tx.due.add(claim.box.kind)
+
     def _mail(self, attempts: dict[str, int], ids: str, tx: Transaction) -> dict[str, list[Mail]]:
         mail: dict[str, list[Mail]] = {}
         handed: list[int] = []
@@ -88,7 +122,7 @@ class Boxes:
             tx.write(sql.CHARGE_MAIL, (json.dumps(handed),))
         return mail
 
-    def commit(self, claim: Claim, commit: Commit, tx: Transaction) -> None:
+    def commit(self, claim: Claim, commit: Commit, sender: str | None, tx: Transaction) -> list[Taken]:
         id = claim.box.id
         fence = (id, claim.epoch, claim.worker)
         if commit.forget_for is not None:
@@ -105,12 +139,12 @@ class Boxes:
             self._write_box(claim, commit, found[0], tx)
         if commit.unsend:
             tx.write(sql.UNSEND_LANES, (json.dumps(list(commit.unsend)),))
-        for outgoing in commit.outgoing:
-            self._enqueue(outgoing, tx)
+        taken = [self._enqueue(outgoing, sender, tx) for outgoing in commit.outgoing]
         for box in commit.spawn:
             self.create(box, tx)
         for letter in commit.letters:
             self.accept(letter, tx)
+        return [one for one in taken if one is not None]
 
     def _consume(self, id: str, commit: Commit, tx: Transaction) -> None:
         if commit.consumed:
@@ -151,9 +185,8 @@ class Boxes:
         if not boxes:
             return Stopped((), ())
         tx.due.add(kind)
-        lanes = json.dumps(boxes)
-        tx.write(sql.UNSEND_LANES, (lanes,))
-        return Stopped(tuple(boxes), tuple(id for (id,) in tx.rows(sql.IN_FLIGHT, (lanes,))))
+        dropped = tx.rows(sql.DROP_LANES, (json.dumps(boxes),))
+        return Stopped(tuple(boxes), tuple(id for id, in_flight in dropped if in_flight))
 
     def box(self, id: str, tx: Transaction) -> Box | None:
         row = tx.row(sql.BOX, (id,))

@@ -12,7 +12,7 @@ from rapkit.errors import StoreBusy, StoreError
 from rapkit.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 MEMORY = ":memory:"
-_BUSY_TIMEOUT_MS = 10_000
+BUSY_TIMEOUT_MS = 10_000
 _FSYNC_FAILURES = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
 _EXIT_CODE = 74  # EX_IOERR of sysexits.h
 
@@ -25,7 +25,7 @@ def connect(path: str) -> apsw.Connection:
         if path != MEMORY:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         db = apsw.Connection(path)
-        db.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        db.set_busy_timeout(BUSY_TIMEOUT_MS)
         with db:
             _schema_version(db, path)  # before anything is written to what may be somebody else's
         db.pragma("foreign_keys", True)
@@ -46,7 +46,7 @@ def connect(path: str) -> apsw.Connection:
 
 def _use_wal(db: apsw.Connection) -> None:
     # SQLite does not let two processes that make the file together wait for each other here: one of them is told "busy" at once.
-    until = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    until = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
             db.pragma("journal_mode", "wal")
@@ -89,7 +89,7 @@ def explain(error: apsw.Error, path: str) -> StoreError:
         os._exit(_EXIT_CODE)
     match error:
         case apsw.BusyError():
-            return StoreBusy(f"Another process kept {path} locked for {_BUSY_TIMEOUT_MS // 1000} seconds.")
+            return StoreBusy(f"Another process kept {path} locked for {BUSY_TIMEOUT_MS // 1000} seconds.")
         case apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.PermissionsError():
             return StoreError(f"{path} cannot be opened for writing. Check the folder and its permissions.")
         case apsw.NotADBError() | apsw.CorruptError():

@@ -21,13 +21,20 @@ class Outbox:
         self._open = keys.open
         self._lease = lease
 
-    def enqueue(self, outgoing: Outgoing, tx: Transaction) -> None:
+    def enqueue(self, outgoing: Outgoing, sender: str | None, tx: Transaction) -> Taken | None:
+        """Queue a POST. If it is due at once and a sender is named, it is taken for that one."""
         not_before = max(tx.now, outgoing.not_before or 0)
         url = outgoing.url.encode()
         sealed = self._seal(len(url).to_bytes(_LENGTH_BYTES) + url + outgoing.body)
+        if outgoing.once or not_before > tx.now:
+            sender = None
+        until = None if sender is None else tx.now + self._lease.seconds
         row = (outgoing.id, outgoing.lane, outgoing.kind, outgoing.origin, sealed, outgoing.once, not_before, tx.now)
-        tx.write(sql.INSERT_OUTGOING, row)
+        seq, taken = tx.row(sql.INSERT_OUTGOING, (*row, sender, until))
+        if taken:
+            return Taken(outgoing, seq, epoch=1, attempts=1, age=0.0)
         tx.due.add(OUTBOX)
+        return None
 
     def leave(self, worker: str, tx: Transaction) -> None:
         """What a sender that retires still holds may be taken over at once."""
@@ -49,6 +56,12 @@ class Outbox:
                 tx.write(sql.DELETE_OUTGOING, (one.seq,))
                 self._advance(one.outgoing.lane, tx)
         return taken
+
+    def give_back(self, taken: list[Taken], tx: Transaction) -> None:
+        """Put back what was taken and never handed out; a `once` POST is gone, since it may have been."""
+        for one in taken:
+            if tx.write(sql.GIVE_BACK_OUTGOING, (tx.now, one.seq, one.epoch)):
+                tx.due.add(OUTBOX)
 
     def _taken(self, row: Any) -> Taken:
         seq, id, lane, kind, origin, sealed, once, epoch, attempts, age = row

@@ -5,14 +5,17 @@ from typing import Final
 # Letters in
 
 CREATE_BOX: Final = """
-    INSERT INTO boxes (id, kind, parent, root, name, state, due_at, created_at, stopped)
-    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7,
+    INSERT INTO boxes (id, kind, parent, root, name, state, created_at, worker, epoch, attempts, due_at, stopped)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, CAST(?7 * 1000 AS INTEGER), ?8 IS NOT NULL, ?9,
            EXISTS (SELECT 1 FROM seen WHERE scope = ?3 AND key = 'stopped/' || ?2 || '/' || ?5 AND expires_at > ?7)
     WHERE NOT EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = '' AND expires_at > ?7)
     ON CONFLICT (id) DO NOTHING
-    RETURNING 1
+    RETURNING stopped, epoch
 """
-"""One row if the box was made; none if its id is alive or remembered."""
+"""One row if the box was made, claimed if a worker is named; none if its id is alive or remembered.
+
+Epochs begin at the time, so that a claim from an earlier life of the same id is never taken for one of this life.
+"""
 
 BOX_FOR_LETTER: Final = """
     SELECT b.kind, b.status,
@@ -69,6 +72,16 @@ CLAIM_BOXES: Final = """
     RETURNING row, id, kind, status, parent, root, name, state, stopped, created_at, epoch, attempts
 """
 """Claim these boxes."""
+
+GIVE_BACK_BOX: Final = """
+    UPDATE boxes SET worker = NULL, attempts = attempts - 1, due_at = ?1 WHERE id = ?2 AND epoch = ?3 AND worker = ?4 RETURNING kind
+"""
+"""End a claim that nobody took: it does not count as an attempt."""
+
+GIVE_BACK_OUTGOING: Final = """
+    UPDATE outbox SET worker = NULL, attempts = attempts - 1, due_at = ?1 WHERE seq = ?2 AND epoch = ?3 AND worker IS NOT NULL
+"""
+"""The same for a POST."""
 
 MAIL_OF_BOXES: Final = """
     SELECT box, seq, kind, body, accepted_at, attempts + 1 FROM mail
@@ -155,16 +168,23 @@ STOP_BOXES: Final = """
 # Out
 
 INSERT_OUTGOING: Final = """
-    INSERT INTO outbox (id, lane, kind, origin, sealed, once, not_before, created_at, due_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
-            CASE WHEN EXISTS (SELECT 1 FROM outbox WHERE lane = ?2 AND dead_at IS NULL) THEN NULL ELSE ?7 END)
+    INSERT INTO outbox (id, lane, kind, origin, sealed, once, not_before, created_at, due_at, worker, epoch, attempts, first_at)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, CASE WHEN first THEN ifnull(?10, ?7) END,
+           CASE WHEN first THEN ?9 END, first AND ?9 IS NOT NULL, first AND ?9 IS NOT NULL, CASE WHEN first AND ?9 IS NOT NULL THEN ?8 END
+    FROM (SELECT NOT EXISTS (SELECT 1 FROM outbox WHERE lane = ?2 AND dead_at IS NULL) AS first)
+    RETURNING seq, worker IS NOT NULL
 """
-"""A POST to be made: due now, or when those before it in its lane are gone."""
+"""A POST to be made: due now, or when those before it in its lane are gone. The first of a lane is taken if a sender is named."""
 
 UNSEND_LANES: Final = """
     DELETE FROM outbox WHERE lane IN (SELECT value FROM json_each(?)) AND dead_at IS NULL AND worker IS NULL
 """
 """Delete what is queued in these lanes and in nobody's hands."""
+
+DROP_LANES: Final = """
+    DELETE FROM outbox WHERE lane IN (SELECT value FROM json_each(?)) AND dead_at IS NULL RETURNING id, worker IS NOT NULL
+"""
+"""Delete all that is queued in these lanes, in somebody's hands or not, so that nobody sends it again."""
 
 IN_FLIGHT: Final = (
     "SELECT id FROM outbox WHERE lane IN (SELECT value FROM json_each(?)) AND dead_at IS NULL AND worker IS NOT NULL"

@@ -44,6 +44,12 @@ class SqliteStore:
     async def create(self, box: NewBox) -> bool:
         return await self._writer.run(partial(self._boxes.create, box))
 
+    async def create_claimed(self, box: NewBox, worker: str) -> Claim | None:
+        return await self._writer.run(
+            partial(self._boxes.create_claimed, box, worker),
+            undo=lambda claim: partial(self._boxes.give_back, [claim] if claim else []),
+        )
+
     async def accept(self, letter: Letter) -> Reception:
         return await self._writer.run(partial(self._boxes.accept, letter))
 
@@ -60,17 +66,25 @@ class SqliteStore:
 
     async def claim(self, worker: str, kind: str, limit: int) -> list[Claim]:
         self._bell(kind).clear()
-        return await self._writer.run(partial(self._boxes.claim, worker, kind, limit))
+        return await self._writer.run(
+            partial(self._boxes.claim, worker, kind, limit), undo=lambda claims: partial(self._boxes.give_back, claims)
+        )
 
-    async def commit(self, claim: Claim, commit: Commit) -> None:
-        await self._writer.run(partial(self._boxes.commit, claim, commit))
+    async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[Taken]:
+        return await self._writer.run(
+            partial(self._boxes.commit, claim, commit, sender),
+            undo=lambda taken: partial(self._outbox.give_back, taken),
+        )
 
     async def stop(self, kind: str, parent: str, name: str | None, remember_for: float) -> Stopped:
         return await self._writer.run(partial(self._boxes.stop, kind, parent, name, remember_for))
 
     async def take(self, worker: str, limit: int, avoid: Collection[str] = ()) -> list[Taken]:
         self._bell(OUTBOX).clear()
-        return await self._writer.run(partial(self._outbox.take, worker, limit, json.dumps(list(avoid))))
+        return await self._writer.run(
+            partial(self._outbox.take, worker, limit, json.dumps(list(avoid))),
+            undo=lambda taken: partial(self._outbox.give_back, taken),
+        )
 
     async def settle(self, taken: Taken, settlement: Settlement) -> None:
         def operation(tx: Transaction) -> None:

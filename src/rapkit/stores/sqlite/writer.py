@@ -1,16 +1,19 @@
-"""One thread, one connection, many callers: operations that are asked for together are committed together.
+"""One connection, many callers: operations that are asked for together are committed together.
 
-A disk can flush a few thousand times a second, however little is flushed. So while one transaction is being flushed the next
-operations gather, and go into one transaction. First all of them are run plainly; if any fails, the transaction is rolled back and they are
-run again with a savepoint each, so that the bad one fails alone. Nobody is told anything before the COMMIT has returned, and if that fails
-everybody is told so. The event loop is woken once per transaction, not once per operation.
+A disk can flush a few thousand times a second, however little is flushed. So while one transaction is being flushed, on a thread of its
+own, the next operations gather, and go into the next transaction. Its statements take microseconds and are run right here on the event
+loop: a thread that runs them would fight the loop for the interpreter's lock at every one of them, which costs more than they do. Only if
+another process is writing does the flusher wait for its turn and run them.
+
+First all operations are run plainly; if any fails, the transaction is rolled back and they are run again with a savepoint each, so that
+the bad one fails alone. Nobody is told anything before the COMMIT has returned, and if that fails everybody is told so.
 """
 
 import asyncio
 import logging
 import queue
 import threading
-import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -18,15 +21,15 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from rapkit.errors import StoreBusy, StoreError
-from rapkit.stores.sqlite.connection import connect, explain
+from rapkit.stores.sqlite.connection import BUSY_TIMEOUT_MS, MEMORY, connect, explain
 
 T = TypeVar("T")
-Answer = tuple["asyncio.Future[Any]", Any, BaseException | None]
 
-_MOST_IN_ONE_TRANSACTION = 512
+_MOST_IN_ONE_TRANSACTION = 256
 _MOST_WAITING = 20_000
 _CHECKPOINT_PAGES = 4_000
 _LOOK_FOR_OTHERS_EVERY = 0.1
+_LOOK_FOR_LOOP_EVERY = 1.0
 
 log = logging.getLogger("rapkit.store")
 
@@ -56,136 +59,203 @@ class Transaction:
 Operation = Callable[[Transaction], Any]
 
 
+Undo = Callable[[Any], Operation]
+"""From a result that nobody took to the operation that gives it back."""
+
+
 class _Request(NamedTuple):
     operation: Operation
     writes: bool
+    undo: Undo | None
     future: "asyncio.Future[Any]"
 
 
-class Writer:
-    """Runs operations on the connection's own thread.
+Answer = tuple[_Request, Any, BaseException | None]
 
-    `on_due` is called on the event loop after a commit that made something due; with None when another process committed something.
+
+class _Flush(NamedTuple):
+    """A transaction to commit. If it could not be begun because another process was writing, there is nothing done yet."""
+
+    batch: list[_Request]
+    done: tuple[list[Answer], set[str]] | None
+
+
+class Writer:
+    """Runs operations in transactions.
+
+    `on_due` is called after a commit that made something due; with None when another process committed something.
     """
 
     def __init__(self, path: str, clock: Callable[[], float], on_due: Callable[[set[str] | None], None]) -> None:
         self._path = path
         self._clock = clock
         self._on_due = on_due
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._db = connect(path)
+        self._requests: deque[_Request] = deque()
+        self._scheduled = False
+        self._flushing = False  # the connection is the flusher's
+        self._flushes: queue.SimpleQueue[_Flush | None] = queue.SimpleQueue()
         self._wal_pages = 0
         self._data_version: int = self._db.pragma("data_version")
         self._closed = False
         self._db.set_wal_hook(self._note_wal_size)
-        self._thread = threading.Thread(target=self._run, name=f"rapkit-store-{path}", daemon=True)
-        self._thread.start()
+        self._db.set_busy_timeout(0)
+        self._flusher = threading.Thread(target=self._flush_all, name=f"rapkit-store-{path}", daemon=True)
+        self._flusher.start()
+        self._look = self._loop.call_later(_LOOK_FOR_OTHERS_EVERY, self._look_for_others)
 
-    async def run(self, operation: Callable[[Transaction], T], *, writes: bool = True) -> T:
-        """The operation's result, once it is durable."""
+    async def run(
+        self,
+        operation: Callable[[Transaction], T],
+        *,
+        writes: bool = True,
+        undo: Callable[[T], Operation] | None = None,
+    ) -> T:
+        """The operation's result, once it is durable.
+
+        If the caller is cancelled meanwhile it may happen all the same; then it is undone, if it says how.
+        """
         if self._closed:
             raise StoreError(f"The store {self._path} is closed.")
-        if self._requests.qsize() > _MOST_WAITING:
+        if len(self._requests) > _MOST_WAITING:
             raise StoreBusy(f"More than {_MOST_WAITING} operations wait for {self._path}.")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._requests.put(_Request(operation, writes, future))
+        self._requests.append(_Request(operation, writes, undo, future))
+        self._schedule()
         return await future
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file."""
-        if not self._closed:
-            self._closed = True
-            self._requests.put(None)
-        await asyncio.to_thread(self._thread.join)
+        self._closed = True
+        while self._requests or self._flushing:
+            await asyncio.sleep(0.001)
+        self._look.cancel()
+        if self._flusher.is_alive():
+            self._flushes.put(None)
+            await asyncio.to_thread(self._flusher.join)
+            self._db.close()
 
-    def _run(self) -> None:
-        open_ = True
-        look_at = time.monotonic()
-        while open_:
-            batch, open_ = self._gather()
-            if batch:
-                answers, due = self._commit(batch)
-                self._tell(answers, due)
-                if self._wal_pages >= _CHECKPOINT_PAGES:
-                    self._checkpoint()
-            # Under load too: those who wait for what others write must not wait for a pause in what we write.
-            if open_ and time.monotonic() >= look_at:
-                look_at = time.monotonic() + _LOOK_FOR_OTHERS_EVERY
-                if self._others_wrote():
-                    self._tell([], None)
-                open_ = not self._loop.is_closed()  # closed without closing us: nobody is left to work for
-        self._db.close()
+    def _schedule(self) -> None:
+        if self._requests and not self._scheduled and not self._flushing:
+            self._scheduled = True
+            self._loop.call_soon(self._transact)
 
-    def _gather(self) -> tuple[list[_Request], bool]:
-        batch: list[_Request] = []
+    def _transact(self) -> None:
+        """Run what was asked for so far in one transaction, and have it flushed."""
+        self._scheduled = False
+        count = min(len(self._requests), _MOST_IN_ONE_TRANSACTION)
+        batch = [self._requests.popleft() for _ in range(count)]
+        before = self._db.total_changes()
+        done = None
         try:
-            request = self._requests.get(timeout=_LOOK_FOR_OTHERS_EVERY)
-            while request is not None:
-                batch.append(request)
-                if len(batch) == _MOST_IN_ONE_TRANSACTION:
-                    return batch, True
-                request = self._requests.get_nowait()
-        except queue.Empty:
-            return batch, True
-        return batch, False
-
-    def _commit(self, batch: list[_Request]) -> tuple[list[Answer], set[str]]:
-        begin = "BEGIN IMMEDIATE" if any(request.writes for request in batch) else "BEGIN"
-        try:
-            self._db.execute(begin)
-            transaction = Transaction(self._db, self._clock())
-            try:
-                answers: list[Answer] = [(request.future, request.operation(transaction), None) for request in batch]
-            except Exception as error:  # noqa: BLE001 - whatever it was comes again below, and is told to the one it belongs to
-                self._give_up_if_rolled_back(error)
-                self._db.execute("ROLLBACK")
-                self._db.execute(begin)
-                answers = [self._run_alone(request, transaction) for request in batch]
-            self._db.execute("COMMIT")
+            self._begin(batch)
+            done = self._execute(batch)
+            if self._path == MEMORY or self._db.total_changes() == before:
+                self._db.execute("COMMIT")  # nothing to flush
+                self._flushed(*done)
+                return
+        except apsw.BusyError:
+            pass  # another process is writing: the flusher can wait for it, the event loop cannot
         except apsw.Error as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            problem = explain(error, self._path)
-            return [(request.future, None, problem) for request in batch], set()
-        return answers, transaction.due
+            self._flushed(self._failed(batch, error), set())
+            return
+        self._flushing = True
+        self._flushes.put(_Flush(batch, done))
+
+    def _begin(self, batch: list[_Request]) -> None:
+        self._db.execute("BEGIN IMMEDIATE" if any(request.writes for request in batch) else "BEGIN")
+
+    def _execute(self, batch: list[_Request]) -> tuple[list[Answer], set[str]]:
+        transaction = Transaction(self._db, self._clock())
+        try:
+            return [(request, request.operation(transaction), None) for request in batch], transaction.due
+        except Exception as error:  # noqa: BLE001 - whatever it was comes again below, and is told to the one it belongs to
+            self._give_up_if_rolled_back(error)
+        self._db.execute("ROLLBACK")
+        self._begin(batch)
+        return [self._run_alone(request, transaction) for request in batch], transaction.due
 
     def _run_alone(self, request: _Request, transaction: Transaction) -> Answer:
         self._db.execute("SAVEPOINT alone")
         try:
             result = request.operation(transaction)
-        except Exception as error:  # noqa: BLE001 - nothing an operation does may end the thread all others depend on
+        except Exception as error:  # noqa: BLE001 - nothing an operation does may stop what all others depend on
             self._give_up_if_rolled_back(error)
             self._db.execute("ROLLBACK TO alone; RELEASE alone")
-            return (request.future, None, explain(error, self._path) if isinstance(error, apsw.Error) else error)
+            return (request, None, explain(error, self._path) if isinstance(error, apsw.Error) else error)
         self._db.execute("RELEASE alone")
-        return (request.future, result, None)
+        return (request, result, None)
 
     def _give_up_if_rolled_back(self, error: Exception) -> None:
         """A full disk or a failed write makes SQLite roll back by itself: then nobody's operation has happened."""
         if isinstance(error, apsw.Error) and not self._db.in_transaction:
             raise error
 
-    def _tell(self, answers: list[Answer], due: set[str] | None) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._resolve, answers, due)
-        except RuntimeError:  # the loop was closed: nobody is left to tell
-            self._closed = True
+    def _failed(self, batch: list[_Request], error: apsw.Error) -> list[Answer]:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+        problem = explain(error, self._path)
+        return [(request, None, problem) for request in batch]
 
-    def _resolve(self, answers: list[Answer], due: set[str] | None) -> None:
-        for future, result, error in answers:
-            if future.done():
-                continue  # whoever asked was cancelled meanwhile; what was written stays written
-            if error is None:
-                future.set_result(result)
+    def _flushed(self, answers: list[Answer], due: set[str] | None, free: bool = True) -> None:
+        for request, result, error in answers:
+            if request.future.cancelled():
+                self._abandoned(request, result, error)
+            elif error is None:
+                request.future.set_result(result)
             else:
-                future.set_exception(error)
+                request.future.set_exception(error)
         if due or due is None:
             self._on_due(due)
+        if free:
+            self._flushing = False
+            self._schedule()
 
-    def _note_wal_size(self, _db: apsw.Connection, _name: str, pages: int) -> int:
-        self._wal_pages = pages
-        return apsw.SQLITE_OK
+    def _abandoned(self, request: _Request, result: Any, error: BaseException | None) -> None:
+        """Whoever asked was cancelled. What was written stays written, unless nobody else could ever give it back."""
+        if error is None and request.undo is not None:
+            nobody = self._loop.create_future()
+            nobody.add_done_callback(_log_failure)
+            self._requests.append(_Request(request.undo(result), True, None, nobody))
+
+    # On the flusher's thread
+
+    def _flush_all(self) -> None:
+        while (flush := self._next_flush()) is not None:
+            answers, due = self._flush(flush)
+            checkpoint = self._wal_pages >= _CHECKPOINT_PAGES
+            try:
+                self._loop.call_soon_threadsafe(self._flushed, answers, due, not checkpoint)
+                if checkpoint:
+                    self._checkpoint()
+                    self._loop.call_soon_threadsafe(self._flushed, [], set())
+            except RuntimeError:
+                return  # the loop was closed meanwhile
+
+    def _next_flush(self) -> _Flush | None:
+        while not self._loop.is_closed():
+            try:
+                return self._flushes.get(timeout=_LOOK_FOR_LOOP_EVERY)
+            except queue.Empty:
+                continue
+        return None  # the loop was closed without closing us: nobody is left to work for
+
+    def _flush(self, flush: _Flush) -> tuple[list[Answer], set[str]]:
+        try:
+            done = flush.done or self._wait_and_execute(flush.batch)
+            self._db.execute("COMMIT")
+        except apsw.Error as error:
+            return self._failed(flush.batch, error), set()
+        return done
+
+    def _wait_and_execute(self, batch: list[_Request]) -> tuple[list[Answer], set[str]]:
+        self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
+        try:
+            self._begin(batch)
+        finally:
+            self._db.set_busy_timeout(0)
+        return self._execute(batch)
 
     def _checkpoint(self) -> None:
         # Ours rather than SQLite's automatic one, which keeps the failure of an fsync to itself.
@@ -194,6 +264,17 @@ class Writer:
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as error:
             log.warning("checkpoint: %s", explain(error, self._path))
+
+    # Others
+
+    def _note_wal_size(self, _db: apsw.Connection, _name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _look_for_others(self) -> None:
+        self._look = self._loop.call_later(_LOOK_FOR_OTHERS_EVERY, self._look_for_others)
+        if not self._flushing and self._others_wrote():
+            self._on_due(None)
 
     def _others_wrote(self) -> bool:
         try:
@@ -204,3 +285,8 @@ class Writer:
         changed = version != self._data_version
         self._data_version = version
         return changed
+
+
+def _log_failure(future: "asyncio.Future[Any]") -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
+        log.error("cannot give back what nobody took: %s", error)
