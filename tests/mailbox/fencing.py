@@ -53,6 +53,20 @@ async def leaves_no_trace(store: Store, zombie: Claim) -> None:
 
 
 class FencingContract:
+    async def test_a_lost_workers_box_is_taken_over_as_soon_as_its_lease_has_ended(self, harness: Harness) -> None:
+        store = harness.store
+        await running(store, worker=ANNA)
+        for _ in range(9):
+            await harness.advance(store.lease.seconds / 4)
+            await store.renew(ANNA)
+            assert await claim(store, BERT) == []
+
+        await harness.advance(store.lease.seconds * 0.9)
+        assert await claim(store, BERT) == []
+        await harness.advance(store.lease.seconds * 0.11)
+
+        assert len(await claim(store, BERT)) == 1
+
     async def a_box_with_everything(self, store: Store) -> Claim:
         claimed = await running(store, "other")
         await store.commit(claimed, Commit())

@@ -84,7 +84,7 @@ class Boxes:
     def claim(self, worker: str, kind: str, limit: int, tx: Transaction) -> list[Claim]:
         due = tx.rows(sql.DUE_BOXES, (kind, tx.now, limit + LOOKAHEAD))
         until = tx.now + self._lease.seconds
-        rows, more = free_rows(due, worker, limit, sql.POSTPONE_BOXES, until, tx)
+        rows, more = free_rows(due, worker, limit, sql.POSTPONE_BOXES, self._lease.seconds, tx)
         if more:
             tx.due.add(kind)
         if not rows:

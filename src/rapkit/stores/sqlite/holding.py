@@ -10,19 +10,24 @@ LOOKAHEAD: Final = 64
 
 
 def free_rows(
-    due: list[tuple[int, str | None, float]], worker: str, limit: int, postpone: str, until: float, tx: Transaction
+    due: list[tuple[int, str | None, float]], worker: str, limit: int, postpone: str, lease: float, tx: Transaction
 ) -> tuple[list[int], bool]:
     """Rows nobody holds, and whether there may be more behind those that a living worker holds.
 
-    The latter are moved to `until`, so that nobody looks at them again before their worker's lease may have ended.
+    The latter are moved to the end of their worker's lease, so that nobody looks at them again before it may be lost.
     """
-    free, held = [], []
+    free: list[int] = []
+    held: dict[float, list[int]] = {}
     for row, holder, expires_at in due:
-        # A worker never takes over from itself: if its lease ran out while nobody else wanted the row, it goes on.
-        if holder is None or (holder != worker and expires_at <= tx.now):
+        if holder is None:
+            free.append(row)
+        elif holder == worker:
+            # Nobody takes over from himself: if his lease ran out while nobody else wanted the row, he goes on.
+            held.setdefault(max(expires_at, tx.now + lease), []).append(row)
+        elif expires_at <= tx.now:
             free.append(row)
         else:
-            held.append(row)
-    if held:
-        tx.write(postpone, (until, json.dumps(held)))
+            held.setdefault(expires_at, []).append(row)
+    for until, rows in held.items():
+        tx.write(postpone, (until, json.dumps(rows)))
     return free[:limit], bool(held)

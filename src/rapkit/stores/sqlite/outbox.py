@@ -44,7 +44,7 @@ class Outbox:
     def take(self, worker: str, limit: int, avoid: str, tx: Transaction) -> list[Taken]:
         due = tx.rows(sql.DUE_OUTGOING, (tx.now, avoid, limit + LOOKAHEAD))
         until = tx.now + self._lease.seconds
-        rows, more = free_rows(due, worker, limit, sql.POSTPONE_OUTGOING, until, tx)
+        rows, more = free_rows(due, worker, limit, sql.POSTPONE_OUTGOING, self._lease.seconds, tx)
         if more:
             tx.due.add(OUTBOX)
         if not rows:
