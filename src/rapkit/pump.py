@@ -57,12 +57,8 @@ class Pump(Generic[T]):
             self._room.clear()
             await self._room.wait()
             return
-        fetched = await self._fetch(wanted)
-        for thing in fetched:
-            task = asyncio.create_task(self._work(thing))
-            self._tasks.add(task)
-            task.add_done_callback(self._finished)
-        if len(fetched) == wanted:
+        fetched = await self._fetch_and_start(wanted)
+        if fetched == wanted:
             return
         if fetched:
             await self._store.wait(self._topic, _WAIT_WHILE_WORKING)
@@ -72,6 +68,26 @@ class Pump(Generic[T]):
             await self._wait_for_bell_or_room()
         else:
             await self._store.wait(self._topic, _LONGEST_WAIT if due is None else min(due, _LONGEST_WAIT))
+
+    async def _fetch_and_start(self, wanted: int) -> int:
+        # A task of its own, because a fetch cannot be taken back: what it claims while we are cancelled must be started too, and is then
+        # ended in order by `drain`. Left alone it would count as work that was lost.
+        fetching = asyncio.ensure_future(self._fetch(wanted))
+        try:
+            await asyncio.wait([fetching])
+        except asyncio.CancelledError:
+            await asyncio.wait([fetching])
+            if fetching.exception() is None:
+                self._start(fetching.result())
+            raise
+        self._start(fetching.result())
+        return len(fetching.result())
+
+    def _start(self, things: list[T]) -> None:
+        for thing in things:
+            task = asyncio.create_task(self._work(thing))
+            self._tasks.add(task)
+            task.add_done_callback(self._finished)
 
     async def _wait_for_bell_or_room(self) -> None:
         """Something is due that we may not have now: another worker holds it, or its origin has enough of ours in hand."""

@@ -9,11 +9,13 @@ from rapkit import __version__
 from rapkit.errors import RapkitError
 
 _COMMANDS = {
+    "demo": ("rapkit.cli.demo", "See a call outlive kill -9."),
     "serve": ("rapkit.cli.serve", "Serve a toolset."),
     "inspect": ("rapkit.cli.inspect", "Look at a tool server."),
     "call": ("rapkit.cli.call", "Call a tool and wait for its answer."),
-    "outbox": ("rapkit.cli.outbox", "What could not be delivered."),
+    "outbox": ("rapkit.cli.outbox", "See what could not be delivered, and send it again."),
 }
+_INTERRUPTED = 130  # what shells give to a command that Ctrl-C ended
 
 
 class _Commands(click.Group):
@@ -35,7 +37,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="rapkit")
+@click.version_option(__version__, prog_name="rapkit", message="%(prog)s %(version)s")
 def rapkit() -> None:
     """Durable tools and agents that wait without running: the Reactive Agent Protocol."""
 
@@ -43,7 +45,22 @@ def rapkit() -> None:
 def main() -> None:
     """Run the command line. A mistake of the user's is one sentence and exit code 2, never a traceback."""
     try:
-        rapkit()
+        # What ends a command early, such as --help, comes back as its exit code; a closed pipe is click's to handle.
+        sys.exit(rapkit.main(prog_name="rapkit", standalone_mode=False))
     except RapkitError as error:
-        click.echo(f"rapkit: {error}", err=True)
+        _complain(str(error))
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
         sys.exit(2)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "rapkit"
+        _complain(f"{error.format_message()} See: {command} --help")
+    except click.ClickException as error:
+        _complain(error.format_message())
+    except click.Abort:
+        sys.exit(_INTERRUPTED)
+
+
+def _complain(problem: str) -> None:
+    click.echo(f"rapkit: {problem}", err=True)
+    sys.exit(2)

@@ -8,6 +8,15 @@ from rapkit.errors import ConfigError
 from rapkit.protocol import ArgumentChecker, ToolDefinition
 
 _BOOLEANS = {"true": True, "false": False}
+_TYPES: dict[str, type] = {"boolean": bool, "null": type(None), "array": list, "object": dict}
+_NAMES = {
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+    "array": "a JSON list",
+    "object": "a JSON object",
+}
 
 
 def read_arguments(words: Iterable[str], tool: ToolDefinition) -> dict[str, Any]:
@@ -16,12 +25,12 @@ def read_arguments(words: Iterable[str], tool: ToolDefinition) -> dict[str, Any]
     arguments: dict[str, Any] = {}
     for word in words:
         key, separator, text = word.partition("=")
-        if not separator or not key.rstrip(":"):
+        name = key.removesuffix(":")
+        if not separator or not name:
             raise ConfigError(f"{word!r} is not an argument. Write name=value, or name:=json.")
-        if key.endswith(":"):
-            arguments[key[:-1]] = _json(key[:-1], text)
-        else:
-            arguments[key] = _typed(key, text, properties.get(key))
+        if name in arguments:
+            raise ConfigError(f"{name} is given twice. For a list write {name}:='[...]'.")
+        arguments[name] = _typed(name, text, properties.get(name)) if name == key else _json(name, text)
     if problems := ArgumentChecker(tool.inputSchema).problems(arguments):
         raise ConfigError(
             f"The arguments do not fit {tool.name}:\n" + "\n".join(f"  {problem}" for problem in problems)
@@ -29,27 +38,42 @@ def read_arguments(words: Iterable[str], tool: ToolDefinition) -> dict[str, Any]
     return arguments
 
 
-def _json(key: str, text: str) -> Any:
+def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{key}:= is not followed by JSON: {error}. For plain text write {key}=...") from None
+        raise ConfigError(f"{name}:= is not followed by JSON: {error}. For plain text write {name}=...") from None
 
 
-def _typed(key: str, text: str, schema: object) -> Any:
-    kind = schema.get("type") if isinstance(schema, dict) else None
+def _typed(name: str, text: str, schema: object) -> Any:
+    kinds = _kinds(schema)
+    if not kinds or not all(kind in _NAMES for kind in kinds):
+        return text  # text is possible, or nobody said what is
+    for kind in kinds:
+        try:
+            return _read(kind, text)
+        except ValueError:
+            continue
+    raise ConfigError(f"{name} is {' or '.join(_NAMES[kind] for kind in kinds)}, and {text!r} is not.")
+
+
+def _kinds(schema: object) -> list[str]:
+    if not isinstance(schema, dict):
+        return []
+    given = schema.get("type")
+    if given is None:
+        return [kind for each in schema.get("anyOf") or schema.get("oneOf") or () for kind in _kinds(each) or ["any"]]
+    return given if isinstance(given, list) else [given]
+
+
+def _read(kind: str, text: str) -> Any:
+    """The text as a value of this kind, or ValueError."""
     match kind:
-        case "integer" | "number":
-            try:
-                return int(text) if kind == "integer" else float(text)
-            except ValueError:
-                raise ConfigError(
-                    f"{key} is a{'n integer' if kind == 'integer' else ' number'}, and {text!r} is not."
-                ) from None
-        case "boolean":
-            if text.lower() not in _BOOLEANS:
-                raise ConfigError(f"{key} is true or false, and {text!r} is neither.")
-            return _BOOLEANS[text.lower()]
-        case "array" | "object":
-            return _json(key, text)
-    return text
+        case "integer":
+            return int(text)
+        case "number":
+            return float(text)
+    value = _BOOLEANS[text.lower()] if text.lower() in _BOOLEANS else json.loads(text)
+    if not isinstance(value, _TYPES[kind]):
+        raise ValueError(text)
+    return value

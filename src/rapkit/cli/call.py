@@ -2,6 +2,7 @@
 
 import secrets
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -10,10 +11,18 @@ import click
 
 from rapkit.cli.arguments import read_arguments
 from rapkit.cli.listener import Listener
-from rapkit.cli.remote import explain, fetch_toolset, post
+from rapkit.cli.remote import explain, fetch_toolset, post, printable, read_token
 from rapkit.errors import ConfigError, DeliveryError
-from rapkit.protocol import Callback, SubscriptionEvent, ToolDefinition, ToolResult, ToolsetDocument, dump
-from rapkit.secret import read_secret
+from rapkit.protocol import (
+    Callback,
+    OAuthRequest,
+    SubscriptionEvent,
+    ToolDefinition,
+    ToolResult,
+    ToolsetDocument,
+    UserChoice,
+    dump,
+)
 from rapkit.server.callers import is_loopback_host
 
 
@@ -36,10 +45,21 @@ def command(
 ) -> None:
     """Call OPERATION of the tool server at URL and wait for its answer.
 
-    Values are read as the types the tool's schema gives them: `city=Oslo days=3`; `k:=JSON` gives JSON.
-    Exit code: 0 for a result, 1 for an error result, 2 if the call could not be made, 3 if no answer came in time.
-    """
-    secret = read_secret(token) if token else None
+    Values are read as the types the tool's schema gives them; after := stands JSON.
+
+    \b
+    rapkit call http://127.0.0.1:8001 forecast city=Oslo days=3
+    rapkit call http://127.0.0.1:8001 label issue=7 tags:='["bug", "urgent"]'
+
+    \b
+    Exit code: 0  a result
+               1  a result that is an error
+               2  the call could not be made
+               3  no answer came in time
+    """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
+    if timeout is not None and not 0 < timeout <= threading.TIMEOUT_MAX:
+        raise ConfigError("--timeout is a number of seconds above 0. To wait for ever, leave it out.")
+    secret = read_token(token)
     document = fetch_toolset(url, secret)
     tool = _find(document, operation, url)
     invocation = {
@@ -71,7 +91,7 @@ def _find(document: ToolsetDocument, operation: str, url: str) -> ToolDefinition
         if tool.name == operation:
             return tool
     known = ", ".join(tool.name for tool in document.tools)
-    raise ConfigError(f"toolset {document.name!r} at {url} has no operation {operation!r}.\nIt offers: {known}.")
+    raise ConfigError(f"toolset {document.name!r} at {url} has no operation {operation!r}. It offers: {known}.")
 
 
 def _send(endpoint: str, invocation: dict[str, object], token: str | None) -> None:
@@ -84,25 +104,34 @@ def _call_and_wait(
     endpoint: str, invocation: Mapping[str, object], token: str | None, timeout: float | None, as_json: bool
 ) -> int:
     ends_at = None if timeout is None else time.monotonic() + timeout
+    awaited = "answer"
     with Listener() as listener:
         _send(endpoint, {**invocation, "callback_url": listener.url}, token)
         while message := listener.next(None if ends_at is None else max(0.0, ends_at - time.monotonic())):
-            click.echo(dump(message).decode() if as_json else _in_words(message))
+            click.echo(dump(message).decode() if as_json else printable(_in_words(message)))
             match message:
                 case ToolResult() if not message.subscription:
-                    return 1 if (message.text or "").startswith("Error:") else 0
+                    return 1 if _in_words(message).startswith("Error:") else 0
                 case SubscriptionEvent() if message.final:
                     return 0
-    click.echo(f"no answer within {timeout:g} s; the call {invocation['id']} goes on", err=True)
+            awaited = "end"
+    click.echo(f"no {awaited} within {timeout:g} s; the call {invocation['id']} goes on", err=True)
     return 3
 
 
 def _in_words(message: Callback) -> str:
     match message:
-        case ToolResult():
-            if message.text is not None:
-                return message.text
-            return "\n".join(getattr(item, "text", None) or f"[{item.type}]" for item in message.content or ())
-        case SubscriptionEvent():
-            return message.text
+        case ToolResult(text=None):
+            # Images are named, not shown: their bytes mean nothing to a terminal.
+            return "\n".join(
+                item.text if item.type == "text" else f"[{item.mediaType}]" for item in message.content or ()
+            )
+        case ToolResult() | SubscriptionEvent():
+            return message.text or ""
+        case OAuthRequest():
+            return f"It needs your authorisation: {message.auth_url}"
+        case UserChoice():
+            choices = [f"  {number}: {choice}" for number, choice in enumerate(message.choices)]
+            choices[message.default] += " (the default)"
+            return "\n".join([message.prompt, *choices, f"It waits for a choice, to be sent to {message.response_url}"])
     return dump(message).decode()

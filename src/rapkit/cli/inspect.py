@@ -1,44 +1,58 @@
 """`rapkit inspect`."""
 
+import json
+
 import click
 from rich.console import Console
 from rich.text import Text
 
-from rapkit.cli.remote import fetch_toolset
+from rapkit.cli.remote import fetch_toolset, printable, read_token
 from rapkit.protocol import ToolDefinition, dump
-from rapkit.secret import read_secret
+
+_NARROWEST = 20
 
 
 @click.command()
 @click.argument("url")
 @click.option("--token", help="The token to send: env:VARIABLE, file:PATH or the token itself.")
-@click.option("--json", "as_json", is_flag=True, help="Print the toolset document as it is.")
+@click.option("--json", "as_json", is_flag=True, help="Print the toolset document as JSON.")
 def command(url: str, token: str | None, as_json: bool) -> None:
-    """Show what the tool server at URL offers. The toolset is validated; what is wrong with it is listed."""
-    document = fetch_toolset(url, read_secret(token) if token else None)
+    """Show what the tool server at URL offers.
+
+    The toolset is checked against the protocol; what is wrong with it is listed.
+    """
+    document = fetch_toolset(url, read_token(token))
     if as_json:
         click.echo(dump(document).decode())
         return
     console = Console(highlight=False)
-    console.print(Text(document.name, "bold"), Text(f"  {document.description or ''}"), sep="")
-    console.print(Text(f"endpoint {document.endpoint}   version {document.version or 'not given'}", "dim"))
+    title = Text.assemble((document.name, "bold"), f"  {document.description}" if document.description else "")
+    _print(console, title, indent=0)
+    # Not wrapped: a broken URL cannot be copied.
+    console.print(Text(f"endpoint {document.endpoint}", "dim"), soft_wrap=True)
+    console.print(Text(f"version  {document.version or 'not given'}", "dim"), soft_wrap=True)
     for tool in document.tools:
         console.print()
         _show(console, tool)
 
 
 def _show(console: Console, tool: ToolDefinition) -> None:
-    traits = _traits(tool)
-    console.print(Text(tool.name, "bold cyan"), Text(f"  ({', '.join(traits)})" if traits else "", "yellow"), sep="")
-    for line in tool.description.splitlines():
-        console.print(Text(f"  {line}"))
-    properties = tool.inputSchema.get("properties", {})
+    traits = f"  ({', '.join(_traits(tool))})" if _traits(tool) else ""
+    _print(console, Text.assemble((tool.name, "bold cyan"), (traits, "yellow")), indent=0)
+    _print(console, Text(tool.description), indent=2)
     required = tool.inputSchema.get("required", [])
-    for name, schema in properties.items():
-        shape = _shape(schema) if isinstance(schema, dict) else "anything"
+    for name, schema in tool.inputSchema.get("properties", {}).items():
         note = "" if name in required else _default(schema)
-        about = schema.get("description", "") if isinstance(schema, dict) else ""
-        console.print(Text(f"  {name}", "green"), Text(f": {shape}{note}", "dim"), Text(f"  {about}"), sep="")
+        about = schema.get("description") if isinstance(schema, dict) else None
+        line = Text.assemble((name, "green"), (f": {_shape(schema)}{note}", "dim"), f"  {about}" if about else "")
+        _print(console, line, indent=4)
+
+
+def _print(console: Console, text: Text, indent: int) -> None:
+    text.plain = printable(text.plain)
+    for line in text.wrap(console, max(_NARROWEST, console.width - indent)):
+        line.rstrip()
+        console.print(Text(" " * indent) + line, soft_wrap=True)
 
 
 def _traits(tool: ToolDefinition) -> list[str]:
@@ -56,15 +70,24 @@ def _traits(tool: ToolDefinition) -> list[str]:
     return given
 
 
-def _shape(schema: dict[str, object]) -> str:
-    values = schema.get("enum")
-    if isinstance(values, list):
-        return " | ".join(map(repr, values))
-    kind = schema.get("type", "anything")
-    return " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+def _shape(schema: object) -> str:
+    match schema:
+        case {"enum": list(values)}:
+            return " | ".join(map(json.dumps, values))
+        case {"const": value}:
+            return json.dumps(value)
+        case {"anyOf": list(schemas)} | {"oneOf": list(schemas)}:
+            return " | ".join(map(_shape, schemas))
+        case {"type": "array", "items": dict(items)}:
+            return f"array of {_shape(items)}"
+        case {"type": list(kinds)}:
+            return " | ".join(map(str, kinds))
+        case {"type": kind}:
+            return str(kind)
+    return "anything"
 
 
 def _default(schema: object) -> str:
     if isinstance(schema, dict) and "default" in schema:
-        return f" = {schema['default']!r}"
+        return f" = {json.dumps(schema['default'])}"
     return ", optional"

@@ -50,12 +50,12 @@ class Listener:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                length = int(self.headers.get("Content-Length") or 0)
-                if length > _LARGEST:
-                    self.close_connection = True
-                    self._answer(413)
+                length = self.headers.get("Content-Length") or ""
+                if not length.isdecimal() or int(length) > _LARGEST:
+                    self.close_connection = True  # what follows cannot be told from a next request
+                    self._answer(413 if length.isdecimal() else 411)
                     return
-                body = self.rfile.read(length)
+                body = self.rfile.read(int(length))
                 if self.path != path:
                     self._answer(404)
                     return

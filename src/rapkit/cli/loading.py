@@ -2,19 +2,28 @@
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
 
+import rapkit
 from rapkit.errors import ConfigError
+from rapkit.server.serving import only_loading
 from rapkit.server.toolset import Toolset
+
+_NOT_THE_USERS = ("site-packages", str(Path(rapkit.__file__).parent))
 
 
 def load_toolset(target: str) -> Toolset:
     """The toolset of `weather.py`, `weather.py:tools` or `package.module:tools`."""
-    place, _, name = target.partition(":")
-    module = _load_file(place) if place.endswith(".py") else _load_module(place)
+    # From the right, because a path may have a colon too: C:\tools\weather.py
+    place, colon, name = (target, "", "") if target.endswith(".py") else target.rpartition(":")
+    if not colon:
+        place, name = target, ""
+    with only_loading():
+        module = _load_file(place) if place.endswith(".py") else _load_module(place)
     if name:
         found = getattr(module, name, None)
         if not isinstance(found, Toolset):
@@ -44,45 +53,64 @@ def _load_file(place: str) -> ModuleType:
     path = Path(place).resolve()
     if not path.is_file():
         raise ConfigError(f"There is no file {place}.")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = _module_name(path)
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{place} cannot be loaded as Python.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # pydantic and dataclasses look modules up by name
+    sys.modules[name] = module  # pydantic and dataclasses look modules up by name
     sys.path.insert(0, str(path.parent))  # so that it can import its neighbours, as a script can
     try:
         spec.loader.exec_module(module)
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise _broken(place, error) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(place, path.parent, error) from error
     return module
 
 
+def _module_name(path: Path) -> str:
+    # Tools for calendars live in calendar.py, and whoever imports the standard library's afterwards must not get ours.
+    taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
+    return f"{path.stem}_toolset" if taken else path.stem
+
+
 def _load_module(place: str) -> ModuleType:
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise ConfigError(f"{place!r} is neither a Python file (weather.py) nor a module (package.module).")
     sys.path.insert(0, "")
     try:
         return importlib.import_module(place)
-    except ConfigError:
-        raise
     except ModuleNotFoundError as error:
         if error.name is not None and (place == error.name or place.startswith(f"{error.name}.")):
             raise ConfigError(f"There is no module {place}. A file is named with its ending: {place}.py") from None
-        raise _broken(place, error) from error
-    except (ValueError, TypeError) as error:
-        raise ConfigError(
-            f"{place!r} is not a module name: {error}. Name a file (weather.py) or a module (package.module)."
-        ) from None
-    except Exception as error:
-        raise _broken(place, error) from error
+        raise _broken(place, Path.cwd(), error) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(place, Path.cwd(), error) from error
 
 
-def _broken(place: str, error: Exception) -> ConfigError:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-    if isinstance(error, SyntaxError):
-        where = f"{error.filename}, line {error.lineno}"
-    elif len(frames) > 1:
-        where = f"{frames[-1].filename}, line {frames[-1].lineno}"
-    else:
-        where = place
+def _broken(place: str, folder: Path, error: BaseException) -> ConfigError:
+    where = _where(folder, error) or place
+    match error:
+        case ConfigError():
+            return ConfigError(f"{error} ({where})")
+        case SystemExit():
+            return ConfigError(
+                f"{place} ends the process while it is loaded ({where}). "
+                'Put what is for running it as a script under: if __name__ == "__main__":'
+            )
+        case SyntaxError():
+            return ConfigError(f"{place} cannot be loaded. {type(error).__name__}: {error.msg} ({where})")
     return ConfigError(f"{place} cannot be loaded. {type(error).__name__}: {error} ({where})")
+
+
+def _where(folder: Path, error: BaseException) -> str | None:
+    """The innermost line of the user's own that led to the error."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_shown(error.filename)}, line {error.lineno}"
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if Path(frame.filename).is_relative_to(folder) and not any(part in frame.filename for part in _NOT_THE_USERS):
+            return f"{_shown(frame.filename)}, line {frame.lineno}"
+    return None
+
+
+def _shown(filename: str) -> str:
+    return min(filename, os.path.relpath(filename), key=len)

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from rapkit.errors import ConfigError
 from rapkit.mailbox import Parcel, Store
@@ -16,9 +14,11 @@ from rapkit.stores import open_store
 
 T = TypeVar("T")
 
-_store = click.option(
-    "--store", required=True, metavar="URL", help="The server's store, e.g. sqlite:///.rapkit/weather.db"
-)
+_SQLITE = "sqlite:///"
+_MEMORY = "sqlite:///:memory:"
+_FOLDER = Path(".rapkit")  # where `rapkit serve` keeps its stores by default
+
+_store = click.option("--store", metavar="URL", help="The server's store.  [default: the one in .rapkit]")
 
 
 @click.group()
@@ -26,28 +26,39 @@ def command() -> None:
     """Look at what could not be delivered, and send it again."""
 
 
-@command.command("list")
+@command.command("list", short_help="List messages that were given up, or that wait.")
 @_store
 @click.option("--waiting", is_flag=True, help="Show what waits for its next attempt instead of what was given up.")
-@click.option("--limit", default=100, show_default=True)
-def list_(store: str, waiting: bool, limit: int) -> None:
+@click.option(
+    "--limit",
+    default=100,
+    show_default=True,
+    metavar="NUMBER",
+    type=click.IntRange(min=1),
+    help="How many to show at most.",
+)
+def list_(store: str | None, waiting: bool, limit: int) -> None:
     """List messages that were given up. URLs and contents are secret and not shown."""
     parcels = _with(store, lambda opened: opened.outbox(dead=not waiting, limit=limit))
     if not parcels:
         click.echo("Nothing waits." if waiting else "Nothing was given up.")
         return
-    table = Table("message", "to", "kind", "attempts", "next attempt" if waiting else "given up", "problem", box=None)
-    for parcel in parcels:
-        table.add_row(parcel.id, parcel.origin, parcel.kind, str(parcel.attempts), _when(parcel), parcel.problem or "")
-    Console(highlight=False).print(table)
+    head = ("message", "to", "kind", "attempts", "next attempt" if waiting else "given up", "problem")
+    rows = [head, *map(_row, parcels)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:  # never cut or wrapped: the ids are for `resend`
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-@command.command()
+@command.command(short_help="Send messages again that were given up.")
 @_store
-@click.argument("ids", nargs=-1)
+@click.argument("ids", nargs=-1, metavar="[MESSAGE]...")
 @click.option("--all", "everything", is_flag=True, help="Send everything again that was given up.")
-def resend(store: str, ids: tuple[str, ...], everything: bool) -> None:
-    """Put given-up messages back into the outbox; a running server sends them at once, a stopped one when it starts."""
+def resend(store: str | None, ids: tuple[str, ...], everything: bool) -> None:
+    """Send messages again that were given up: those named, or --all.
+
+    A running server sends them at once, a stopped one when it is started.
+    """
     if bool(ids) == everything:
         raise ConfigError("Name the messages to send again, or say --all.")
 
@@ -60,14 +71,22 @@ def resend(store: str, ids: tuple[str, ...], everything: bool) -> None:
         return count
 
     count = _with(store, work)
+    if not count and everything:
+        click.echo("Nothing was given up.")
+        return
     if not count:
         raise ConfigError("There is no such message among those given up. See: rapkit outbox list")
     click.echo(f"{count} message{'s' * (count != 1)} will be sent again.")
+    if missing := len(set(ids)) - count:
+        click.echo(f"{missing} of those named {'is' if missing == 1 else 'are'} not among those given up.", err=True)
 
 
-def _with(url: str, work: Callable[[Store], Awaitable[T]]) -> T:
-    path = Path(url.removeprefix("sqlite:///"))
-    if url.startswith("sqlite:///") and not path.is_file():
+def _with(url: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
+    url = _only_store() if url is None else url
+    if url == _MEMORY:
+        raise ConfigError("A store in memory is its server's alone and cannot be looked at from outside.")
+    path = url.removeprefix(_SQLITE)
+    if url.startswith(_SQLITE) and path and not Path(path).is_file():
         raise ConfigError(f"There is no store at {path}. Name the one the server uses with --store.")
 
     async def run() -> T:
@@ -78,6 +97,20 @@ def _with(url: str, work: Callable[[Store], Awaitable[T]]) -> T:
             await store.close()
 
     return asyncio.run(run())
+
+
+def _only_store() -> str:
+    found = [f"{_SQLITE}{path}" for path in sorted(_FOLDER.glob("*.db"))]
+    if not found:
+        raise ConfigError(f"There is no store in {_FOLDER} here. Name the one the server uses with --store.")
+    if len(found) > 1:
+        raise ConfigError(f"There are several stores here. Name one with --store: {', '.join(found)}")
+    return found[0]
+
+
+def _row(parcel: Parcel) -> tuple[str, ...]:
+    problem = (parcel.problem or "").removeprefix(parcel.origin).lstrip(": ")
+    return parcel.id, parcel.origin, parcel.kind, str(parcel.attempts), _when(parcel), problem
 
 
 def _when(parcel: Parcel) -> str:
@@ -93,4 +126,4 @@ def _span(seconds: float) -> str:
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return f"{max(0, seconds):.0f} s"

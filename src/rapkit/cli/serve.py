@@ -1,26 +1,30 @@
 """`rapkit serve`."""
 
-import subprocess
+import logging
 import sys
-from pathlib import Path
 
 import click
-import watchfiles
 
 from rapkit.cli.loading import load_toolset
+from rapkit.cli.reloading import run_and_reload
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
-from rapkit.server.serving import serve
+from rapkit.server.serving import announcement, serve
 from rapkit.server.toolset import Toolset
+
+_LONGEST_NAME_TO_SHOW = 15  # shorter than any token may be
+
+log = logging.getLogger("rapkit.cli")
 
 
 @click.command()
 @click.argument("target")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
 @click.option(
     "--port",
     default=8001,
     show_default=True,
+    metavar="NUMBER",
     type=click.IntRange(0, 65535),
     help="The port to listen on; 0 for any free one.",
 )
@@ -43,9 +47,20 @@ from rapkit.server.toolset import Toolset
     help="A network, address or origin (http://host:port) that results may be sent to though it is not public.",
 )
 @click.option("--reload", is_flag=True, help="Restart when a Python file changes.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Log lines for people or for machines.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    metavar="LEVEL",
+    default="info",
+    show_default=True,
+    help="The least that is logged: debug, info, warning or error.",
 )
 def command(
     target: str,
@@ -59,61 +74,47 @@ def command(
     log_format: str,
     log_level: str,
 ) -> None:
-    """Serve the toolset of TARGET: weather.py, weather.py:tools or package.module:tools."""
+    """Serve the toolset of TARGET: a file or a module, with the name of the toolset if there are several.
+
+    \b
+    rapkit serve weather.py
+    rapkit serve weather.py:tools --reload
+    rapkit serve package.module:tools --host 0.0.0.0 --token agent=env:AGENT_TOKEN
+    """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
     set_up_logging(log_format, log_level)
     if reload:
-        _reload(target)
+        run_and_reload(target, [word for word in sys.argv[1:] if word != "--reload"])
         return
     toolset = load_toolset(target)
+    if store == "":
+        raise ConfigError("--store is empty. Write it like sqlite:///weather.db.")
     toolset.store = store or toolset.store
-    toolset.public_url = public_url or toolset.public_url
+    if public_url is not None:
+        toolset.public_url = public_url
     toolset.allow_callbacks = (*toolset.allow_callbacks, *allow)
     if tokens:
         toolset.tokens = _by_name(tokens)
-    serve(toolset, host, port, on_start=lambda url: _announce(toolset, url))
+    serve(toolset, host, port, on_start=lambda url: _announce(toolset, url, log_format))
 
 
-def _announce(toolset: Toolset, url: str) -> None:
-    count = len(toolset.tools)
-    click.echo(f"{toolset.name}: {count} tool{'s' * (count != 1)} at {url}, kept in {toolset.store_url}", err=True)
-    if toolset.callers.local_only:
-        click.echo("No token is configured: only callers on this machine are served.", err=True)
+def _announce(toolset: Toolset, url: str, log_format: str) -> None:
+    if log_format == "json":  # where every line is to be JSON
+        log.info("serving", extra={"toolset": toolset.name, "url": url, "store": toolset.store_url})
+    else:
+        click.echo(announcement(toolset, url), err=True)
 
 
 def _by_name(tokens: tuple[str, ...]) -> dict[str, list[str]]:
     named: dict[str, list[str]] = {}
     for each in tokens:
         name, separator, token = each.partition("=")
-        if not separator or ":" in name:  # env:X and base64 tokens that end in "="
-            name, token = "default", each
-        if not token:
+        if not each or (separator and not token and len(name) <= _LONGEST_NAME_TO_SHOW):
             raise ConfigError(
-                f"--token {each}: no token behind the name. Write NAME=env:VARIABLE, NAME=file:PATH or NAME=TOKEN."
+                f"--token {each} is empty. Write NAME=env:VARIABLE, NAME=file:PATH or NAME=TOKEN."
+                if each
+                else "--token is empty. Write env:VARIABLE, file:PATH or the token itself."
             )
+        if ":" in name or not token.strip("="):  # env:X, and base64 that ends in "="
+            name, token = "default", each
         named.setdefault(name, []).append(token)
     return named
-
-
-def _reload(target: str) -> None:
-    """Run this command without --reload in a process of its own, and start it anew whenever a Python file changes."""
-    place = target.partition(":")[0]
-    folder = Path(place).resolve().parent if place.endswith(".py") else Path.cwd()
-    arguments = [sys.executable, "-m", "rapkit", *(word for word in sys.argv[1:] if word != "--reload")]
-    child = subprocess.Popen(arguments)  # noqa: S603 - our own command line
-    try:
-        for changes in watchfiles.watch(folder, watch_filter=watchfiles.PythonFilter()):
-            changed = ", ".join(sorted({Path(path).name for _, path in changes}))
-            click.echo(f"{changed} changed; restarting", err=True)
-            _stop(child)
-            child = subprocess.Popen(arguments)  # noqa: S603
-    finally:
-        _stop(child)
-
-
-def _stop(child: "subprocess.Popen[bytes]") -> None:
-    child.terminate()
-    try:
-        child.wait(timeout=15)
-    except subprocess.TimeoutExpired:
-        child.kill()  # nothing is lost: what it had accepted is in the store
-        child.wait()

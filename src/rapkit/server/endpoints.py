@@ -63,31 +63,26 @@ class Request:
 
     async def body(self) -> bytes:
         """The whole body, if it is not too large and does not take too long to come."""
-        message = await self._receive()
-        body: bytes = message.get("body", b"")
-        if message.get("more_body"):
-            try:
-                async with asyncio.timeout(_BODY_PATIENCE):
-                    body = await self._rest(body)
-            except TimeoutError:
-                raise Refusal(408, f"The body did not come within {_BODY_PATIENCE:g} seconds.") from None
-        if len(body) > self._largest:
-            raise _too_large(self._largest)
-        return body
+        try:
+            async with asyncio.timeout(_BODY_PATIENCE):
+                return await self._read()
+        except TimeoutError:
+            raise Refusal(408, f"The body did not come within {_BODY_PATIENCE:g} seconds.") from None
 
-    async def _rest(self, first: bytes) -> bytes:
-        parts = [first]
-        size = len(first)
+    async def _read(self) -> bytes:
+        parts: list[bytes] = []
+        size = 0
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 raise Refusal(400, "The body ended too early.")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
+            part: bytes = message.get("body", b"")
+            size += len(part)
             if size > self._largest:
                 raise _too_large(self._largest)
             if not message.get("more_body"):
-                return b"".join(parts)
+                return b"".join([*parts, part]) if parts else part
+            parts.append(part)
 
 
 Handler = Callable[[Engine, Request], Awaitable[None]]
@@ -177,6 +172,8 @@ async def send_problem(send: Send, refusal: Refusal) -> None:
 _TITLES = {
     400: "Not a valid message",
     401: "Not authenticated",
+    404: "Nothing here",
+    405: "Wrong method",
     408: "Too slow",
     409: "Stale toolset",
     413: "Too large",

@@ -3,15 +3,14 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from rapkit.delivery.client import HttpClient
 from rapkit.delivery.courier import Courier
 from rapkit.delivery.guard import Guard
-from rapkit.errors import ForbiddenTarget, StoreError
+from rapkit.errors import ConfigError, ForbiddenTarget, StoreError
 from rapkit.ids import new_id
 from rapkit.mailbox import OUTBOX, Lease, Store
 from rapkit.protocol import Invocation
@@ -24,6 +23,7 @@ from rapkit.stores import open_store
 
 _COUNT_BACKLOG_EVERY = 1.0
 _SWEEP_EVERY = 30.0
+_SHORTEST_LEASE = 0.2
 _UNKNOWN_ORIGIN = "unknown"
 
 log = logging.getLogger("rapkit.server")
@@ -35,13 +35,21 @@ class Durations:
 
     `remember_calls`: how long after its end a repeated invocation is recognised. `remember_cancels`: how long a cancellation waits for a
     call that has not come yet. `keep_dead_letters`: how long undeliverable callbacks can be looked at and sent again. `grace`: how long
-    running handlers may go on when the server is stopped.
+    running handlers may go on when the server is stopped. `lease`: how long a server that is lost without a word keeps its calls from the
+    next start, or from other servers on the same store; shorter is a faster recovery, and too short takes calls from a server that is
+    merely slow.
     """
 
     remember_calls: float = 24 * 3600
     remember_cancels: float = 3600
     keep_dead_letters: float = 30 * 24 * 3600
     grace: float = 10
+    lease: float = Lease().seconds
+
+    def __post_init__(self) -> None:
+        """Refuse a lease that ends before it can be renewed."""
+        if not _SHORTEST_LEASE <= self.lease < float("inf"):
+            raise ConfigError(f"lease is a number of seconds from {_SHORTEST_LEASE:g} on, not {self.lease}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,6 @@ class Plan:
     webhook_secrets: Sequence[str] = ()
     limits: Limits = field(default_factory=Limits)
     durations: Durations = field(default_factory=Durations)
-    lease: Lease | None = None
 
 
 class Admission(StrEnum):
@@ -108,9 +115,13 @@ class Engine:
             return Admission.ACCEPTED if await self._store.known(box.id) else Admission.STALE
         if self._backlog >= self._plan.limits.backlog and not await self._store.known(box.id):
             raise TooBusy(_COUNT_BACKLOG_EVERY)
-        self._backlog += 1
-        if not await self._store.create(box):
-            self._backlog -= 1
+        self._backlog += 1  # before it is true, so that a crowd cannot get past the limit together
+        made = False
+        try:
+            made = await self._store.create(box)
+        finally:
+            if not made:
+                self._backlog -= 1
         return Admission.ACCEPTED
 
     async def cancel(self, caller: str, thread_id: str, call_id: str | None) -> None:
@@ -145,11 +156,11 @@ class Engine:
         self._background = [
             asyncio.create_task(_insist(work, what))
             for work, what in (
-                (self._renew(), "renewing the lease"),
-                (self._worker.run(), "running calls"),
-                (self._courier.run(), "delivering callbacks"),
-                (self._count_backlog(), "counting the backlog"),
-                (self._sweep(), "sweeping"),
+                (self._renew, "renewing the lease"),
+                (self._worker.run, "running calls"),
+                (self._courier.run, "delivering callbacks"),
+                (self._count_backlog, "counting the backlog"),
+                (self._sweep, "sweeping"),
             )
         ]
 
@@ -158,14 +169,19 @@ class Engine:
         renewing, working, delivering, *others = self._background
         await _end(working, *others)
         await self._worker.drain(self._plan.durations.grace)
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(self._plan.durations.grace):
                 while await self._store.next_due(OUTBOX) == 0:
                     await asyncio.sleep(0.02)
+        except (TimeoutError, StoreError):
+            pass  # what is left is delivered after the next start
         await _end(delivering)
         await self._courier.drain(self._plan.durations.grace)
         await _end(renewing)
-        await self._store.retire(self._name)
+        try:
+            await self._store.retire(self._name)
+        except StoreError as error:
+            log.error("cannot end the lease, so the next start waits for its end: %s", error)
 
     async def _renew(self) -> None:
         while True:
@@ -194,7 +210,7 @@ class Engine:
 @contextlib.asynccontextmanager
 async def running(plan: Plan) -> AsyncIterator[Engine]:
     """Open the store, work as long as the context lasts, then end in order."""
-    store = open_store(plan.store, lease=plan.lease)
+    store = open_store(plan.store, lease=Lease(plan.durations.lease))
     try:
         guard = Guard(plan.allow_callbacks, plan.loopback_callbacks)
         async with HttpClient(guard) as client:
@@ -208,9 +224,9 @@ async def running(plan: Plan) -> AsyncIterator[Engine]:
         await store.close()
 
 
-async def _insist(work: Coroutine[Any, Any, None], what: str) -> None:
+async def _insist(work: Callable[[], Awaitable[None]], what: str) -> None:
     try:
-        await work
+        await work()
     except asyncio.CancelledError:
         raise
     except BaseException:

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rapkit.errors import ConfigError
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -17,6 +19,13 @@ class Limits:
     backlog: int = 10_000
     rate: float | None = None
     body: int = 1024 * 1024
+
+    def __post_init__(self) -> None:
+        """Refuse limits that would let nothing through."""
+        for name in ("concurrency", "backlog", "rate", "body"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:  # written so that NaN fails too
+                raise ConfigError(f"{name} is a number above 0, not {value}.")
 
 
 class RateLimit:

@@ -50,12 +50,12 @@ class Threads:
                 result, error = job.context.run(job.function), None
             except BaseException as raised:  # noqa: BLE001 - it belongs to whoever awaits the job
                 result, error = None, raised
+            self._idle.release()  # before anybody hears of the result: whoever comes next is to find this thread, not start another
             try:
                 job.loop.call_soon_threadsafe(_resolve, job.future, result, error)
             except RuntimeError:
                 return  # the loop is closed: the server has stopped
             del job, result, error
-            self._idle.release()
 
 
 def _resolve(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:

@@ -4,8 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from rapkit.errors import ConfigError
 from rapkit.protocol import Annotations, ToolDefinition
+from rapkit.protocol.problems import problems
 from rapkit.server.context import Context
 from rapkit.server.signature import Signature, read_signature
 
@@ -68,4 +71,10 @@ def make_tool(function: Callable[..., Any], name: str | None, traits: Traits) ->
         )
     if traits.timeout is not None and not 0 < traits.timeout < float("inf"):
         raise ConfigError(f"tool {signature.name!r}: timeout is a number of seconds above 0, not {traits.timeout}.")
-    return Tool(signature, traits)
+    tool = Tool(signature, traits)
+    try:
+        tool.definition()
+    except ValidationError as error:
+        found = "\n".join(problems("tool", ToolDefinition, error))
+        raise ConfigError(f"tool {signature.name!r} cannot be described to callers:\n{found}") from None
+    return tool

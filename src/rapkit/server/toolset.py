@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 
 from starlette.types import ASGIApp
 
+from rapkit.delivery.signatures import headers as sign
 from rapkit.errors import ConfigError, InvalidToolset
 from rapkit.protocol import ToolsetDocument, dump, parse_toolset
 from rapkit.secret import read_secret
@@ -186,6 +187,8 @@ class Toolset:
             return
         self.document("http://localhost")
         callers = self.callers
+        secrets = [read_secret(secret) for secret in self.webhook_secrets]
+        sign("", 0, b"", secrets)  # one that is none is found now, not with the first result
         plan = Plan(
             tools=self._tools,
             version=self.version,
@@ -194,7 +197,7 @@ class Toolset:
             allow_callbacks=self.allow_callbacks,
             # Without tokens all callers are on this machine, and can reach it without our help.
             loopback_callbacks=loopback_callbacks or callers.local_only,
-            webhook_secrets=[read_secret(secret) for secret in self.webhook_secrets],
+            webhook_secrets=secrets,
             limits=self.limits,
             durations=self.durations,
         )

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from pydantic import ValidationError
+
 from rapkit.delivery.retry import Kind
 from rapkit.errors import Fenced, StoreError, ToolError
 from rapkit.ids import new_id
@@ -42,12 +44,14 @@ class Worker:
     ) -> None:
         self._store = store
         self._tools = tools
+        self._id = id
         self._remember_for = remember_for
         self._origin_of = origin_of
         self._on_finished = on_finished
         self._threads = Threads()
+        self._claimed: set[str] = set()
         self._contexts: dict[str, tuple[Context, asyncio.Task[None]]] = {}
-        self._pump = Pump(store, CALL, concurrency, partial(store.claim, id, CALL), self._run)
+        self._pump = Pump(store, CALL, concurrency, self._claim, self._run)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -61,10 +65,17 @@ class Worker:
     def cancel(self, boxes: tuple[str, ...]) -> None:
         """Interrupt the handlers of these boxes if they run here. The boxes were stopped, so nothing of theirs is committed."""
         for box in boxes:
+            self._claimed.discard(box)
             if running := self._contexts.get(box):
                 context, task = running
                 context.cancel()
                 task.cancel()
+
+    async def _claim(self, limit: int) -> list[Claim]:
+        claims = await self._store.claim(self._id, CALL, limit)
+        # Noted at once: a box can be stopped after it was claimed and before its handler is called.
+        self._claimed.update(claim.box.id for claim in claims)
+        return claims
 
     async def _run(self, claim: Claim) -> None:
         started = time.monotonic()
@@ -74,13 +85,18 @@ class Worker:
         except asyncio.CancelledError:
             await asyncio.shield(self._give_back(claim, call.message))
             raise
-        await self._finish(claim, call, output)
-        self._on_finished()
         message = call.message
+        try:
+            result = _result(message, output)
+        except ValidationError as error:  # such as a picture of no kind
+            output = self._unexpected(message, error)
+            result = _result(message, output)
+        await self._finish(claim, result, message.callback_url)
+        self._on_finished()
         log.info(
             "call finished",
             extra={
-                "operation": message.operation if isinstance(message, Invocation) else None,
+                "operation": _operation(message),
                 "thread_id": message.group_id,
                 "call_id": message.id,
                 "caller": call.caller,
@@ -90,7 +106,9 @@ class Worker:
         )
 
     async def _answer(self, claim: Claim, message: Invocation | BadInvocation) -> Output:
-        if claim.box.stopped:
+        wanted = claim.box.id in self._claimed
+        self._claimed.discard(claim.box.id)
+        if claim.box.stopped or not wanted:
             return Output(_CANCELLED)
         if isinstance(message, BadInvocation):
             return Output(f"Error: {message.problem}")
@@ -128,7 +146,10 @@ class Worker:
                 return self._unexpected(message, error)
             context.cancel()
             return Output(f"Error: {tool.name} did not finish within {tool.traits.timeout:g} s and was stopped.")
-        except Exception as error:  # noqa: BLE001 - authors raise anything; the model gets a masked text, the log the whole
+        except GeneratorExit:
+            raise  # not the handler's: the event loop is gone, and nothing can be awaited any more
+        except BaseException as error:  # noqa: BLE001 - authors raise anything; the model gets a masked text, the log the whole
+            # SystemExit too: it comes from libraries written for the command line, and would end the server with all other calls.
             return self._unexpected(message, error)
         finally:
             del self._contexts[claim.box.id]
@@ -142,13 +163,13 @@ class Worker:
             return await signature.function(**arguments)
         return await self._threads.run(partial(signature.function, **arguments))
 
-    def _unexpected(self, message: Invocation, error: BaseException) -> Output:
+    def _unexpected(self, message: Invocation | BadInvocation, error: BaseException) -> Output:
         reference = secrets.token_hex(4)
         log.error(
             "the handler failed",
             exc_info=error,
             extra={
-                "operation": message.operation,
+                "operation": _operation(message),
                 "thread_id": message.group_id,
                 "call_id": message.id,
                 "reference": reference,
@@ -156,43 +177,54 @@ class Worker:
         )
         return Output(error_text(error, reference))
 
-    async def _finish(self, claim: Claim, call: Call, output: Output) -> None:
-        message = call.message
-        result = ToolResult.model_validate(
-            {
-                "group_id": message.group_id,
-                "id": message.id,
-                "call_id": message.call_id,
-                "text": output.text,
-                "content": output.content,
-                "display_as": output.display_as,
-            }
-        )
+    async def _finish(self, claim: Claim, result: ToolResult, callback_url: str) -> None:
         outgoing = Outgoing(
             id=new_id("msg"),
             lane=claim.box.id,
             kind=Kind.CALLBACK,
-            origin=self._origin_of(message.callback_url),
-            url=message.callback_url,
+            origin=self._origin_of(callback_url),
+            url=callback_url,
             body=dump(result),
         )
-        await self._commit(claim, Commit(outgoing=(outgoing,), forget_for=self._remember_for))
+        commit = Commit(outgoing=(outgoing,), forget_for=self._remember_for)
+        while True:
+            try:
+                return await self._commit(claim, commit)
+            except StoreError as error:
+                # The work is done; giving up here would have it done again, or reported as lost.
+                log.error("cannot commit a result: %s", error)
+                await asyncio.sleep(_PAUSE_BEFORE_COMMITTING_AGAIN)
 
     async def _give_back(self, claim: Claim, message: Invocation | BadInvocation) -> None:
         """The handler was interrupted: leave the call to the next worker, charged with a lost run if running it twice could do harm."""
         tool = self._tools.get(message.operation) if isinstance(message, Invocation) else None
         harmless = tool is None or tool.repeatable
-        await self._commit(claim, Commit(again_at=claim.now, charge=not harmless))
+        try:
+            await self._commit(claim, Commit(again_at=claim.now, charge=not harmless))
+        except StoreError as error:
+            # The call is still charged with the run, and free when our lease ends. Insisting would keep the server from stopping.
+            log.error("cannot give a call back: %s", error)
 
     async def _commit(self, claim: Claim, commit: Commit) -> None:
-        while True:
-            try:
-                return await self._store.commit(claim, commit)
-            except Fenced as error:
-                # It was cancelled, or taken over: whoever has it now gives its result.
-                log.info("%s", error)
-                return None
-            except StoreError as error:
-                # The work is done; giving up here would have it done again, or reported as lost.
-                log.error("cannot commit a result: %s", error)
-                await asyncio.sleep(_PAUSE_BEFORE_COMMITTING_AGAIN)
+        try:
+            await self._store.commit(claim, commit)
+        except Fenced as error:
+            # It was cancelled, or taken over: whoever has it now gives its result.
+            log.info("%s", error)
+
+
+def _result(message: Invocation | BadInvocation, output: Output) -> ToolResult:
+    return ToolResult.model_validate(
+        {
+            "group_id": message.group_id,
+            "id": message.id,
+            "call_id": message.call_id,
+            "text": output.text,
+            "content": output.content,
+            "display_as": output.display_as,
+        }
+    )
+
+
+def _operation(message: Invocation | BadInvocation) -> str | None:
+    return message.operation if isinstance(message, Invocation) else None

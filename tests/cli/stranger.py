@@ -1,0 +1,74 @@
+"""A server on this machine that is not ours: it answers as a test tells it, and notes what it is sent."""
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.request import Request, urlopen
+
+_MINIMAL_TOOL = {"name": "watch", "description": "Watch something.", "inputSchema": {"type": "object"}}
+
+
+class Stranger:
+    """Answers GET with `document`, POST with `status`; after a POST of an invocation it sends `callbacks` to where that wants them."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.document: bytes = b""
+        self.discovery_status = 200
+        self.status = 200
+        self.callbacks: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+
+    def offer(self, **schema: object) -> None:
+        """A toolset with one tool, `watch`, and these parameters."""
+        tool = {**_MINIMAL_TOOL, "inputSchema": {"type": "object", "properties": schema}}
+        self.document = json.dumps({"name": "strange", "endpoint": f"{self.url}/invoke", "tools": [tool]}).encode()
+
+    def call_back(self, invocation: dict[str, Any]) -> None:
+        """Send the callbacks in order."""
+        for callback in self.callbacks:
+            ids = {"group_id": invocation["group_id"], "id": invocation["id"], "tool_call_id": invocation["id"]}
+            body = json.dumps({**ids, **callback}).encode()
+            with urlopen(Request(invocation["callback_url"], body, {"Content-Type": "application/json"})):
+                pass
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[Stranger]:
+    """A stranger on a port of its own."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            stranger.headers.append({name.lower(): value for name, value in self.headers.items()})
+            self._answer(stranger.discovery_status, stranger.document)
+
+        def do_POST(self) -> None:
+            message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            stranger.received.append(message)
+            self._answer(stranger.status, b"")
+            if stranger.callbacks:
+                threading.Thread(target=stranger.call_back, args=(message,), daemon=True).start()
+
+        def _answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    stranger = Stranger(server.server_port)
+    serving = threading.Thread(target=server.serve_forever, args=(0.02,))
+    serving.start()
+    try:
+        yield stranger
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()

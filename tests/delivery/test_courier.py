@@ -1,0 +1,440 @@
+import asyncio
+import contextlib
+import itertools
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from standardwebhooks import Webhook
+from tests.server.sink import PATIENCE, Sink, after, answer, listening, never, reset
+
+from rapkit.delivery.client import HttpClient, Timeouts
+from rapkit.delivery.courier import Courier, Fate, Report, Traffic
+from rapkit.delivery.guard import Guard
+from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
+from rapkit.mailbox import Commit, Letter, NewBox, Outcome, Outgoing, Parcel, Store, Taken
+from rapkit.stores import open_store
+
+SECRETS = ("whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldY", "whsec_" + "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4")
+EAGER: Mapping[Kind, RetryPolicy] = {**POLICIES, Kind.CALLBACK: RetryPolicy(0.01, 1, 0.02, 60)}
+
+_numbers = itertools.count(1)
+
+
+class Post:
+    """The post office of a test: a store to put messages into, and couriers that deliver them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.store: Store = open_store(f"sqlite:///{path}")
+
+    async def send(self, *outgoing: Outgoing) -> None:
+        """Commit these POSTs, in this order."""
+        await self.store.renew("sender")
+        await self.store.create(NewBox(f"box {next(_numbers)}", "box"))
+        (claim,) = await self.store.claim("sender", "box", 1)
+        await self.store.commit(claim, Commit(outgoing=outgoing))
+
+    @contextlib.asynccontextmanager
+    async def courier(self, *, timeouts: Timeouts | None = None, **options: Any) -> AsyncIterator[Courier]:
+        """A courier at work, under a lease of its own; in the end it is told to drain."""
+        worker = f"worker {next(_numbers)}"
+        await self.store.renew(worker)
+        async with HttpClient(Guard(loopback=True), timeouts) as client:
+            courier = Courier(self.store, client, worker, **{"policies": EAGER, **options})
+            running = asyncio.create_task(courier.run())
+            try:
+                yield courier
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+                await courier.drain(0)
+                await self.store.retire(worker)
+
+    async def empty(self) -> None:
+        """Return when nothing is left to be delivered."""
+        async with asyncio.timeout(PATIENCE):
+            while await self.store.outbox(dead=False, limit=1):
+                await asyncio.sleep(0.01)
+
+    async def waiting(self) -> Parcel:
+        """The one message that failed and waits for its next attempt."""
+        async with asyncio.timeout(PATIENCE):
+            while not [parcel for parcel in await self.store.outbox(dead=False) if parcel.problem]:
+                await asyncio.sleep(0.01)
+        (parcel,) = await self.store.outbox(dead=False)
+        return parcel
+
+
+@pytest.fixture
+async def post(tmp_path: Path) -> AsyncIterator[Post]:
+    office = Post(tmp_path / "post.db")
+    yield office
+    await office.store.close()
+
+
+def to(sink: Sink, id: str, lane: str | None = None, **more: Any) -> Outgoing:
+    fields = {"kind": Kind.CALLBACK, "origin": sink.url, "url": f"{sink.url}/{id}", "body": f'"{id}"'.encode()}
+    return Outgoing(id=id, lane=lane or id, **{**fields, **more})
+
+
+def arrived(sink: Sink) -> list[str]:
+    return [json.loads(post.body) for post in sink.posts]
+
+
+async def test_a_message_is_posted_as_it_was_committed(post: Post, sink: Sink) -> None:
+    """TRA-1, CB-1"""
+    await post.send(to(sink, "m1"))
+    async with post.courier(clock=lambda: 1234.9):
+        (request,) = await sink.received(1)
+        await post.empty()
+
+    assert (request.method, request.target, request.body) == ("POST", "/m1", b'"m1"')
+    assert request.headers["content-type"] == "application/json"
+    assert (request.headers["webhook-id"], request.headers["webhook-timestamp"]) == ("m1", "1234")
+    assert "webhook-signature" not in request.headers
+
+
+async def test_a_signature_satisfies_the_standard_library_of_the_receivers(post: Post, sink: Sink) -> None:
+    await post.send(to(sink, "m1", body=b'{"text": "Gr\xc3\xbc\xc3\x9fe"}'))
+    async with post.courier(secrets=SECRETS):
+        (request,) = await sink.received(1)
+
+    for secret in SECRETS:
+        assert Webhook(secret).verify(request.body, request.headers) == {"text": "Grüße"}
+
+
+@pytest.mark.parametrize("trouble", [answer(500), answer(503), answer(302), reset], ids=["500", "503", "302", "reset"])
+async def test_what_may_succeed_later_is_tried_again_as_the_same_message(post: Post, sink: Sink, trouble: Any) -> None:
+    """CB-3"""
+    sink.script = [trouble, trouble, trouble]
+    await post.send(to(sink, "m1"))
+    async with post.courier():
+        requests = await sink.received(4)
+        await post.empty()
+
+    assert {(request.body, request.webhook_id) for request in requests} == {(b'"m1"', "m1")}
+    assert len(sink.posts) == 4
+
+
+async def test_a_receiver_that_takes_too_long_is_tried_again(post: Post, sink: Sink) -> None:
+    """CB-3"""
+    sink.script = [never]
+    await post.send(to(sink, "m1"))
+    async with post.courier(timeouts=Timeouts(connect=1, total=0.1)):
+        first, second = await sink.received(2)
+        await post.empty()
+
+    assert (first.body, first.webhook_id) == (second.body, second.webhook_id)
+
+
+async def test_a_receiver_nobody_listens_for_is_tried_again(post: Post, sink: Sink) -> None:
+    """CB-3"""
+    await sink.down()
+    await post.send(to(sink, "m1"))
+    async with post.courier():
+        parcel = await post.waiting()
+        assert parcel.problem is not None
+        assert parcel.problem.startswith(sink.url)
+        await sink.up()
+        await sink.received(1)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 410, 413, 429])
+async def test_a_client_error_ends_a_message_at_once(post: Post, sink: Sink, status: int) -> None:
+    """CB-4"""
+    sink.otherwise = answer(status, "Retry-After: 0\r\n")
+    await post.send(to(sink, "m1"))
+    async with post.courier():
+        await post.empty()
+
+    (dead,) = await post.store.outbox(dead=True)
+    assert (dead.id, dead.attempts, dead.problem) == ("m1", 1, f"{sink.url} answered {status}")
+    assert len(sink.posts) == 1
+
+
+async def test_a_message_is_given_up_at_its_horizon(post: Post, sink: Sink) -> None:
+    """CB-3"""
+    sink.otherwise = answer(503)
+    policies = {**POLICIES, Kind.CALLBACK: RetryPolicy(0.02, 1, 0.02, 0.1)}
+    await post.send(to(sink, "m1"))
+    async with post.courier(policies=policies):
+        await post.empty()
+
+    (dead,) = await post.store.outbox(dead=True)
+    assert dead.problem == f"{sink.url} answered 503; given up after {dead.attempts} attempts"
+    assert dead.attempts == len(sink.posts) > 1
+
+
+async def test_a_dead_letter_can_be_sent_again(post: Post, sink: Sink) -> None:
+    sink.script = [answer(410)]
+    await post.send(to(sink, "m1"))
+    async with post.courier():
+        await post.empty()
+        assert await post.store.resend(["m1"]) == 1
+        await sink.received(2)
+        await post.empty()
+
+    assert await post.store.outbox(dead=True) == []
+
+
+async def test_within_a_lane_nothing_overtakes_a_message_that_is_tried_again(post: Post, sink: Sink) -> None:
+    """CB-3, CB-5"""
+    sink.script = [answer(503), reset, answer(500)]
+    await post.send(*(to(sink, f"m{number}", "lane") for number in range(1, 6)))
+    async with post.courier():
+        await post.empty()
+
+    assert arrived(sink) == ["m1", "m1", "m1", "m1", "m2", "m3", "m4", "m5"]
+
+
+async def test_within_a_lane_the_next_waits_for_the_answer_to_the_one_before(post: Post, sink: Sink) -> None:
+    release = asyncio.Event()
+    sink.script = [after(release, answer(200))]
+    await post.send(to(sink, "m1", "lane"), to(sink, "m2", "lane"), to(sink, "elsewhere", "other lane"))
+    async with post.courier():
+        await sink.received(2)
+        assert sorted(arrived(sink)) == ["elsewhere", "m1"]
+        release.set()
+        await post.empty()
+
+    assert arrived(sink)[2:] == ["m2"]
+
+
+async def test_a_lane_goes_on_after_a_message_that_was_given_up(post: Post, sink: Sink) -> None:
+    """CB-4"""
+    sink.script = [answer(404)]
+    await post.send(to(sink, "m1", "lane"), to(sink, "m2", "lane"))
+    async with post.courier():
+        await post.empty()
+
+    assert arrived(sink) == ["m1", "m2"]
+    assert [parcel.id for parcel in await post.store.outbox(dead=True)] == ["m1"]
+
+
+async def test_many_lanes_keep_their_order_whatever_happens_to_them(post: Post, sink: Sink) -> None:
+    """INV-12"""
+    sink.script = [answer(503), reset, answer(200)] * 20
+    messages = [to(sink, f"{lane}.{number}", f"lane {lane}") for number in range(6) for lane in range(15)]
+    await post.send(*messages)
+    async with post.courier():
+        await post.empty()
+
+    for lane in range(15):
+        mine = [id for id in arrived(sink) if id.startswith(f"{lane}.")]
+        assert list(dict.fromkeys(mine)) == [f"{lane}.{number}" for number in range(6)]
+        assert mine == sorted(mine)
+
+
+async def test_an_origin_that_never_answers_holds_up_nobody_else(post: Post, sink: Sink) -> None:
+    """INV-12: far more is queued for it than may be under way at all."""
+    async with listening() as dead:
+        dead.otherwise = never
+        await post.send(*(to(dead, f"dead-{number}") for number in range(400)))
+        await post.send(*(to(sink, f"m{number}") for number in range(50)))
+        async with post.courier(traffic=Traffic(total=150, per_origin=10)):
+            await sink.received(50)
+
+            # A round may exceed the limit by its own size, and no round comes after it.
+            assert 0 < len(dead.posts) <= 10 + 64
+
+
+async def test_an_origin_that_answers_again_gets_the_rest(post: Post, sink: Sink) -> None:
+    release = asyncio.Event()
+    sink.otherwise = after(release, answer(200))
+    await post.send(*(to(sink, f"m{number}") for number in range(100)))
+    async with post.courier(traffic=Traffic(total=80, per_origin=5)):
+        await sink.received(5)
+        release.set()
+        await post.empty()
+
+    assert sorted(arrived(sink)) == sorted(f"m{number}" for number in range(100))
+
+
+@pytest.mark.parametrize(
+    "trouble", [answer(500), answer(410), answer(302), reset, answer(200)], ids=["500", "410", "302", "reset", "200"]
+)
+async def test_a_notice_is_sent_once_whatever_happens(post: Post, sink: Sink, trouble: Any) -> None:
+    sink.otherwise = trouble
+    await post.send(to(sink, "n1", kind=Kind.NOTICE, once=True))
+    async with post.courier():
+        await sink.received(1)
+        await post.empty()
+        await post.send(to(sink, "fence"))
+        async with asyncio.timeout(PATIENCE):
+            while "fence" not in arrived(sink):
+                await asyncio.sleep(0.01)
+
+    assert arrived(sink).count("n1") == 1
+    assert "n1" not in [parcel.id for parcel in await post.store.outbox(dead=True)]
+
+
+async def test_a_notice_nobody_receives_is_not_sent_later(post: Post, sink: Sink) -> None:
+    await sink.down()
+    await post.send(to(sink, "n1", kind=Kind.NOTICE, once=True))
+    async with post.courier():
+        await post.empty()
+    await sink.up()
+    async with post.courier():
+        await post.send(to(sink, "later"))
+        await sink.received(1)
+
+    assert arrived(sink) == ["later"]
+
+
+async def test_a_receiver_may_ask_for_more_time(post: Post, sink: Sink) -> None:
+    """CB-3"""
+    sink.script = [answer(503, "Retry-After: 1800\r\n")]
+    await post.send(to(sink, "m1"))
+    async with post.courier(policies=POLICIES, dice=lambda: 0.0):
+        parcel = await post.waiting()
+
+        assert parcel.due_at is not None
+        assert 1790 < parcel.due_at - time.time() < 1810
+    assert len(sink.posts) == 1
+
+
+async def test_waits_grow_from_attempt_to_attempt(post: Post, sink: Sink) -> None:
+    """CB-3"""
+    sink.otherwise = answer(503)
+    growing = {**POLICIES, Kind.CALLBACK: RetryPolicy(0.05, 100, 3600, 7200, jitter=0)}
+    await post.send(to(sink, "m1"))
+    async with post.courier(policies=growing):
+        await sink.received(2)
+
+        async def failed_twice() -> Parcel:
+            while True:
+                (parcel,) = await post.store.outbox(dead=False)
+                if parcel.attempts == 2 and parcel.due_at and parcel.due_at - time.time() < 5.5:
+                    return parcel
+                await asyncio.sleep(0.01)
+
+        parcel = await asyncio.wait_for(failed_twice(), PATIENCE)
+        assert parcel.due_at is not None
+        assert 3 < parcel.due_at - time.time() < 5.1
+
+
+async def test_a_target_that_is_forbidden_becomes_a_dead_letter_with_its_reason(post: Post, sink: Sink) -> None:
+    """CB-1: it was allowed when it was accepted, and is no longer."""
+    await post.send(to(sink, "m1", url="http://10.1.2.3/secret", origin="http://10.1.2.3:80"), to(sink, "m2"))
+    async with post.courier():
+        await post.empty()
+
+    (dead,) = await post.store.outbox(dead=True)
+    assert dead.problem is not None
+    assert "leads to 10.1.2.3, which is private." in dead.problem
+    assert "secret" not in dead.problem
+    assert arrived(sink) == ["m2"]
+
+
+async def test_an_aborted_post_is_broken_off_and_its_lane_goes_on(post: Post, sink: Sink) -> None:
+    """CB-5: its box was stopped meanwhile, so nothing of what it said before is sent any more."""
+    store = post.store
+    sink.script = [never]
+    await store.renew("sender")
+    await store.create(NewBox("b1", "box", parent="thread", name="c1"))
+    (claim,) = await store.claim("sender", "box", 1)
+    await store.commit(claim, Commit(outgoing=[to(sink, "m1", "b1"), to(sink, "m2", "b1")]))
+    async with post.courier(traffic=Traffic(total=1, per_origin=1)) as courier:
+        await sink.received(1)
+        stopped = await store.stop("box", "thread", "c1", remember_for=60)
+        assert stopped.in_flight == ("m1",)
+        await asyncio.wait_for(courier.abort([*stopped.in_flight, "no such"]), PATIENCE)
+        (claim,) = await store.claim("sender", "box", 1)
+        await store.commit(claim, Commit(outgoing=[to(sink, "cancelled", "b1")]))
+        await post.empty()
+
+    assert arrived(sink) == ["m1", "cancelled"]
+    assert await store.outbox(dead=True) == []
+
+
+async def test_draining_waits_for_what_is_under_way(post: Post, sink: Sink) -> None:
+    release = asyncio.Event()
+    sink.otherwise = after(release, answer(200))
+    await post.send(*(to(sink, f"m{number}") for number in range(5)))
+    async with post.courier() as courier:
+        await sink.received(5)
+        draining = asyncio.create_task(courier.drain(PATIENCE))
+        await asyncio.sleep(0.05)
+        assert not draining.done()
+        release.set()
+        await draining
+
+    assert await post.store.outbox(dead=False) == []
+
+
+async def test_what_could_not_end_is_delivered_by_whoever_comes_next(post: Post, sink: Sink) -> None:
+    """INV-13"""
+    sink.script = [never]
+    await post.send(to(sink, "m1"))
+    async with post.courier():
+        await sink.received(1)
+    async with post.courier():
+        first, second = await sink.received(2)
+        await post.empty()
+
+    assert first.webhook_id == second.webhook_id == "m1"
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "fate"),
+    [
+        (answer(200), Fate(Outcome.DELIVERED, 200, None)),
+        (answer(410), Fate(Outcome.DEAD, 410, "{url} answered 410")),
+    ],
+    ids=["delivered", "dead"],
+)
+async def test_whoever_wants_to_know_gets_a_letter_with_the_fate(
+    post: Post, sink: Sink, behaviour: Any, fate: Fate
+) -> None:
+    told: list[tuple[str, Fate]] = []
+
+    def report(taken: Taken, fate: Fate) -> Letter | None:
+        told.append((taken.outgoing.id, fate))
+        return Letter("thread", "fate", taken.outgoing.id.encode(), dedup=taken.outgoing.id)
+
+    reporting: Report = report
+    sink.script = [answer(503), behaviour]
+    await post.store.create(NewBox("thread", "thread"))
+    await post.send(to(sink, "m1"))
+    async with post.courier(report=reporting):
+        await post.empty()
+
+    problem = fate.problem and fate.problem.format(url=sink.url)
+    assert told == [("m1", Fate(fate.outcome, fate.status, problem))]
+    await post.store.renew("reader")
+    (claim,) = await post.store.claim("reader", "thread", 1)
+    assert [(mail.kind, mail.body) for mail in claim.mail] == [("fate", b"m1")]
+
+
+async def test_what_was_delivered_is_settled_when_the_store_recovers(
+    post: Post, sink: Sink, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CB-5: it is not delivered again meanwhile."""
+    db = apsw.Connection(str(post.path))
+    db.set_busy_timeout(5000)
+    await post.send(to(sink, "m1"))
+    db.execute("CREATE TRIGGER failing BEFORE DELETE ON outbox BEGIN SELECT RAISE(ABORT, 'disk failure'); END")
+    async with post.courier():
+        await sink.received(1)
+        async with asyncio.timeout(PATIENCE):
+            while "cannot settle m1" not in caplog.text:
+                await asyncio.sleep(0.01)
+        db.execute("DROP TRIGGER failing")
+        db.close()
+        await post.empty()
+
+    assert arrived(sink) == ["m1"]
+
+
+async def test_messages_that_come_while_it_waits_are_found_at_once(post: Post, sink: Sink) -> None:
+    async with post.courier():
+        for number in range(20):
+            started = time.monotonic()
+            await post.send(to(sink, f"m{number}"))
+            await sink.received(number + 1)
+            assert time.monotonic() - started < 2

@@ -1,0 +1,265 @@
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+
+from rapkit import Limits, Toolset
+from rapkit.server import endpoints
+from tests.server.served import Served, exchange, failing, invocation, read_reply, serving
+from tests.server.sink import PATIENCE, Sink
+
+POSTS = ("/invoke", "/cancel_tool_call", "/close_thread")
+
+
+def body_for(path: str, sink: Sink) -> bytes:
+    messages = {
+        "/invoke": invocation(sink.url),
+        "/cancel_tool_call": {"thread_id": "t", "tool_call_id": "c"},
+        "/close_thread": {"thread_id": "t"},
+    }
+    return json.dumps(messages[path]).encode()
+
+
+async def test_a_content_type_that_is_not_json_is_refused(tools: Toolset, sink: Sink) -> None:
+    """TRA-1"""
+    async with serving(tools) as server:
+        for path in POSTS:
+            for kind in (None, "", "text/plain", "application/json-patch+json", "application/jsonx", "text/json"):
+                reply = await server.request("POST", path, body_for(path, sink), {"Content-Type": kind})
+
+                assert reply.status == 415, (path, kind)
+                assert reply.detail == "Send Content-Type: application/json."
+        await server.quiet()
+
+        assert sink.posts == []
+
+
+async def test_a_charset_parameter_and_any_spelling_are_accepted(tools: Toolset, sink: Sink) -> None:
+    """TRA-1"""
+    async with serving(tools) as server:
+        for path in POSTS:
+            for kind in ("application/json; charset=utf-8", "application/json;charset=UTF-8", "Application/JSON ; a=b"):
+                reply = await server.request("POST", path, body_for(path, sink), {"Content-Type": kind})
+
+                assert reply.status == 200, (path, kind)
+
+
+async def test_text_arrives_in_utf_8_both_ways(tools: Toolset, sink: Sink) -> None:
+    """TRA-1"""
+    text = "Grüße, 世界, 🌍, \u2028"
+    message = invocation(sink.url, id="c1", arguments={"text": text})
+    async with serving(tools) as server:
+        await server.request("POST", "/invoke", json.dumps(message, ensure_ascii=False).encode())
+        post = await sink.result("c1")
+
+        assert post.message["text"] == text
+        assert post.body.decode("utf-8")
+        assert post.headers["content-type"] == "application/json"
+
+
+async def test_what_is_not_a_json_object_in_utf_8_is_refused(tools: Toolset, sink: Sink) -> None:
+    """TRA-1, INV-14"""
+    good = json.dumps(invocation(sink.url, arguments={"text": "ü"}), ensure_ascii=False)
+    async with serving(tools) as server:
+        bodies = (
+            b"",
+            b"null",
+            b"[]",
+            b'"text"',
+            b"{",
+            b"\xff\xfe",
+            good.encode("latin-1"),
+            good.encode("utf-16"),
+            b"[" * 100_000,
+        )
+        for body in bodies:
+            for path in POSTS:
+                reply = await server.request("POST", path, body)
+
+                assert reply.status == 400, (path, body[:40])
+                assert reply.detail
+        await server.quiet()
+
+        assert sink.posts == []
+
+
+@pytest.mark.parametrize("field", ["callback_url", "group_id", "id"])
+@pytest.mark.parametrize("value", [..., None, "", 7, ["x"], "a\nb", "x" * 5000], ids=lambda value: repr(value)[:12])
+async def test_an_invocation_nobody_could_be_answered_for_is_refused(
+    tools: Toolset, sink: Sink, field: str, value: object
+) -> None:
+    """INV-10, INV-14"""
+    async with serving(tools) as server:
+        reply = await server.invoke(
+            invocation(sink.url) | {field: value} if value is not ... else _without(field, sink)
+        )
+
+        assert reply.status == 400
+        assert f"invocation.{field}: " in reply.detail
+        assert await server.stored_calls() == 0
+
+
+def _without(field: str, sink: Sink) -> dict[str, object]:
+    return {key: value for key, value in invocation(sink.url).items() if key != field}
+
+
+async def test_a_callback_url_we_would_not_dial_is_refused_without_being_repeated(
+    toolset: Callable[..., Toolset],
+) -> None:
+    """INV-10, INV-14"""
+    tools = toolset(tokens="a-token-of-some-length")
+    tools.tool(name="echo")(lambda: "x")
+    urls = (
+        "ftp://example.com/secret",
+        "file:///etc/passwd",
+        "http://127.0.0.1:9/secret",
+        "http://2130706433/secret",
+        "http://[::1]/secret",
+        "https://169.254.169.254/secret",
+        "https://10.0.0.1/secret",
+        "https://user:pass@example.com/secret",
+        "http://example.com/secret",
+        "https://localhost/secret",
+        "/relative/secret",
+    )
+    async with serving(tools) as server:
+        for url in urls:
+            reply = await server.invoke(invocation(url), token="a-token-of-some-length")
+
+            assert reply.status == 400, url
+            assert "callback_url" in reply.detail
+            assert "secret" not in reply.detail
+        assert await server.stored_calls() == 0
+
+
+async def test_targets_the_author_allowed_are_called_back(toolset: Callable[..., Toolset], sink: Sink) -> None:
+    tools = toolset(tokens="a-token-of-some-length", allow_callbacks=[sink.url])
+    tools.tool(name="echo")(lambda: "x")
+    async with serving(tools) as server:
+        allowed = await server.invoke(invocation(sink.url, id="c1"), token="a-token-of-some-length")
+        neighbour = await server.invoke(invocation("http://127.0.0.1:1/"), token="a-token-of-some-length")
+
+        assert (allowed.status, neighbour.status) == (200, 400)
+        assert (await sink.result("c1")).text == "x"
+
+
+async def test_notices_that_are_none_are_refused(tools: Toolset) -> None:
+    """CLO-7, CAN-2"""
+    async with serving(tools) as server:
+        unusable: list[object] = [None, "", 7, [], {"$ne": ""}, "a\0b", "x" * 513]
+        for id in unusable:
+            assert (await server.post("/close_thread", {"thread_id": id})).status == 400, id
+            assert (await server.cancel("t", id)).status == 400, id
+            assert (await server.cancel(id, "c")).status == 400, id
+
+
+async def test_a_body_past_the_limit_is_refused(toolset: Callable[..., Toolset], sink: Sink) -> None:
+    """INV-14"""
+    tools = toolset(limits=Limits(body=2000))
+    tools.tool(_echo)
+    fits = json.dumps(invocation(sink.url, "_echo", id="c1", arguments={"text": "x"}))
+    fits += " " * (2000 - len(fits))
+    async with serving(tools) as server:
+        exactly = await server.request("POST", "/invoke", fits.encode())
+        one_more = await server.request("POST", "/invoke", fits.encode() + b" ")
+
+        assert (exactly.status, one_more.status) == (200, 413)
+        assert one_more.detail == "A message may have 2000 bytes."
+        for path in ("/cancel_tool_call", "/close_thread"):
+            assert (await server.request("POST", path, b" " * 2001)).status == 413
+
+
+def _echo(text: str) -> str:
+    return text
+
+
+def chunked(server: Served, *chunks: bytes, end: bool = True) -> bytes:
+    head = (
+        f"POST /invoke HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Type: application/json\r\n"
+        "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    )
+    body = b"".join(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n" for chunk in chunks)
+    return head.encode() + body + (b"0\r\n\r\n" if end else b"")
+
+
+async def test_a_chunked_body_is_read_and_limited_too(toolset: Callable[..., Toolset], sink: Sink) -> None:
+    """INV-14"""
+    tools = toolset(limits=Limits(body=2000))
+    tools.tool(_echo)
+    message = json.dumps(invocation(sink.url, "_echo", id="c1", arguments={"text": "in pieces"})).encode()
+    async with serving(tools) as server:
+        good = await exchange(server.port, chunked(server, *(message[i : i + 7] for i in range(0, len(message), 7))))
+        large = await exchange(server.port, chunked(server, *[b" " * 500] * 5))
+        endless = await exchange(server.port, chunked(server, *[b" " * 500] * 5, end=False))
+
+        assert [good.status, large.status, endless.status] == [200, 413, 413]
+        assert (await sink.result("c1")).text == "in pieces"
+
+
+@pytest.mark.parametrize("sent", [b"", b'{"operation": "echo", '], ids=["nothing", "half"])
+async def test_a_body_that_does_not_come_is_given_up(
+    tools: Toolset, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(endpoints, "_BODY_PATIENCE", 0.1)
+    async with serving(tools) as server:
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            head = (
+                f"POST /invoke HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+                "Content-Type: application/json\r\nContent-Length: 500\r\n\r\n"
+            )
+            writer.write(head.encode() + sent)
+            reply = await read_reply(reader)
+            writer.close()
+
+        assert reply.status == 408
+        assert reply.detail == "The body did not come within 0.1 seconds."
+        assert await server.stored_calls() == 0
+
+
+async def test_a_sender_that_hangs_up_in_the_middle_leaves_nothing_behind(tools: Toolset) -> None:
+    async with serving(tools) as server:
+        for _ in range(5):
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            head = f"POST /invoke HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Type: application/json\r\n"
+            writer.write(head.encode() + b'Content-Length: 500\r\n\r\n{"operation"')
+            await writer.drain()
+            writer.transport.abort()
+
+        assert (await server.get("/readyz")).status == 200
+        assert await server.stored_calls() == 0
+
+
+async def test_what_cannot_be_stored_is_not_accepted_and_not_executed(tools: Toolset, sink: Sink) -> None:
+    """INV-8, INV-11: the acknowledgement says that it is durable."""
+    async with serving(tools) as server:
+        with failing(tools.store_url, "INSERT", "boxes"):
+            refused = await server.invoke(message := invocation(sink.url, id="c1"))
+            assert refused.status == 503
+            assert int(refused.headers["retry-after"]) >= 1
+            assert refused.detail == "The message could not be stored. Send it again in 5 s."
+        await server.quiet()
+        assert sink.posts == []
+
+        assert (await server.invoke(message)).status == 200
+        await sink.result("c1")
+        await server.quiet()
+
+        assert len(sink.posts) == 1
+
+
+async def test_a_notice_that_cannot_be_stored_is_not_acknowledged(tools: Toolset) -> None:
+    async with serving(tools) as server:
+        with failing(tools.store_url, "INSERT", "seen"):
+            assert (await server.cancel("t", "c")).status == 503
+        assert (await server.cancel("t", "c")).status == 200
+
+
+async def test_no_answer_has_a_body_that_tells_something(tools: Toolset, sink: Sink) -> None:
+    """CLO-4, CAN-2"""
+    async with serving(tools) as server:
+        for path in POSTS:
+            reply = await server.request("POST", path, body_for(path, sink))
+
+            assert (reply.status, reply.body) == (200, b"")

@@ -1,0 +1,214 @@
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rapkit import Limits, Toolset
+from rapkit.errors import ConfigError
+from rapkit.server.limits import RateLimit
+from tests.server.served import invocation, serving, until
+from tests.server.sink import Sink
+
+
+async def test_acknowledgements_do_not_wait_for_blocking_handlers(toolset: Callable[..., Toolset], sink: Sink) -> None:
+    """INV-8: every worker is stuck in a handler that blocks its thread."""
+    tools = toolset(limits=Limits(concurrency=3))
+    release = threading.Event()
+    started: list[int] = []
+
+    @tools.tool
+    def block(number: int) -> int:
+        """Block."""
+        started.append(number)
+        release.wait()
+        return number
+
+    async with serving(tools) as server:
+        try:
+            for number in range(20):
+                message = invocation(sink.url, "block", id=f"c{number}", arguments={"number": number})
+                assert (await server.invoke(message)).status == 200
+            await until(lambda: len(started) == 3)
+
+            assert await server.stored_calls() == 20
+            assert sink.posts == []
+            assert len(started) == 3
+        finally:
+            release.set()
+        posts = await sink.received(20)
+
+        assert {post.message["id"]: post.text for post in posts} == {f"c{n}": str(n) for n in range(20)}
+
+
+async def test_acknowledgements_do_not_wait_for_async_handlers(toolset: Callable[..., Toolset], sink: Sink) -> None:
+    """INV-8, INV-18"""
+    tools = toolset(limits=Limits(concurrency=2))
+    release = asyncio.Event()
+    running = 0
+    most = 0
+
+    @tools.tool
+    async def wait() -> None:
+        """Wait."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await release.wait()
+        running -= 1
+
+    async with serving(tools) as server:
+        for number in range(10):
+            assert (await server.invoke(invocation(sink.url, "wait", id=f"c{number}"))).status == 200
+        await until(lambda: running == 2)
+        assert sink.posts == []
+        release.set()
+        await sink.received(10)
+
+        assert most == 2
+
+
+async def test_the_time_of_an_acknowledgement_is_independent_of_the_tool_s(
+    toolset: Callable[..., Toolset], sink: Sink
+) -> None:
+    """INV-8"""
+    tools = toolset(limits=Limits(concurrency=4))
+    release = threading.Event()
+    tools.tool(name="quick")(lambda: "x")
+    tools.tool(name="slow")(lambda: release.wait())
+
+    async def seconds(operation: str, server: Any) -> list[float]:
+        found = []
+        for _ in range(15):
+            started = time.perf_counter()
+            assert (await server.invoke(invocation(sink.url, operation))).status == 200
+            found.append(time.perf_counter() - started)
+        return sorted(found)
+
+    async with serving(tools) as server:
+        quick = await seconds("quick", server)
+        slow = await seconds("slow", server)
+        release.set()
+
+        # Medians, and far apart from what the handler takes: other tests may be running on this machine.
+        assert slow[7] < quick[7] + 0.25
+
+
+async def test_past_the_backlog_the_caller_is_asked_to_come_back(toolset: Callable[..., Toolset], sink: Sink) -> None:
+    """INV-8, INV-15, INV-17"""
+    tools = toolset(limits=Limits(concurrency=1, backlog=3))
+    release = asyncio.Event()
+    ran: list[int] = []
+
+    @tools.tool
+    async def wait(number: int) -> None:
+        """Wait."""
+        await release.wait()
+        ran.append(number)
+
+    def call(number: int) -> dict[str, Any]:
+        return invocation(sink.url, "wait", id=f"c{number}", arguments={"number": number})
+
+    async with serving(tools) as server:
+        accepted = [(await server.invoke(call(number))).status for number in range(3)]
+        refused = await server.invoke(call(3))
+        again = [(await server.invoke(call(number))).status for number in range(3)]
+
+        assert accepted == again == [200, 200, 200]
+        assert refused.status == 503
+        assert int(refused.headers["retry-after"]) >= 1
+        assert refused.detail.startswith("Too much to do right now. Send it again in ")
+
+        release.set()
+        await server.quiet()
+        assert ran == [0, 1, 2]
+
+        assert (await server.invoke(call(3))).status == 200
+        await server.quiet()
+        assert ran == [0, 1, 2, 3]
+        assert sorted(post.message["id"] for post in sink.posts) == ["c0", "c1", "c2", "c3"]
+
+
+async def test_a_crowd_at_once_cannot_exceed_the_backlog(toolset: Callable[..., Toolset], sink: Sink) -> None:
+    """INV-15"""
+    tools = toolset(limits=Limits(concurrency=1, backlog=5))
+    release = asyncio.Event()
+    tools.tool(name="wait")(release.wait)
+    async with serving(tools) as server:
+        crowd = [server.invoke(invocation(sink.url, "wait", id=f"c{number}")) for number in range(40)]
+        statuses = [reply.status for reply in await asyncio.gather(*crowd)]
+
+        assert sorted(statuses) == [200] * 5 + [503] * 35
+        release.set()
+        await server.quiet()
+        assert len(sink.posts) == 5
+
+
+async def test_calls_that_were_cancelled_make_room(toolset: Callable[..., Toolset], sink: Sink) -> None:
+    """CAN-3"""
+    tools = toolset(limits=Limits(concurrency=2, backlog=2))
+    tools.tool(name="wait")(asyncio.Event().wait)
+    async with serving(tools) as server:
+        for id in ("c1", "c2"):
+            await server.invoke(invocation(sink.url, "wait", id=id))
+        assert (await server.invoke(invocation(sink.url, "wait", id="c3"))).status == 503
+
+        await server.cancel("thread_1", "c1")
+        await sink.result("c1")
+        assert (await server.invoke(invocation(sink.url, "wait", id="c3"))).status == 200
+        await server.post("/close_thread", {"thread_id": "thread_1"})
+
+
+async def test_each_caller_has_a_rate_of_its_own(toolset: Callable[..., Toolset], sink: Sink) -> None:
+    """INV-15"""
+    anna, bert = "the-token-of-anna", "the-token-of-bert"
+    tools = toolset(tokens={"anna": anna, "bert": bert}, allow_callbacks=[sink.url], limits=Limits(rate=2))
+    ran: list[str] = []
+    tools.tool(name="note")(lambda: ran.append("x"))
+    async with serving(tools) as server:
+        crowd = [server.invoke(invocation(sink.url, "note"), anna) for _ in range(10)]
+        replies = await asyncio.gather(*crowd)
+        refused = [reply for reply in replies if reply.status == 503]
+
+        assert {reply.status for reply in replies} == {200, 503}
+        assert all(reply.headers["retry-after"] == "1" for reply in refused)
+        assert (await server.invoke(invocation(sink.url, "note"), bert)).status == 200
+        await server.quiet()
+        assert len(ran) == 10 - len(refused) + 1
+
+
+def test_a_rate_allows_a_burst_and_then_one_after_another() -> None:
+    now = 100.0
+    rate = RateLimit(4.0, lambda: now)
+    assert [rate.wait("anna") for _ in range(4)] == [0, 0, 0, 0]
+
+    assert rate.wait("anna") == pytest.approx(0.25)
+    now += 0.25
+    assert rate.wait("anna") == 0
+    assert rate.wait("anna") == pytest.approx(0.25)
+    now += 3600
+    assert [rate.wait("anna") > 0 for _ in range(5)] == [False, False, False, False, True]
+
+
+def test_a_rate_below_one_a_second_still_lets_one_in() -> None:
+    now = 0.0
+    rate = RateLimit(0.1, lambda: now)
+
+    assert rate.wait("anna") == 0
+    assert rate.wait("anna") == pytest.approx(10)
+
+
+def test_without_a_rate_nobody_waits() -> None:
+    rate = RateLimit(None)
+
+    assert all(rate.wait("anna") == 0 for _ in range(1000))
+
+
+@pytest.mark.parametrize(
+    "limits", [{"concurrency": 0}, {"backlog": 0}, {"rate": 0.0}, {"rate": -1.0}, {"body": 0}], ids=str
+)
+def test_limits_nothing_could_pass_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(limits))):
+        Limits(**limits)

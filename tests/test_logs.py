@@ -1,0 +1,87 @@
+import json
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from rapkit.logs import JsonLines, TextLines, set_up_logging
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def record(
+    message: str = "half %s", *arguments: object, error: Exception | None = None, **extra: object
+) -> logging.LogRecord:
+    info = None if error is None else (type(error), error, error.__traceback__)
+    made = logging.getLogger("rapkit.calls").makeRecord(
+        "rapkit.calls", logging.INFO, "file.py", 1, message, arguments, info, extra=extra
+    )
+    made.created, made.msecs = 1_700_000_000.25, 250.0
+    return made
+
+
+def test_a_line_for_people_has_what_happened_and_the_ids() -> None:
+    line = TextLines().format(record("half %s", "way", operation="forecast", call_id="c1", user_id=None))
+
+    assert re.fullmatch(r"\d\d:\d\d:\d\d INFO    rapkit\.calls: half way  operation=forecast call_id=c1", line)
+
+
+def test_a_line_without_ids_ends_with_the_message() -> None:
+    assert TextLines().format(record("plain")).endswith(" INFO    rapkit.calls: plain")
+
+
+def test_a_line_for_machines_is_one_json_object() -> None:
+    line = JsonLines().format(record("half\n%s", "way", call_id="c1", seconds=0.5, odd={1, 2}.__class__))
+
+    assert "\n" not in line
+    assert json.loads(line) == {
+        "time": "2023-11-14T22:13:20.250Z",
+        "level": "info",
+        "logger": "rapkit.calls",
+        "message": "half\nway",
+        "call_id": "c1",
+        "seconds": 0.5,
+        "odd": "<class 'set'>",
+    }
+
+
+def test_both_show_the_whole_of_an_exception() -> None:
+    try:
+        raise ValueError("broken")
+    except ValueError as error:
+        made = record("the handler failed", error=error)
+
+    assert "Traceback" in TextLines().format(made)
+    assert TextLines().format(made).endswith("ValueError: broken")
+    exception = json.loads(JsonLines().format(made))["exception"]
+    assert exception.startswith("Traceback")
+    assert exception.endswith("ValueError: broken")
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_logs_go_to_standard_error_from_the_level_on(style: str, capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging(style, "warning")
+    logging.getLogger("rapkit.x").info("too quiet")
+    logging.getLogger("rapkit.x").warning("loud", extra={"call_id": "c1"})
+    out, err = capsys.readouterr()
+
+    assert out == ""
+    (line,) = err.splitlines()
+    assert "loud" in line
+    assert (json.loads(line)["call_id"] if style == "json" else line[-len("call_id=c1") :]) in ("c1", "call_id=c1")
+
+
+def test_setting_up_twice_does_not_double_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        set_up_logging("text", "info")
+    logging.getLogger("rapkit.x").info("once")
+
+    assert capsys.readouterr().err.count("once") == 1

@@ -1,0 +1,38 @@
+"""The names users type are a contract: this is the list."""
+
+import subprocess
+import sys
+
+import pytest
+
+import rapkit
+
+NAMES = ["Context", "Diff", "Durations", "Image", "Limits", "RapkitError", "ToolError", "Toolset"]
+
+
+def test_these_are_the_public_names() -> None:
+    assert rapkit.__all__ == NAMES
+    assert dir(rapkit) == sorted([*NAMES, "__version__"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_is_there(name: str) -> None:
+    found = getattr(rapkit, name)
+
+    assert found.__name__ == name
+    assert found.__module__.startswith("rapkit.")
+    assert found.__doc__
+
+
+def test_no_other_name_is() -> None:
+    with pytest.raises(AttributeError, match="module 'rapkit' has no attribute 'Storm'"):
+        rapkit.Storm  # noqa: B018
+    with pytest.raises(ImportError):
+        from rapkit import Storm  # noqa: F401
+
+
+def test_a_name_is_loaded_when_it_is_used() -> None:
+    told = "import rapkit, sys; print('starlette' in sys.modules); rapkit.Toolset; print('starlette' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", told], capture_output=True, check=True, text=True)
+
+    assert ended.stdout.split() == ["False", "True"]

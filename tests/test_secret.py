@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import pytest
+
+from rapkit.errors import ConfigError
+from rapkit.secret import read_secret
+
+
+def test_a_secret_may_be_given_as_it_is() -> None:
+    assert read_secret("s3cret:with:colons") == "s3cret:with:colons"
+    assert read_secret("whsec_abc") == "whsec_abc"
+
+
+def test_a_secret_may_come_from_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SECRET", "s3cret")
+
+    assert read_secret("env:MY_SECRET") == "s3cret"
+
+
+def test_a_secret_may_come_from_a_file_without_its_last_line_break(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret\n")
+
+    assert read_secret(f"file:{tmp_path}/secret") == "s3cret"
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+    monkeypatch.delenv("MY_SECRET", raising=False)
+    if value is not None:
+        monkeypatch.setenv("MY_SECRET", value)
+
+    with pytest.raises(ConfigError, match="The environment variable MY_SECRET is not set"):
+        read_secret("env:MY_SECRET")
+
+
+def test_a_file_that_cannot_be_read_is_named_and_not_quoted(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfes3cret")
+
+    for name in ("missing", "binary", "."):
+        with pytest.raises(ConfigError, match="No secret can be read from ") as refused:
+            read_secret(f"file:{tmp_path}/{name}")
+        assert "s3cret" not in str(refused.value)
