@@ -1,4 +1,4 @@
-"""A tool server in a few lines. Serve it with: rapkit serve examples/weather.py"""
+"""A tool server in a few lines: `rapkit serve examples/weather.py` serves it."""
 
 import asyncio
 

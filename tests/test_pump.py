@@ -185,35 +185,6 @@ async def test_draining_nothing_is_done_at_once(store: Store) -> None:
     await Workshop(store).pump.drain(PATIENCE)
 
 
-async def test_what_was_claimed_while_the_pump_was_stopped_is_begun(store: Store) -> None:
-    """INV-13: a claim that is forgotten looks like work that was lost half-way."""
-    claimed = asyncio.Event()
-    go_on = asyncio.Event()
-    begun: list[str] = []
-
-    async def fetch(limit: int) -> list[Claim]:
-        claims = await store.claim(WORKER, KIND, limit)
-        claimed.set()
-        await go_on.wait()
-        return claims
-
-    async def work(claim: Claim) -> None:
-        begun.append(claim.box.id)
-
-    pump: Pump[Claim] = Pump(store, KIND, 5, fetch, work)
-    await put(store, "b1", "b2")
-    task = asyncio.create_task(pump.run())
-    await claimed.wait()
-    task.cancel()
-    await asyncio.sleep(0)
-    go_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await pump.drain(PATIENCE)
-
-    assert begun == ["b1", "b2"]
-
-
 async def test_a_pump_that_is_stopped_while_the_store_fails_stops(store: Store) -> None:
     asked = asyncio.Event()
     go_on = asyncio.Event()

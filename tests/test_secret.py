@@ -23,13 +23,13 @@ def test_a_secret_may_come_from_a_file_without_its_last_line_break(tmp_path: Pat
     assert read_secret(f"file:{tmp_path}/secret") == "s3cret"
 
 
-@pytest.mark.parametrize("value", [None, ""])
-def test_a_variable_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+@pytest.mark.parametrize(("value", "state"), [(None, "not set"), ("", "empty")])
+def test_a_variable_that_has_no_value_is_named(monkeypatch: pytest.MonkeyPatch, value: str | None, state: str) -> None:
     monkeypatch.delenv("MY_SECRET", raising=False)
     if value is not None:
         monkeypatch.setenv("MY_SECRET", value)
 
-    with pytest.raises(ConfigError, match="The environment variable MY_SECRET is not set"):
+    with pytest.raises(ConfigError, match=f"The environment variable MY_SECRET is {state}"):
         read_secret("env:MY_SECRET")
 
 

@@ -1,6 +1,7 @@
 """Work through what is due: fetch, start, wait for the bell, fetch again."""
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
@@ -13,6 +14,7 @@ T = TypeVar("T")
 _LONGEST_WAIT = 5.0
 _WAIT_WHILE_WORKING = 0.25
 _PAUSE_AFTER_FAILURE = 0.5
+_PATIENCE_WITH_CANCELLED = 5.0
 _BATCH = 64
 
 log = logging.getLogger("rapkit.pump")
@@ -40,16 +42,37 @@ class Pump(Generic[T]):
         self._work = work
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
+        self._running = False
+        self._context = contextvars.copy_context()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more could be started at once."""
+        return self._running and len(self._tasks) < self._limit
+
+    def hand(self, thing: T) -> None:
+        """Start on something, whoever fetched it."""
+        # In a context of ours, not of whoever hands it to us: what a request has set is no business of the work.
+        task = asyncio.create_task(self._work(thing), context=self._context.copy())
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
 
     async def run(self) -> None:
         """Go on until cancelled. What was started goes on after that; see `drain`."""
-        while True:
-            try:
-                await self._round()
-            except StoreError as error:
-                # Nothing is lost: what was not claimed stays due. A person should know, and the disk may recover.
-                log.error("cannot fetch from %s: %s", self._topic, error)
-                await asyncio.sleep(_PAUSE_AFTER_FAILURE)
+        self._running = True
+        try:
+            while True:
+                await self._try_round()
+        finally:
+            self._running = False
+
+    async def _try_round(self) -> None:
+        try:
+            await self._round()
+        except StoreError as error:
+            # Nothing is lost: what was not claimed stays due. A person should know, and the disk may recover.
+            log.error("cannot fetch from %s: %s", self._topic, error)
+            await asyncio.sleep(_PAUSE_AFTER_FAILURE)
 
     async def _round(self) -> None:
         wanted = min(_BATCH, self._limit - len(self._tasks))
@@ -57,8 +80,10 @@ class Pump(Generic[T]):
             self._room.clear()
             await self._room.wait()
             return
-        fetched = await self._fetch_and_start(wanted)
-        if fetched == wanted:
+        fetched = await self._fetch(wanted)
+        for thing in fetched:
+            self.hand(thing)
+        if len(fetched) == wanted:
             return
         if fetched:
             await self._store.wait(self._topic, _WAIT_WHILE_WORKING)
@@ -68,26 +93,6 @@ class Pump(Generic[T]):
             await self._wait_for_bell_or_room()
         else:
             await self._store.wait(self._topic, _LONGEST_WAIT if due is None else min(due, _LONGEST_WAIT))
-
-    async def _fetch_and_start(self, wanted: int) -> int:
-        # A task of its own, because a fetch cannot be taken back: what it claims while we are cancelled must be started too, and is then
-        # ended in order by `drain`. Left alone it would count as work that was lost.
-        fetching = asyncio.ensure_future(self._fetch(wanted))
-        try:
-            await asyncio.wait([fetching])
-        except asyncio.CancelledError:
-            await asyncio.wait([fetching])
-            if fetching.exception() is None:
-                self._start(fetching.result())
-            raise
-        self._start(fetching.result())
-        return len(fetching.result())
-
-    def _start(self, things: list[T]) -> None:
-        for thing in things:
-            task = asyncio.create_task(self._work(thing))
-            self._tasks.add(task)
-            task.add_done_callback(self._finished)
 
     async def _wait_for_bell_or_room(self) -> None:
         """Something is due that we may not have now: another worker holds it, or its origin has enough of ours in hand."""
@@ -109,10 +114,13 @@ class Pump(Generic[T]):
             log.error("work on %s failed", self._topic, exc_info=error)
 
     async def drain(self, patience: float) -> None:
-        """Wait for what was started, then cancel what has not ended in time and wait for that."""
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=patience)
-        for task in set(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(set(self._tasks))
+        """Wait for what was started; cancel what has not ended in time, or when we are cancelled ourselves, and let it end."""
+        try:
+            if self._tasks:
+                await asyncio.wait(set(self._tasks), timeout=patience)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                # With an end, because work that does not let itself be cancelled must not keep the process alive.
+                await asyncio.wait(set(self._tasks), timeout=_PATIENCE_WITH_CANCELLED)

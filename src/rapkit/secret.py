@@ -12,7 +12,8 @@ def read_secret(reference: str) -> str:
     if separator and kind == "env":
         value = os.environ.get(rest)
         if not value:
-            raise ConfigError(f"The environment variable {rest} is not set, and a secret is to come from it.")
+            state = "not set" if value is None else "empty"
+            raise ConfigError(f"The environment variable {rest} is {state}, and a secret is to come from it.")
         return value
     if separator and kind == "file":
         try:

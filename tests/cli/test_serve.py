@@ -136,7 +136,7 @@ def test_a_file_without_a_usable_toolset(tmp_path: Path, text: str, said: str) -
     [
         ("short", "it needs 16 or more printable ASCII characters"),
         ("env:STORM_TOKEN", "The environment variable STORM_TOKEN is not set"),
-        ("env:EMPTY", "The environment variable EMPTY is not set"),
+        ("env:EMPTY", "The environment variable EMPTY is empty"),
         ("file:storm.txt", "No secret can be read from storm.txt"),
         ("", "--token is empty. Write env:VARIABLE, file:PATH or the token itself."),
         ("agent=", "--token agent= is empty. Write NAME=env:VARIABLE"),

@@ -38,10 +38,11 @@ Report = Callable[[Taken, Fate], Letter | None]
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """How many POSTs may be under way: `total`, and about `per_origin` to one origin."""
+    """How many POSTs may be under way: `total`, about `per_origin` to one origin, and fewer to one that did not answer lately."""
 
-    total: int = 512
+    total: int = 1024
     per_origin: int = 64
+    per_silent_origin: int = 4
 
 
 class Courier:
@@ -70,6 +71,7 @@ class Courier:
         self._clock = clock
         self._dice = dice
         self._per_origin: Counter[str] = Counter()
+        self._silent: set[str] = set()
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._pump = Pump(store, OUTBOX, self._traffic.total, self._take, self._deliver)
 
@@ -89,8 +91,23 @@ class Courier:
         if tasks:
             await asyncio.wait(tasks)
 
+    def sender_for(self, origin: str) -> str | None:
+        """The name under which a POST to this origin may be taken at once and handed to us, if there is room for it."""
+        return self._worker if self._pump.has_room and not self._is_saturated(origin) else None
+
+    def hand(self, taken: Sequence[Taken]) -> None:
+        """Deliver what was taken under our name."""
+        for one in taken:
+            self._per_origin[one.outgoing.origin] += 1
+            self._pump.hand(one)
+
+    def _is_saturated(self, origin: str) -> bool:
+        traffic = self._traffic
+        most = traffic.per_silent_origin if origin in self._silent else traffic.per_origin
+        return self._per_origin[origin] >= most
+
     async def _take(self, limit: int) -> list[Taken]:
-        saturated = [origin for origin, posts in self._per_origin.items() if posts >= self._traffic.per_origin]
+        saturated = [origin for origin in list(self._per_origin) if self._is_saturated(origin)]
         taken = await self._store.take(self._worker, limit, saturated)
         # Counted here, before the next round asks, so that one round cannot exceed the limit by more than its size.
         self._per_origin.update(one.outgoing.origin for one in taken)
@@ -109,7 +126,8 @@ class Courier:
             del self._under_way[outgoing.id]
             self._per_origin[outgoing.origin] -= 1
             if not self._per_origin[outgoing.origin]:
-                del self._per_origin[outgoing.origin]
+                del self._per_origin[outgoing.origin]  # there is no end to the origins strangers can name
+                self._silent.discard(outgoing.origin)
 
     async def _attempt(self, taken: Taken) -> Settlement:
         outgoing = taken.outgoing
@@ -119,7 +137,9 @@ class Courier:
         except ForbiddenTarget as error:
             return self._end(taken, Fate(Outcome.DEAD, None, str(error)))
         except DeliveryError as error:
+            self._silent.add(outgoing.origin)
             return self._try_again(taken, None, str(error))
+        self._silent.discard(outgoing.origin)
         match verdict(answer.status):
             case Verdict.DELIVERED:
                 return self._end(taken, Fate(Outcome.DELIVERED, answer.status, None))
@@ -137,7 +157,11 @@ class Courier:
             status = answer.status if answer else None
             return self._end(taken, Fate(Outcome.DEAD, status, f"{problem}; given up after {taken.attempts} attempts"))
         log.info(
-            "%s; attempt %d, next in %.1f s", problem, taken.attempts, delay, extra={"message_id": taken.outgoing.id}
+            "%s; attempt %d, next in %.1f s",
+            problem.rstrip("."),
+            taken.attempts,
+            delay,
+            extra={"message_id": taken.outgoing.id},
         )
         return Settlement(Outcome.RETRY, problem, delay)
 

@@ -1,7 +1,6 @@
 """What a handler can know about the call it works on."""
 
 import logging
-import threading
 from typing import Any
 
 from rapkit.protocol import Invocation
@@ -19,20 +18,23 @@ class Context:
         """The threads above it, from the root down to its parent."""
         self.call_id = message.id
         """The id of this call within the thread."""
-        self.log: logging.LoggerAdapter[logging.Logger] = _CallLog(
-            logging.getLogger(f"rapkit.tool.{tool}"), {"thread_id": message.group_id, "call_id": message.id}
-        )
+        self._tool = tool
+        self._cancelled = False
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger whose lines carry the ids of the call."""
-        self._cancelled = threading.Event()
+        logger = logging.getLogger(f"rapkit.tool.{self._tool}")
+        return _CallLog(logger, {"thread_id": self.thread_id, "call_id": self.call_id})
 
     @property
     def cancelled(self) -> bool:
         """Whether nobody waits for the result any more. An async handler is cancelled; a plain function should look here and return."""
-        return self._cancelled.is_set()
+        return self._cancelled
 
     def cancel(self) -> None:
         """Say that nobody waits for the result any more."""
-        self._cancelled.set()
+        self._cancelled = True
 
 
 class _CallLog(logging.LoggerAdapter[logging.Logger]):

@@ -95,6 +95,7 @@ class Engine:
         self._courier = Courier(store, client, self._name, secrets=plan.webhook_secrets)
         self._worker = Worker(
             store,
+            self._courier,
             plan.tools,
             self._name,
             concurrency=plan.limits.concurrency,
@@ -108,17 +109,16 @@ class Engine:
         self._guard.check_url(call.message.callback_url)
         if wait := self._rate.wait(call.caller):
             raise TooBusy(wait)
-        box = call.to_box()
         message = call.message
         if isinstance(message, Invocation) and message.toolset_version not in (None, self._plan.version):
             # A repetition of what was accepted under the old version is still a repetition (DIS-9).
-            return Admission.ACCEPTED if await self._store.known(box.id) else Admission.STALE
-        if self._backlog >= self._plan.limits.backlog and not await self._store.known(box.id):
+            return Admission.ACCEPTED if await self._store.known(call.box_id) else Admission.STALE
+        if self._backlog >= self._plan.limits.backlog and not await self._store.known(call.box_id):
             raise TooBusy(_COUNT_BACKLOG_EVERY)
         self._backlog += 1  # before it is true, so that a crowd cannot get past the limit together
         made = False
         try:
-            made = await self._store.create(box)
+            made = await self._worker.accept(call)
         finally:
             if not made:
                 self._backlog -= 1
@@ -167,21 +167,27 @@ class Engine:
     async def stop(self) -> None:
         """End in order: no new work, let running handlers end, deliver what they said, leave the rest to the next start."""
         renewing, working, delivering, *others = self._background
-        await _end(working, *others)
-        await self._worker.drain(self._plan.durations.grace)
+        try:
+            await _end(working, *others)
+            await self._worker.drain(self._plan.durations.grace)
+            await self._let_results_leave()
+            await _end(delivering)
+            await self._courier.drain(self._plan.durations.grace)
+        finally:
+            # Also if somebody could not wait: whoever starts next need not wait for the end of our lease.
+            await _end(renewing, delivering)
+            try:
+                await self._store.retire(self._name)
+            except StoreError as error:
+                log.error("cannot end the lease, so the next start waits for its end: %s", error)
+
+    async def _let_results_leave(self) -> None:
         try:
             async with asyncio.timeout(self._plan.durations.grace):
                 while await self._store.next_due(OUTBOX) == 0:
                     await asyncio.sleep(0.02)
         except (TimeoutError, StoreError):
             pass  # what is left is delivered after the next start
-        await _end(delivering)
-        await self._courier.drain(self._plan.durations.grace)
-        await _end(renewing)
-        try:
-            await self._store.retire(self._name)
-        except StoreError as error:
-            log.error("cannot end the lease, so the next start waits for its end: %s", error)
 
     async def _renew(self) -> None:
         while True:

@@ -22,11 +22,17 @@ class Call:
     message: Invocation | BadInvocation
     body: bytes
 
+    @property
+    def box_id(self) -> str:
+        """The same (caller, callback_url, group_id, id) is the same box (INV-17)."""
+        message = self.message
+        return _digest("c", self.caller, message.callback_url, message.group_id, message.id)
+
     def to_box(self) -> NewBox:
-        """The box to keep it in. The same (caller, callback_url, group_id, id) is the same box (INV-17)."""
+        """The box to keep it in."""
         message = self.message
         return NewBox(
-            id=_digest("c", self.caller, message.callback_url, message.group_id, message.id),
+            id=self.box_id,
             kind=CALL,
             state=b"\n".join((self.caller.encode(), self.body)),
             parent=thread_key(self.caller, message.group_id),
@@ -46,9 +52,6 @@ def thread_key(caller: str, group_id: str) -> str:
 
 
 def _digest(prefix: str, *parts: str) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        encoded = part.encode()
-        digest.update(len(encoded).to_bytes(4))
-        digest.update(encoded)
-    return f"{prefix}_{urlsafe_b64encode(digest.digest()[:18]).decode()}"
+    # No part contains a NUL: messages with control characters in their ids or URLs are refused before they get here.
+    digest = hashlib.sha256("\0".join(parts).encode()).digest()
+    return f"{prefix}_{urlsafe_b64encode(digest[:18]).decode()}"

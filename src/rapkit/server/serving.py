@@ -36,12 +36,17 @@ def only_loading() -> Iterator[None]:
         _LOADING.reset(before)
 
 
+def is_loading() -> bool:
+    """Whether code is loaded for its toolset right now."""
+    return _LOADING.get()
+
+
 def serve(toolset: "Toolset", host: str, port: int, *, on_start: Callable[[str], None] | None = None) -> None:
     """Serve until SIGINT or SIGTERM, then end in order. `on_start` is told the URL once requests are accepted; by default people are.
 
     `ConfigError` if it cannot be served that way: the port is taken, or it would be open to strangers.
     """
-    if _LOADING.get():
+    if is_loading():
         raise ConfigError('tools.run() is called while the file is loaded. Put it under: if __name__ == "__main__":')
     _check(toolset, host)
     if not logging.getLogger().hasHandlers():

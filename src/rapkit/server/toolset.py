@@ -16,7 +16,7 @@ from rapkit.server.app import make_app
 from rapkit.server.callers import Callers
 from rapkit.server.engine import Durations, Engine, Plan, running
 from rapkit.server.limits import Limits
-from rapkit.server.serving import serve
+from rapkit.server.serving import is_loading, serve
 from rapkit.server.tool import Tool, Traits, make_tool
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -208,9 +208,14 @@ class Toolset:
             stack.callback(self._forget_engine)
             yield
 
-    def run(self, *, host: str = "127.0.0.1", port: int = 8000) -> None:
-        """Serve until interrupted."""
-        serve(self, host, port)
+    def run(self, *, host: str = "127.0.0.1", port: int = 8001) -> None:
+        """Serve until interrupted. What keeps it from being served is said in a sentence, and the process ended."""
+        try:
+            serve(self, host, port)
+        except ConfigError as error:
+            if is_loading():
+                raise  # whoever loads the file says it better
+            raise SystemExit(f"{self.name}: {error}") from None
 
     def _forget_engine(self) -> None:
         self._engine = None

@@ -6,13 +6,15 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from rapkit.delivery.courier import Courier
 from rapkit.delivery.retry import Kind
 from rapkit.errors import Fenced, StoreError, ToolError
 from rapkit.ids import new_id
-from rapkit.mailbox import Claim, Commit, Outgoing, Store
+from rapkit.mailbox import Claim, Commit, Outgoing, Store, Taken
 from rapkit.protocol import BadInvocation, Invocation, ToolResult, dump
 from rapkit.pump import Pump
 from rapkit.server.context import Context
@@ -28,12 +30,20 @@ _CANCELLED = "Error: Cancelled."
 log = logging.getLogger("rapkit.calls")
 
 
+class Job(NamedTuple):
+    """A call and our claim of it."""
+
+    claim: Claim
+    call: Call
+
+
 class Worker:
     """Runs a toolset's calls under one lease, up to `concurrency` at once."""
 
     def __init__(
         self,
         store: Store,
+        courier: Courier,
         tools: Mapping[str, Tool],
         id: str,
         *,
@@ -43,13 +53,14 @@ class Worker:
         on_finished: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
+        self._courier = courier
         self._tools = tools
         self._id = id
         self._remember_for = remember_for
         self._origin_of = origin_of
         self._on_finished = on_finished
         self._threads = Threads()
-        self._claimed: set[str] = set()
+        self._claimed: dict[str, int] = {}
         self._contexts: dict[str, tuple[Context, asyncio.Task[None]]] = {}
         self._pump = Pump(store, CALL, concurrency, self._claim, self._run)
 
@@ -62,24 +73,39 @@ class Worker:
         await self._pump.drain(patience)
         self._threads.close()
 
+    async def accept(self, call: Call) -> bool:
+        """Make a call durable; False if it was known already. It is started at once if there is room, else when its turn comes."""
+        box = call.to_box()
+        if not self._pump.has_room:
+            return await self._store.create(box)
+        claim = await self._store.create_claimed(box, self._id)
+        if claim is not None:
+            self._note([claim])
+            self._pump.hand(Job(claim, call))
+        return claim is not None
+
     def cancel(self, boxes: tuple[str, ...]) -> None:
         """Interrupt the handlers of these boxes if they run here. The boxes were stopped, so nothing of theirs is committed."""
         for box in boxes:
-            self._claimed.discard(box)
+            self._claimed.pop(box, None)
             if running := self._contexts.get(box):
                 context, task = running
                 context.cancel()
                 task.cancel()
 
-    async def _claim(self, limit: int) -> list[Claim]:
+    async def _claim(self, limit: int) -> list[Job]:
         claims = await self._store.claim(self._id, CALL, limit)
-        # Noted at once: a box can be stopped after it was claimed and before its handler is called.
-        self._claimed.update(claim.box.id for claim in claims)
-        return claims
+        self._note(claims)
+        return [Job(claim, Call.from_state(claim.box.state)) for claim in claims]
 
-    async def _run(self, claim: Claim) -> None:
+    def _note(self, claims: list[Claim]) -> None:
+        # At once, because a box can be stopped after it was claimed and before its handler is called; and with the epoch, because it is
+        # then claimed again, to be answered.
+        self._claimed.update((claim.box.id, claim.epoch) for claim in claims)
+
+    async def _run(self, job: Job) -> None:
         started = time.monotonic()
-        call = Call.from_state(claim.box.state)
+        claim, call = job
         try:
             output = await self._answer(claim, call.message)
         except asyncio.CancelledError:
@@ -93,6 +119,8 @@ class Worker:
             result = _result(message, output)
         await self._finish(claim, result, message.callback_url)
         self._on_finished()
+        if not log.isEnabledFor(logging.INFO):
+            return
         log.info(
             "call finished",
             extra={
@@ -106,8 +134,9 @@ class Worker:
         )
 
     async def _answer(self, claim: Claim, message: Invocation | BadInvocation) -> Output:
-        wanted = claim.box.id in self._claimed
-        self._claimed.discard(claim.box.id)
+        wanted = self._claimed.get(claim.box.id) == claim.epoch
+        if wanted:
+            del self._claimed[claim.box.id]
         if claim.box.stopped or not wanted:
             return Output(_CANCELLED)
         if isinstance(message, BadInvocation):
@@ -189,7 +218,8 @@ class Worker:
         commit = Commit(outgoing=(outgoing,), forget_for=self._remember_for)
         while True:
             try:
-                return await self._commit(claim, commit)
+                taken = await self._commit(claim, commit, self._courier.sender_for(outgoing.origin))
+                return self._courier.hand(taken)
             except StoreError as error:
                 # The work is done; giving up here would have it done again, or reported as lost.
                 log.error("cannot commit a result: %s", error)
@@ -205,12 +235,13 @@ class Worker:
             # The call is still charged with the run, and free when our lease ends. Insisting would keep the server from stopping.
             log.error("cannot give a call back: %s", error)
 
-    async def _commit(self, claim: Claim, commit: Commit) -> None:
+    async def _commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[Taken]:
         try:
-            await self._store.commit(claim, commit)
+            return await self._store.commit(claim, commit, sender)
         except Fenced as error:
             # It was cancelled, or taken over: whoever has it now gives its result.
             log.info("%s", error)
+            return []
 
 
 def _result(message: Invocation | BadInvocation, output: Output) -> ToolResult:

@@ -121,9 +121,15 @@ class Writer:
         if len(self._requests) > _MOST_WAITING:
             raise StoreBusy(f"More than {_MOST_WAITING} operations wait for {self._path}.")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._requests.append(_Request(operation, writes, undo, future))
+        request = _Request(operation, writes, undo, future)
+        self._requests.append(request)
         self._schedule()
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not future.cancelled():  # answered and cancelled in the same moment
+                self._abandoned(request, future.result(), None)
+            raise
 
     async def close(self) -> None:
         """Finish what was asked for, then close the file."""
@@ -218,6 +224,7 @@ class Writer:
             nobody = self._loop.create_future()
             nobody.add_done_callback(_log_failure)
             self._requests.append(_Request(request.undo(result), True, None, nobody))
+            self._schedule()
 
     # On the flusher's thread
 
