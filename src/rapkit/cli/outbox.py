@@ -40,8 +40,13 @@ def command() -> None:
 def list_(store: str | None, waiting: bool, limit: int) -> None:
     """List messages that were given up. URLs and contents are secret and not shown."""
     parcels = _with(store, lambda opened: opened.outbox(dead=not waiting, limit=limit))
+    if not parcels and waiting:
+        click.echo("Nothing waits.")
+        return
     if not parcels:
-        click.echo("Nothing waits." if waiting else "Nothing was given up.")
+        others = len(_with(store, lambda opened: opened.outbox(dead=False, limit=limit)))
+        more = f" {others} wait for another attempt: rapkit outbox list --waiting" if others else ""
+        click.echo(f"Nothing was given up.{more}")
         return
     head = ("message", "to", "kind", "attempts", "next attempt" if waiting else "given up", "problem")
     rows = [head, *map(_row, parcels)]
@@ -77,7 +82,7 @@ def resend(store: str | None, ids: tuple[str, ...], everything: bool) -> None:
     if not count:
         raise ConfigError("There is no such message among those given up. See: rapkit outbox list")
     click.echo(f"{count} message{'s' * (count != 1)} will be sent again.")
-    if missing := len(set(ids)) - count:
+    if not everything and (missing := len(set(ids)) - count):
         click.echo(f"{missing} of those named {'is' if missing == 1 else 'are'} not among those given up.", err=True)
 
 

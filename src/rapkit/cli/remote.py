@@ -46,6 +46,8 @@ def fetch_toolset(base_url: str, token: str | None) -> ToolsetDocument:
         raise _unreachable(base_url, error) from None
     if status in _NEEDS_A_TOKEN:
         raise DeliveryError(f"{url} answered {status}. {'Is the token right?' if token else 'Give it a --token.'}")
+    if status == 503:
+        raise DeliveryError(f"{url} {explain(status, body.decode(errors='replace'))}")
     if status != 200:
         raise DeliveryError(f"{url} answered {status}. Is there a RAP tool server at {base_url}?")
     try:

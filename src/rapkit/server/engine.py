@@ -153,6 +153,12 @@ class Engine:
         """Begin to work."""
         await self._store.renew(self._name)
         self._backlog = await self._store.backlog(CALL)
+        if self._backlog:
+            log.info(
+                "%d calls from before are taken up; those of a server that was lost, within %g s",
+                self._backlog,
+                self._store.lease.seconds,
+            )
         self._background = [
             asyncio.create_task(_insist(work, what))
             for work, what in (

@@ -19,7 +19,7 @@ from rapkit.protocol import BadInvocation, Invocation, ToolResult, dump
 from rapkit.pump import Pump
 from rapkit.server.context import Context
 from rapkit.server.invocation import CALL, Call
-from rapkit.server.output import Output, error_text, to_output
+from rapkit.server.output import BadResult, Output, error_text, to_output
 from rapkit.server.threads import Threads
 from rapkit.server.tool import Tool
 
@@ -168,13 +168,16 @@ class Worker:
                 raise
             # Nobody cancelled us: the handler let out a cancellation of something of its own.
             return self._unexpected(message, asyncio.CancelledError("the handler let it out"))
+        except BadResult as error:
+            log.warning("%s", error, exc_info=error, extra={"operation": tool.name, "call_id": message.id})
+            return Output(error_text(error, ""))
         except ToolError as error:
             return Output(error_text(error, ""))
         except TimeoutError as error:
             if not limit.expired():
                 return self._unexpected(message, error)
             context.cancel()
-            return Output(f"Error: {tool.name} did not finish within {tool.traits.timeout:g} s and was stopped.")
+            return Output(_out_of_time(tool))
         except GeneratorExit:
             raise  # not the handler's: the event loop is gone, and nothing can be awaited any more
         except BaseException as error:  # noqa: BLE001 - authors raise anything; the model gets a masked text, the log the whole
@@ -195,7 +198,8 @@ class Worker:
     def _unexpected(self, message: Invocation | BadInvocation, error: BaseException) -> Output:
         reference = secrets.token_hex(4)
         log.error(
-            "the handler failed",
+            "the handler failed (reference %s)",
+            reference,
             exc_info=error,
             extra={
                 "operation": _operation(message),
@@ -240,7 +244,7 @@ class Worker:
             return await self._store.commit(claim, commit, sender)
         except Fenced as error:
             # It was cancelled, or taken over: whoever has it now gives its result.
-            log.info("%s", error)
+            log.debug("%s", error)
             return []
 
 
@@ -255,6 +259,13 @@ def _result(message: Invocation | BadInvocation, output: Output) -> ToolResult:
             "display_as": output.display_as,
         }
     )
+
+
+def _out_of_time(tool: Tool) -> str:
+    late = f"Error: {tool.name} did not finish within {tool.traits.timeout:g} s"
+    if tool.signature.is_async:
+        return f"{late} and was stopped."
+    return f"{late}. It cannot be stopped and may still take effect. Find out before you call it again."
 
 
 def _operation(message: Invocation | BadInvocation) -> str | None:

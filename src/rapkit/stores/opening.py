@@ -9,6 +9,7 @@ from rapkit.stores.sqlite import SqliteStore
 
 _SQLITE = "sqlite:///"
 _MEMORY = ":memory:"
+_OUR_FOLDER = ".rapkit"
 
 
 def open_store(url: str, *, lease: Lease | None = None) -> Store:
@@ -21,7 +22,10 @@ def open_store(url: str, *, lease: Lease | None = None) -> Store:
     if path == _MEMORY:
         return SqliteStore(_MEMORY, load_keyring(None), lease=lease)
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(path).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.name == _OUR_FOLDER and not (folder / ".gitignore").exists():
+            (folder / ".gitignore").write_text("*\n")  # a key is kept there
         keys = load_keyring(Path(path))
     except OSError as error:
         raise StoreError(

@@ -1,10 +1,11 @@
 """Boxes, their mail and their journal: what happens to them inside a transaction."""
 
 import json
+import logging
 from collections.abc import Callable
 from typing import Any
 
-from rapkit.errors import Fenced, StoreError
+from rapkit.errors import Fenced, StoreError, WrongKey
 from rapkit.keys import Keyring
 from rapkit.mailbox import (
     Box,
@@ -22,11 +23,14 @@ from rapkit.mailbox import (
     Taken,
 )
 from rapkit.stores.sqlite import statements as sql
-from rapkit.stores.sqlite.holding import LOOKAHEAD, free_rows
+from rapkit.stores.sqlite.holding import LOOKAHEAD, PUT_OFF_FOR, free_rows
 from rapkit.stores.sqlite.writer import Transaction
 
 _MOST_MAIL_PER_CLAIM = 1000
 _LOST_ATTEMPTS_BEFORE_ONE_BY_ONE = 2
+
+
+log = logging.getLogger("rapkit.store")
 
 
 class Boxes:
@@ -98,7 +102,12 @@ class Boxes:
         claims = []
         for row in rows:
             *columns, epoch, attempts = claimed[row]
-            box = self._box(columns)
+            try:
+                box = self._box(columns)
+            except WrongKey as error:
+                log.error("box %s cannot be opened and is put off for an hour: %s", columns[0], error)
+                tx.write(sql.PUT_OFF_BOX, (tx.now + PUT_OFF_FOR, row))
+                continue
             letters, keys = tuple(mail.get(box.id, ())), tuple(timers.get(box.id, ()))
             claims.append(Claim(box, worker, epoch, attempts, letters, keys, tx.now))
         return claims

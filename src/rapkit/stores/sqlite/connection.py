@@ -8,7 +8,9 @@ from pathlib import Path
 
 import apsw
 
-from rapkit.errors import StoreBusy, StoreError
+from rapkit.errors import StoreBusy, StoreError, WrongKey
+from rapkit.keys import VARIABLE, Keyring
+from rapkit.stores.sqlite import statements as sql
 from rapkit.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 MEMORY = ":memory:"
@@ -19,8 +21,8 @@ _EXIT_CODE = 74  # EX_IOERR of sysexits.h
 log = logging.getLogger("rapkit.store")
 
 
-def connect(path: str) -> apsw.Connection:
-    """Open the file, making it and its tables if need be."""
+def connect(path: str, keys: Keyring) -> apsw.Connection:
+    """Open the file, making it and its tables if need be; `WrongKey` if the keys are not those it was sealed with."""
     try:
         if path != MEMORY:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -35,6 +37,7 @@ def connect(path: str) -> apsw.Connection:
             db.pragma("synchronous", "full")
         db.pragma("cache_size", -64 * 1024)
         _migrate(db, path)
+        _check_keys(db, keys, path)
     except apsw.Error as error:
         raise explain(error, path) from error
     except OSError as error:
@@ -78,6 +81,24 @@ def _schema_version(db: apsw.Connection, path: str) -> int:
             f"{path} was written by a newer rapkit (schema {version}, this one knows {len(MIGRATIONS)}). Upgrade."
         )
     return version
+
+
+def _check_keys(db: apsw.Connection, keys: Keyring, path: str) -> None:
+    """Refuse to go on with keys the store was not sealed with: nothing in it could be read, and nothing written be read by others."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        found = db.execute(sql.SEAL).fetchone()
+        if found is not None:
+            keys.open(found[0])
+    except WrongKey:
+        db.execute("ROLLBACK")
+        raise WrongKey(
+            f"{path} was sealed with another key. Put that one behind the new one: {VARIABLE}=new,old. "
+            f"A store that was made without {VARIABLE} has its key in {path}.key."
+        ) from None
+    db.execute(sql.REPLACE_SEAL)
+    db.execute(sql.SET_SEAL, (keys.seal(b"rapkit"),))
+    db.execute("COMMIT")
 
 
 def explain(error: apsw.Error, path: str) -> StoreError:

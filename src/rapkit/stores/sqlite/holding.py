@@ -9,6 +9,10 @@ LOOKAHEAD: Final = 64
 """How many more rows than wanted are looked at, because some may be held."""
 
 
+PUT_OFF_FOR: Final = 3600.0
+"""Seconds until what could not be opened is tried again: the key may be back by then."""
+
+
 def free_rows(
     due: list[tuple[int, str | None, float]], worker: str, limit: int, postpone: str, lease: float, tx: Transaction
 ) -> tuple[list[int], bool]:

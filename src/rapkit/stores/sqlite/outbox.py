@@ -1,16 +1,21 @@
 """The outbox: what happens to outgoing POSTs inside a transaction."""
 
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any
 
+from rapkit.errors import WrongKey
 from rapkit.keys import Keyring
 from rapkit.mailbox import OUTBOX, Lease, Outcome, Outgoing, Parcel, Settlement, Taken
 from rapkit.stores.sqlite import statements as sql
-from rapkit.stores.sqlite.holding import LOOKAHEAD, free_rows
+from rapkit.stores.sqlite.holding import LOOKAHEAD, PUT_OFF_FOR, free_rows
 from rapkit.stores.sqlite.writer import Transaction
 
 _LENGTH_BYTES = 4
+
+
+log = logging.getLogger("rapkit.store")
 
 
 class Outbox:
@@ -50,7 +55,13 @@ class Outbox:
         if not rows:
             return []
         updated = {row[0]: row for row in tx.rows(sql.TAKE_OUTGOING, (worker, until, tx.now, json.dumps(rows)))}
-        taken = [self._taken(updated[row]) for row in rows]
+        taken = []
+        for row in rows:
+            try:
+                taken.append(self._taken(updated[row]))
+            except WrongKey as error:
+                log.error("message %s cannot be opened and is put off for an hour: %s", updated[row][1], error)
+                tx.write(sql.PUT_OFF_OUTGOING, (tx.now + PUT_OFF_FOR, str(error), row))
         for one in taken:
             if one.outgoing.once:
                 tx.write(sql.DELETE_OUTGOING, (one.seq,))

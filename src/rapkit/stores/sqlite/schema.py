@@ -98,6 +98,9 @@ MIGRATIONS: Final = (
     CREATE INDEX outbox_lane ON outbox (lane, seq) WHERE dead_at IS NULL;
     CREATE INDEX outbox_dead ON outbox (dead_at) WHERE dead_at IS NOT NULL;
 
+    -- One row that opens if the keys at hand are those the rest was sealed with.
+    CREATE TABLE seal (sealed BLOB NOT NULL);
+
     CREATE TABLE workers (
         id         TEXT PRIMARY KEY,
         expires_at REAL NOT NULL

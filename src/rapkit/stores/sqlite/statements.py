@@ -2,6 +2,17 @@
 
 from typing import Final
 
+# Opening
+
+SEAL: Final = "SELECT sealed FROM seal"
+"""What was sealed when the store was last opened."""
+
+REPLACE_SEAL: Final = "DELETE FROM seal"
+"""Make room for a new seal."""
+
+SET_SEAL: Final = "INSERT INTO seal (sealed) VALUES (?)"
+"""Seal it anew, with the newest key."""
+
 # Letters in
 
 CREATE_BOX: Final = """
@@ -72,6 +83,14 @@ CLAIM_BOXES: Final = """
     RETURNING row, id, kind, status, parent, root, name, state, stopped, created_at, epoch, attempts
 """
 """Claim these boxes."""
+
+PUT_OFF_BOX: Final = "UPDATE boxes SET worker = NULL, attempts = attempts - 1, due_at = ? WHERE row = ?"
+"""Try a claimed box another time that cannot be opened now."""
+
+PUT_OFF_OUTGOING: Final = (
+    "UPDATE outbox SET worker = NULL, attempts = attempts - 1, due_at = ?, problem = ? WHERE seq = ?"
+)
+"""The same for a POST."""
 
 GIVE_BACK_BOX: Final = """
     UPDATE boxes SET worker = NULL, attempts = attempts - 1, due_at = ?1 WHERE id = ?2 AND epoch = ?3 AND worker = ?4 RETURNING kind

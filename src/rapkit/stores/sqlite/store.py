@@ -37,7 +37,7 @@ class SqliteStore:
     ) -> None:
         self.lease = lease or Lease()
         self._bells: dict[str, asyncio.Event] = {}
-        self._writer = Writer(path, clock, self._ring)
+        self._writer = Writer(path, keys, clock, self._ring)
         self._outbox = Outbox(keys, self.lease)
         self._boxes = Boxes(keys, self.lease, self._outbox.enqueue)
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from rapkit.errors import StoreBusy, StoreError
+from rapkit.keys import Keyring
 from rapkit.stores.sqlite.connection import BUSY_TIMEOUT_MS, MEMORY, connect, explain
 
 T = TypeVar("T")
@@ -86,12 +87,14 @@ class Writer:
     `on_due` is called after a commit that made something due; with None when another process committed something.
     """
 
-    def __init__(self, path: str, clock: Callable[[], float], on_due: Callable[[set[str] | None], None]) -> None:
+    def __init__(
+        self, path: str, keys: Keyring, clock: Callable[[], float], on_due: Callable[[set[str] | None], None]
+    ) -> None:
         self._path = path
         self._clock = clock
         self._on_due = on_due
         self._loop = asyncio.get_running_loop()
-        self._db = connect(path)
+        self._db = connect(path, keys)
         self._requests: deque[_Request] = deque()
         self._scheduled = False
         self._flushing = False  # the connection is the flusher's
