@@ -43,12 +43,30 @@ class Pump(Generic[T]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._running = False
+        self._healthy = True
+        self._reserved = 0
         self._context = contextvars.copy_context()
 
     @property
-    def has_room(self) -> bool:
-        """Whether one more could be started at once."""
-        return self._running and len(self._tasks) < self._limit
+    def healthy(self) -> bool:
+        """Whether the last fetch went well."""
+        return self._healthy
+
+    def reserve(self) -> bool:
+        """Keep a place for something that is about to be handed to us, if there is one. Whoever gets it must `release` it."""
+        if not self._running or self._free <= 0:
+            return False
+        self._reserved += 1
+        return True
+
+    def release(self) -> None:
+        """Give a reserved place back, also after it was used: what was handed to us counts by itself."""
+        self._reserved -= 1
+        self._room.set()
+
+    @property
+    def _free(self) -> int:
+        return self._limit - len(self._tasks) - self._reserved
 
     def hand(self, thing: T) -> None:
         """Start on something, whoever fetched it."""
@@ -69,13 +87,15 @@ class Pump(Generic[T]):
     async def _try_round(self) -> None:
         try:
             await self._round()
+            self._healthy = True
         except StoreError as error:
+            self._healthy = False
             # Nothing is lost: what was not claimed stays due. A person should know, and the disk may recover.
             log.error("cannot fetch from %s: %s", self._topic, error)
             await asyncio.sleep(_PAUSE_AFTER_FAILURE)
 
     async def _round(self) -> None:
-        wanted = min(_BATCH, self._limit - len(self._tasks))
+        wanted = min(_BATCH, self._free)
         if wanted <= 0:
             self._room.clear()
             await self._room.wait()

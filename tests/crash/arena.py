@@ -12,7 +12,7 @@ from typing import Self
 import apsw
 
 from rapkit.mailbox import OUTBOX
-from rapkit.server.invocation import CALL
+from rapkit.server.invocation import call_kind
 from rapkit.stores import open_store
 from tests.crash.history import Delivery, Effect, History, account
 from tests.crash.load import Load
@@ -109,8 +109,8 @@ class Arena:
             assert await store.outbox(dead=False) == []
             assert await store.outbox(dead=True) == []
             assert await store.next_due(OUTBOX) is None
-            assert await store.next_due(CALL) is None
-            assert await store.backlog(CALL) == 0
+            assert await store.next_due(call_kind("crash")) is None
+            assert await store.backlog(call_kind("crash")) == 0
         finally:
             await store.close()
         db = apsw.Connection(str(self._folder / "calls.db"))

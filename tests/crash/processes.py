@@ -146,4 +146,4 @@ def _is_grave(line: str) -> bool:
         return "Traceback" in line  # else it was cut short by the kill, or is for people
     if not isinstance(entry, dict) or entry.get("level") not in ("error", "critical"):
         return False
-    return entry.get("message") != "the handler failed" or entry.get("operation") != "fail"
+    return not entry.get("message", "").startswith("the handler failed") or entry.get("operation") != "fail"

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from rapkit import Toolset
 from rapkit.mailbox import Parcel, Store
-from rapkit.server.invocation import CALL
+from rapkit.server.invocation import call_kind
 from rapkit.stores import open_store
 from tests.server.sink import PATIENCE
 
@@ -82,9 +82,10 @@ def invocation(callback_url: str, operation: str = "echo", /, **fields: Any) -> 
 class Served:
     """A running server, as its callers see it."""
 
-    def __init__(self, port: int, store: str) -> None:
+    def __init__(self, port: int, tools: Toolset) -> None:
         self.port = port
-        self._store = store
+        self._store = tools.store_url
+        self._kind = call_kind(tools.name)
 
     @property
     def url(self) -> str:
@@ -126,13 +127,13 @@ class Served:
     async def quiet(self) -> None:
         """Return when the store holds no call and no undelivered callback: nothing more will be sent."""
         async with asyncio.timeout(PATIENCE), _opened(self._store) as store:
-            while await store.backlog(CALL) or await store.outbox(dead=False, limit=1):
+            while await store.backlog(self._kind) or await store.outbox(dead=False, limit=1):
                 await asyncio.sleep(0.01)
 
     async def stored_calls(self) -> int:
         """How many calls a second process sees in the store that have not ended."""
         async with _opened(self._store) as store:
-            return await store.backlog(CALL)
+            return await store.backlog(self._kind)
 
     async def undelivered(self) -> list[Parcel]:
         """Callbacks that wait for another attempt."""
@@ -176,7 +177,7 @@ async def serving_app(app: ASGIApp) -> AsyncIterator[int]:
 async def serving(tools: Toolset) -> AsyncIterator[Served]:
     """The toolset's own app, started and stopped as a server would."""
     async with serving_app(tools.app) as port:
-        yield Served(port, tools.store_url)
+        yield Served(port, tools)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -12,6 +12,7 @@ from rapkit.protocol import parse_toolset
 from tests.server.served import Served, invocation, serving, serving_app, until
 from tests.server.sink import Sink
 
+TOKEN = "token-for-these-tests"
 WELL_KNOWN = "/.well-known/rap-toolset"
 
 
@@ -108,6 +109,7 @@ async def test_the_version_changes_when_a_tool_does(toolset: Callable[..., Tools
 
 
 async def test_the_endpoint_is_under_the_name_that_was_asked(tools: Toolset) -> None:
+    tools.tokens = TOKEN
     async with serving(tools) as server:
         reply = await server.get(WELL_KNOWN, Host="tools.internal:8080")
 
@@ -117,7 +119,7 @@ async def test_the_endpoint_is_under_the_name_that_was_asked(tools: Toolset) -> 
 async def test_the_endpoint_is_under_the_public_url_if_there_is_one(
     toolset: Callable[..., Toolset],
 ) -> None:
-    tools = toolset(public_url="https://api.example/weather/")
+    tools = toolset(public_url="https://api.example/weather/", tokens=TOKEN)
     tools.tool(_nothing)
     async with serving(tools) as server:
         reply = await server.get(WELL_KNOWN, Host="elsewhere")
@@ -125,7 +127,15 @@ async def test_the_endpoint_is_under_the_public_url_if_there_is_one(
         assert reply.json["endpoint"] == "https://api.example/weather/invoke"
 
 
+async def test_without_tokens_only_this_machine_learns_what_there_is(tools: Toolset) -> None:
+    """TRA-3: a web page cannot read it by a name it has pointed here."""
+    async with serving(tools) as server:
+        assert (await server.get(WELL_KNOWN, Host="evil.example")).status == 401
+        assert (await server.get(WELL_KNOWN)).status == 200
+
+
 async def test_a_host_that_is_none_gets_an_answer_and_no_server_error(tools: Toolset) -> None:
+    tools.tokens = TOKEN
     async with serving(tools) as server:
         for host in ("", " ", "?", "a b", "/", "#x", "user@host", "\\"):
             reply = await server.get(WELL_KNOWN, Host=host)
@@ -146,7 +156,7 @@ async def test_readiness_is_said_only_while_calls_are_worked_on(tools: Toolset) 
     """DIS-2"""
     outer = Starlette(routes=[Mount("/", tools.app)])
     async with serving_app(outer) as port:
-        server = Served(port, tools.store_url)
+        server = Served(port, tools)
         before = await server.get("/readyz")
         async with tools.lifespan():
             during = await server.get("/readyz")
@@ -163,7 +173,7 @@ async def test_a_mounted_toolset_is_reached_under_its_path(tools: Toolset, sink:
     """DIS-1"""
     outer = Starlette(routes=[Mount("/weather/v1", tools.app)], lifespan=tools.lifespan)
     async with serving_app(outer) as port:
-        server = Served(port, tools.store_url)
+        server = Served(port, tools)
         discovery = await server.get("/weather/v1" + WELL_KNOWN)
         endpoint = discovery.json["endpoint"]
 
@@ -182,7 +192,7 @@ async def test_a_mounted_toolset_without_lifespan_says_what_to_do(tools: Toolset
     """DIS-2"""
     outer = Starlette(routes=[Mount("/weather", tools.app)])
     async with serving_app(outer) as port:
-        server = Served(port, tools.store_url)
+        server = Served(port, tools)
 
         reply = await server.request(method, "/weather" + path, json.dumps(invocation("http://127.0.0.1:1/")).encode())
 
@@ -237,7 +247,7 @@ async def test_two_toolsets_share_an_app(toolset: Callable[..., Toolset], sink: 
 
     outer = Starlette(routes=[Mount("/one", one.app), Mount("/two", two.app)], lifespan=both)
     async with serving_app(outer) as port:
-        server = Served(port, one.store_url)
+        server = Served(port, one)
         await server.post("/one/invoke", invocation(sink.url, "who", id="c1"))
         await server.post("/two/invoke", invocation(sink.url, "who", id="c2"))
 

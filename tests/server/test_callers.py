@@ -154,7 +154,7 @@ async def test_without_tokens_this_machine_may_call_and_no_other(
             reply = await server.request("POST", "/close_thread", b'{"thread_id": "t"}', {"Host": host})
 
             assert reply.status == 401, host
-            assert reply.detail.startswith("No token is configured, so only callers on this machine are served.")
+            assert reply.detail.startswith("No token is configured, so only callers on this machine are served")
         assert (await close_thread(server, **{"X-Forwarded-For": "203.0.113.9"})) == 401
         assert (await close_thread(server, Authorization="Bearer whatever-they-like")) == 200
 

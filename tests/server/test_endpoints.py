@@ -249,11 +249,15 @@ async def test_what_cannot_be_stored_is_not_accepted_and_not_executed(tools: Too
         assert len(sink.posts) == 1
 
 
-async def test_a_notice_that_cannot_be_stored_is_not_acknowledged(tools: Toolset) -> None:
+async def test_a_notice_that_cannot_be_heeded_gets_200_all_the_same(
+    tools: Toolset, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CLO-4, CAN-2: it is never sent again, so there is nothing to ask for."""
     async with serving(tools) as server:
         with failing(tools.store_url, "INSERT", "seen"):
-            assert (await server.cancel("t", "c")).status == 503
-        assert (await server.cancel("t", "c")).status == 200
+            assert (await server.cancel("t", "c")).status == 200
+
+    assert "not stored" in caplog.text
 
 
 async def test_no_answer_has_a_body_that_tells_something(tools: Toolset, sink: Sink) -> None:

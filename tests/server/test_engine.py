@@ -8,7 +8,7 @@ import pytest
 
 from rapkit import Durations, Toolset
 from rapkit.errors import ConfigError
-from rapkit.server.invocation import CALL
+from rapkit.server.invocation import call_kind
 from rapkit.stores import open_store
 from tests.server.served import invocation, serving, until
 from tests.server.sink import Sink, listening
@@ -49,7 +49,7 @@ async def test_what_was_acknowledged_is_in_the_store(toolset: Callable[..., Tool
         async with serving(tools) as server:
             for number in range(1, 11):
                 assert (await server.invoke(invocation(sink.url, "stuck"))).status == 200
-                assert await store.backlog(CALL) == number
+                assert await store.backlog(call_kind(tools.name)) == number
             await server.post("/close_thread", {"thread_id": "thread_1"})
     finally:
         await store.close()

@@ -70,6 +70,28 @@ async def test_acknowledgements_do_not_wait_for_async_handlers(toolset: Callable
         assert most == 2
 
 
+async def test_a_crowd_that_comes_at_once_keeps_to_the_concurrency(toolset: Callable[..., Toolset], sink: Sink) -> None:
+    tools = toolset(limits=Limits(concurrency=2))
+    running = 0
+    most = 0
+
+    @tools.tool
+    async def work() -> None:
+        """Work a little."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+
+    async with serving(tools) as server:
+        crowd = [server.invoke(invocation(sink.url, "work", id=f"c{number}")) for number in range(60)]
+        assert {reply.status for reply in await asyncio.gather(*crowd)} == {200}
+        await sink.received(60)
+
+    assert most == 2
+
+
 async def test_the_time_of_an_acknowledgement_is_independent_of_the_tool_s(
     toolset: Callable[..., Toolset], sink: Sink
 ) -> None:
@@ -207,7 +229,7 @@ def test_without_a_rate_nobody_waits() -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [{"concurrency": 0}, {"backlog": 0}, {"rate": 0.0}, {"rate": -1.0}, {"body": 0}], ids=str
+    "limits", [{"concurrency": 0}, {"backlog": 0}, {"rate": 0.0}, {"rate": -1.0}, {"body": 0}, {"result": 0}], ids=str
 )
 def test_limits_nothing_could_pass_are_refused(limits: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(limits))):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from rapkit import Durations, Limits, Toolset
-from rapkit.server.invocation import CALL
+from rapkit.server.invocation import call_kind
 from rapkit.stores import open_store
 from tests.server.served import failing, invocation, serving, until
 from tests.server.sink import Sink, after, answer, never
@@ -125,7 +125,7 @@ async def test_a_call_whose_server_was_lost_runs_again_a_few_times_if_that_does_
     store = open_store(tools.store_url)
     for number in range(lost):
         await store.renew(f"lost {number}")
-        assert await store.claim(f"lost {number}", CALL, 10)
+        assert await store.claim(f"lost {number}", call_kind(tools.name), 10)
         await store.retire(f"lost {number}")
     await store.close()
 

@@ -7,11 +7,15 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rapkit import Diff, Image, Limits, ToolError, Toolset
+from rapkit.mailbox import NewBox
+from rapkit.server.invocation import call_kind
+from rapkit.stores import open_store
 from tests.server.served import Served, failing, invocation, serving, until
 from tests.server.sink import Sink
 
@@ -306,7 +310,10 @@ async def test_a_handler_past_its_time_is_stopped_and_frees_its_place(
         tools.tool(name="slow", timeout=0.05)(asyncio.Event().wait)
     async with serving(tools) as server:
         try:
-            assert await text_of(server, sink, "slow") == "Error: slow did not finish within 0.05 s and was stopped."
+            text = await text_of(server, sink, "slow")
+            assert text.startswith("Error: slow did not finish within 0.05 s")
+            assert ("was stopped" in text) == (how == "async")
+            assert ("may still take effect" in text) == (how == "sync")
             assert await text_of(server, sink, "fine") == "fine"
             await server.quiet()
             assert len(sink.posts) == 2
@@ -373,3 +380,48 @@ async def test_no_handler_can_end_the_process(toolset: Callable[..., Toolset], s
 
         assert len(sink.posts) == 40
         assert sum(post.text == str(os.getpid()) for post in sink.posts) == 20
+
+
+async def test_a_result_too_large_to_be_sent_is_an_error_that_says_so(
+    toolset: Callable[..., Toolset], sink: Sink
+) -> None:
+    """INV-11"""
+    tools = toolset(limits=Limits(result=1000))
+    tools.tool(name="much")(lambda: "x" * 5000)
+    tools.tool(name="little")(lambda: "x" * 500)
+    async with serving(tools) as server:
+        assert await text_of(server, sink, "little", id="c1") == "x" * 500
+        text = await text_of(server, sink, "much", id="c2")
+
+    assert text.startswith("Error: the result has 5,")
+    assert text.endswith("1,000 can be sent. Ask for less.")
+
+
+async def test_toolsets_that_share_a_store_answer_their_own_calls(
+    toolset: Callable[..., Toolset], tmp_path: Path, sink: Sink
+) -> None:
+    """INV-12"""
+    store = f"sqlite:///{tmp_path}/shared.db"
+    one, two = (toolset(name, store=store, limits=Limits(concurrency=1)) for name in ("one", "two"))
+    one.tool(name="first")(lambda: "one")
+    two.tool(name="second")(lambda: "two")
+    async with serving(one) as first, serving(two) as second:
+        for number in range(20):
+            await first.invoke(invocation(sink.url, "first", id=f"c{number}"))
+            await second.invoke(invocation(sink.url, "second", id=f"c{number}"))
+        posts = await sink.received(40)
+
+    assert sorted(post.text for post in posts) == ["one"] * 20 + ["two"] * 20
+
+
+async def test_a_stored_call_that_cannot_be_read_holds_nobody_up(
+    tools: Toolset, sink: Sink, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(tools.store_url)
+    assert await store.create(NewBox("unreadable", call_kind(tools.name), b"local\nnot an invocation"))
+    await store.close()
+
+    async with serving(tools) as server:
+        assert await text_of(server, sink, "echo") == "echo"
+        await until(lambda: "cannot be read and is put off" in caplog.text)
+        assert (await server.get("/readyz")).status == 200

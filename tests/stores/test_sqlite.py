@@ -15,7 +15,7 @@ from rapkit.keys import Keyring
 from rapkit.mailbox import Commit, Lease, NewBox, Reception
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore, connection, schema, writer
-from tests.mailbox.harness import KIND, Harness, accepted, claim, claim_one, letter, post, running, texts
+from tests.mailbox.harness import KIND, Harness, accepted, claim, claim_one, letter, post, running, take, texts
 from tests.stores.sqlite_harness import SqliteHarness
 
 
@@ -138,12 +138,32 @@ class TestOneFile:
 
     async def test_another_key_does_not_open_it(self, harness: SqliteHarness, tmp_path: Path) -> None:
         await harness.store.create(NewBox("b1", KIND))
-        stranger = SqliteStore(str(tmp_path / "store.db"), Keyring.random())
 
-        with pytest.raises(WrongKey, match="RAPKIT_SECRET_KEY"):
-            await stranger.box("b1")
+        with pytest.raises(WrongKey, match=r"store\.db was sealed with another key.*RAPKIT_SECRET_KEY=new,old"):
+            SqliteStore(str(tmp_path / "store.db"), Keyring.random())
 
-        await stranger.close()
+    async def test_what_was_sealed_with_a_key_that_is_gone_holds_nobody_up(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        path = str(tmp_path / "store.db")
+        old, new = bytes(range(32)), bytes(range(1, 33))
+        first = SqliteStore(path, Keyring(old))
+        await first.create(NewBox("old box", KIND))
+        await first.create(NewBox("sender", "sender"))
+        await first.commit(
+            await claim_one(first, kind="sender"), Commit(outgoing=[post("old post", "x")], forget_for=0)
+        )
+        await first.close()
+        await SqliteStore(path, Keyring(new, old)).close()
+
+        second = SqliteStore(path, Keyring(new))
+        await second.create(NewBox("new box", KIND))
+        assert [one.box.id for one in await claim(second)] == ["new box"]
+        assert await take(second) == []
+        assert await second.next_due(KIND) > 0  # type: ignore[operator]
+        assert "box old box cannot be opened" in caplog.text
+        assert "message old post cannot be opened" in caplog.text
+        await second.close()
 
     async def test_the_real_clock_is_the_default(self) -> None:
         store = SqliteStore(":memory:", Keyring.random(), lease=Lease(0.2))

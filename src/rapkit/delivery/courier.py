@@ -4,11 +4,12 @@ An origin that does not answer holds up only itself: it can have so many POSTs i
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rapkit.delivery.client import Answer, HttpClient
@@ -91,9 +92,26 @@ class Courier:
         if tasks:
             await asyncio.wait(tasks)
 
-    def sender_for(self, origin: str) -> str | None:
-        """The name under which a POST to this origin may be taken at once and handed to us, if there is room for it."""
-        return self._worker if self._pump.has_room and not self._is_saturated(origin) else None
+    @property
+    def healthy(self) -> bool:
+        """Whether the outbox can be read."""
+        return self._pump.healthy
+
+    @contextlib.contextmanager
+    def place_for(self, origin: str) -> Iterator[str | None]:
+        """The name under which a POST to this origin may be taken at once and handed to us; None if there is no room for it.
+
+        As long as the context lasts the place is kept.
+        """
+        if self._is_saturated(origin) or not self._pump.reserve():
+            yield None
+            return
+        self._per_origin[origin] += 1
+        try:
+            yield self._worker
+        finally:
+            self._one_less(origin)
+            self._pump.release()
 
     def hand(self, taken: Sequence[Taken]) -> None:
         """Deliver what was taken under our name."""
@@ -117,17 +135,21 @@ class Courier:
         outgoing = taken.outgoing
         task = asyncio.current_task()
         assert task is not None
-        self._under_way[outgoing.id] = task
+        self._under_way[outgoing.id] = task  # if it was taken twice, the first is no longer ours
         try:
             settlement = await self._attempt(taken)
             if not outgoing.once:
                 await self._settle(taken, settlement)
         finally:
-            del self._under_way[outgoing.id]
-            self._per_origin[outgoing.origin] -= 1
-            if not self._per_origin[outgoing.origin]:
-                del self._per_origin[outgoing.origin]  # there is no end to the origins strangers can name
-                self._silent.discard(outgoing.origin)
+            self._one_less(outgoing.origin)
+            if self._under_way.get(outgoing.id) is task:
+                del self._under_way[outgoing.id]
+
+    def _one_less(self, origin: str) -> None:
+        self._per_origin[origin] -= 1
+        if not self._per_origin[origin]:
+            del self._per_origin[origin]  # there is no end to the origins strangers can name
+            self._silent.discard(origin)
 
     async def _attempt(self, taken: Taken) -> Settlement:
         outgoing = taken.outgoing

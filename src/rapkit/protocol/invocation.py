@@ -30,7 +30,7 @@ class Invocation(Message):
         description="where the answer is POSTed, an absolute http or https URL of at most 4096 characters", repr=False
     )
     group_id: Id = Field(description="the id of the thread that calls")
-    thread_ancestors: Annotated[tuple[Id, ...], Field(strict=False)] | None = Field(
+    thread_ancestors: Annotated[tuple[Id, ...], Field(strict=False, max_length=1000, fail_fast=True)] | None = Field(
         None, description="the group ids from the root thread down to the calling thread's parent"
     )
     user_id: Id | None = Field(None, description="the user the thread works for")

@@ -21,6 +21,7 @@ from rapkit.server.endpoints import (
     send_answer,
     send_json,
     send_problem,
+    unauthorized,
 )
 from rapkit.server.engine import Engine
 
@@ -39,15 +40,15 @@ def make_app(
 ) -> Router:
     """Routes for a toolset. `engine` gives the running engine, or raises `ConfigError` if there is none."""
 
-    def door(handler: Handler) -> Endpoint:
-        return Endpoint(handler, engine, callers, largest)
+    def door(handler: Handler, *, notice: bool = False) -> Endpoint:
+        return Endpoint(handler, engine, callers, largest, notice=notice)
 
     return Router(
         routes=[
             Route("/invoke", Only(door(invoke), "POST")),
-            Route(_DISCOVERY, Only(Discovery(engine, document, public_url), "GET", "HEAD")),
-            Route("/cancel_tool_call", Only(door(cancel_tool_call), "POST")),
-            Route("/close_thread", Only(door(close_thread), "POST")),
+            Route(_DISCOVERY, Only(Discovery(engine, callers, document, public_url), "GET", "HEAD")),
+            Route("/cancel_tool_call", Only(door(cancel_tool_call, notice=True), "POST")),
+            Route("/close_thread", Only(door(close_thread, notice=True), "POST")),
             Route("/healthz", Only(Health(), "GET", "HEAD")),
             Route("/readyz", Only(Readiness(engine), "GET", "HEAD")),
         ],
@@ -88,14 +89,22 @@ class Discovery:
     """What the server offers (DIS-1). Without a public URL the endpoint is under the address that was asked."""
 
     def __init__(
-        self, engine: Callable[[], Engine], document: Callable[[str], ToolsetDocument], public_url: str | None
+        self,
+        engine: Callable[[], Engine],
+        callers: Callers,
+        document: Callable[[str], ToolsetDocument],
+        public_url: str | None,
     ) -> None:
         self._engine = engine
+        self._callers = callers
         self._document = document
         self._public_url = public_url
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         """Answer one request."""
+        if self._callers.local_only and not self._is_local(scope):
+            await send_problem(send, unauthorized(self._callers))
+            return
         try:
             self._engine()  # a toolset whose calls would be refused is not offered (DIS-2)
         except ConfigError as error:
@@ -108,6 +117,11 @@ class Discovery:
             await send_problem(send, Refusal(400, "The Host header is not a host."))
             return
         await send_answer(send, 200, dump(document), _JSON)
+
+    def _is_local(self, scope: Scope) -> bool:
+        client = scope.get("client")
+        host = next((value for name, value in scope["headers"] if name == b"host"), b"")
+        return self._callers.identify(b"", client[0] if client else None, host) is not None
 
 
 class Readiness:

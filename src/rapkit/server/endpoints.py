@@ -54,7 +54,7 @@ class Request:
         client = scope.get("client")
         caller = callers.identify(authorization, client[0] if client else None, host)
         if caller is None:
-            raise _unauthorized(callers)
+            raise unauthorized(callers)
         if content_type.partition(b";")[0].strip().lower() != b"application/json":
             raise Refusal(415, "Send Content-Type: application/json.")
         if length.isdigit() and int(length) > largest:
@@ -92,7 +92,7 @@ async def invoke(engine: Engine, request: Request) -> None:
     """An invocation (INV-8): return once it is durable."""
     body = await request.body()
     try:
-        call = Call(request.caller, parse_invocation(body), body)
+        call = Call(engine.toolset, request.caller, parse_invocation(body), body)
         admission = await engine.admit(call)
     except InvalidMessage as error:
         raise Refusal(400, str(error)) from None
@@ -121,10 +121,13 @@ async def cancel_tool_call(engine: Engine, request: Request) -> None:
 
 
 class Endpoint:
-    """An ASGI app around a handler: every way it can end becomes an answer."""
+    """An ASGI app around a handler: every way it can end becomes an answer. A notice gets 200 even if it could not be heeded."""
 
-    def __init__(self, handler: Handler, engine: Callable[[], Engine], callers: Callers, largest: int) -> None:
+    def __init__(
+        self, handler: Handler, engine: Callable[[], Engine], callers: Callers, largest: int, *, notice: bool = False
+    ) -> None:
         self._handler = handler
+        self._notice = notice
         self._engine = engine
         self._callers = callers
         self._largest = largest
@@ -140,7 +143,10 @@ class Endpoint:
         except TooBusy as busy:
             await send_problem(send, _come_back("Too much to do right now.", busy.retry_after))
         except StoreError as error:
-            log.error("not accepted: %s", error)
+            log.error("not stored: %s", error)
+            if self._notice:
+                await send_answer(send, 200)  # it is never sent again, whatever we say (CLO-4)
+                return
             await send_problem(send, _come_back("The message could not be stored.", _RETRY_WHEN_STORE_FAILS))
         else:
             await send_answer(send, 200)
@@ -191,10 +197,13 @@ def _too_large(largest: int) -> Refusal:
     return Refusal(413, f"A message may have {largest} bytes.")
 
 
-def _unauthorized(callers: Callers) -> Refusal:
+def unauthorized(callers: Callers) -> Refusal:
+    """What a stranger is told."""
     if callers.local_only:
         return Refusal(
-            401, "No token is configured, so only callers on this machine are served. Configure tokens to serve others."
+            401,
+            "No token is configured, so only callers on this machine are served, under a loopback address as Host. "
+            "Configure tokens to serve others.",
         )
     return Refusal(
         401, "Send Authorization: Bearer with a token this server knows.", ((b"www-authenticate", b"Bearer"),)

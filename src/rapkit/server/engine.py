@@ -15,7 +15,7 @@ from rapkit.ids import new_id
 from rapkit.mailbox import OUTBOX, Lease, Store
 from rapkit.protocol import Invocation
 from rapkit.server.callers import Callers
-from rapkit.server.invocation import CALL, Call, thread_key
+from rapkit.server.invocation import Call, call_kind, thread_key
 from rapkit.server.limits import Limits, RateLimit
 from rapkit.server.tool import Tool
 from rapkit.server.worker import Worker
@@ -47,7 +47,10 @@ class Durations:
     lease: float = Lease().seconds
 
     def __post_init__(self) -> None:
-        """Refuse a lease that ends before it can be renewed."""
+        """Refuse what is no duration, and a lease that ends before it can be renewed."""
+        for name in ("remember_calls", "remember_cancels", "keep_dead_letters", "grace"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"{name} is a number of seconds, not {getattr(self, name)}.")
         if not _SHORTEST_LEASE <= self.lease < float("inf"):
             raise ConfigError(f"lease is a number of seconds from {_SHORTEST_LEASE:g} on, not {self.lease}.")
 
@@ -56,6 +59,7 @@ class Durations:
 class Plan:
     """What an engine is made from."""
 
+    toolset: str
     tools: Mapping[str, Tool]
     version: str
     store: str
@@ -89,6 +93,7 @@ class Engine:
         self._store = store
         self._guard = guard
         self._name = new_id("worker")
+        self._kind = call_kind(plan.toolset)
         self._rate = RateLimit(plan.limits.rate)
         self._backlog = 0
         self._background: list[asyncio.Task[None]] = []
@@ -96,13 +101,20 @@ class Engine:
         self._worker = Worker(
             store,
             self._courier,
+            plan.toolset,
             plan.tools,
             self._name,
             concurrency=plan.limits.concurrency,
             remember_for=plan.durations.remember_calls,
+            largest_result=plan.limits.result,
             origin_of=self._origin_of,
             on_finished=self._one_less,
         )
+
+    @property
+    def toolset(self) -> str:
+        """The name of the toolset."""
+        return self._plan.toolset
 
     async def admit(self, call: Call) -> Admission:
         """Make an invocation durable. `ForbiddenTarget` if its callback URL is none we would dial, `TooBusy` if there is too much to do."""
@@ -126,18 +138,19 @@ class Engine:
 
     async def cancel(self, caller: str, thread_id: str, call_id: str | None) -> None:
         """Stop a call, or all calls of a thread. Each ends in a result that says so; whatever its handler still does has no effect."""
-        thread = thread_key(caller, thread_id)
-        stopped = await self._store.stop(CALL, thread, call_id, self._plan.durations.remember_cancels)
+        thread = thread_key(self._plan.toolset, caller, thread_id)
+        stopped = await self._store.stop(self._kind, thread, call_id, self._plan.durations.remember_cancels)
         self._worker.cancel(stopped.boxes)
         await self._courier.abort(stopped.in_flight)
 
     async def ready(self) -> bool:
         """Whether invocations can be accepted and are worked on."""
         try:
-            await self._store.next_due(CALL)
+            await self._store.next_due(self._kind)
         except StoreError:
             return False
-        return not any(task.done() for task in self._background)
+        working = self._worker.healthy and self._courier.healthy
+        return working and not any(task.done() for task in self._background)
 
     def _origin_of(self, url: str) -> str:
         try:
@@ -152,7 +165,7 @@ class Engine:
     async def start(self) -> None:
         """Begin to work."""
         await self._store.renew(self._name)
-        self._backlog = await self._store.backlog(CALL)
+        self._backlog = await self._store.backlog(self._kind)
         if self._backlog:
             log.info(
                 "%d calls from before are taken up; those of a server that was lost, within %g s",
@@ -207,7 +220,7 @@ class Engine:
         while True:
             await asyncio.sleep(_COUNT_BACKLOG_EVERY)
             with contextlib.suppress(StoreError):  # an estimate: the operations that matter report the failure
-                self._backlog = await self._store.backlog(CALL)
+                self._backlog = await self._store.backlog(self._kind)
 
     async def _sweep(self) -> None:
         while True:

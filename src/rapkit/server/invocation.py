@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from rapkit.mailbox import NewBox
 from rapkit.protocol import BadInvocation, Invocation, parse_invocation
 
-CALL = "call"
-"""The kind of box an invocation is."""
+
+def call_kind(toolset: str) -> str:
+    """The kind of box an invocation is. Toolsets that share a store have calls of their own."""
+    return f"call/{toolset}"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A received invocation and its authenticated caller."""
+    """A received invocation: to whom, and from which authenticated caller."""
 
+    toolset: str
     caller: str
     message: Invocation | BadInvocation
     body: bytes
@@ -26,29 +29,29 @@ class Call:
     def box_id(self) -> str:
         """The same (caller, callback_url, group_id, id) is the same box (INV-17)."""
         message = self.message
-        return _digest("c", self.caller, message.callback_url, message.group_id, message.id)
+        return _digest("c", self.toolset, self.caller, message.callback_url, message.group_id, message.id)
 
     def to_box(self) -> NewBox:
         """The box to keep it in."""
         message = self.message
         return NewBox(
             id=self.box_id,
-            kind=CALL,
+            kind=call_kind(self.toolset),
             state=b"\n".join((self.caller.encode(), self.body)),
-            parent=thread_key(self.caller, message.group_id),
+            parent=thread_key(self.toolset, self.caller, message.group_id),
             name=message.id,
         )
 
     @classmethod
-    def from_state(cls, state: bytes) -> "Call":
+    def from_state(cls, toolset: str, state: bytes) -> "Call":
         """Read what `to_box` wrote."""
         caller, _, body = state.partition(b"\n")
-        return cls(caller.decode(), parse_invocation(body), body)
+        return cls(toolset, caller.decode(), parse_invocation(body), body)
 
 
-def thread_key(caller: str, group_id: str) -> str:
+def thread_key(toolset: str, caller: str, group_id: str) -> str:
     """The key of a thread: callers cannot reach each other's, even if they use the same group ids."""
-    return _digest("t", caller, group_id)
+    return _digest("t", toolset, caller, group_id)
 
 
 def _digest(prefix: str, *parts: str) -> str:

@@ -12,17 +12,19 @@ class Limits:
     """What a tool server takes on.
 
     `concurrency`: handlers at once. `backlog`: accepted invocations that have not ended; past it a caller is asked to come back (503).
-    `rate`: invocations a second and caller, with bursts of as many, None for no limit but the backlog. `body`: bytes of one message.
+    `rate`: invocations a second and caller, with bursts of as many, None for no limit but the backlog. `body`: bytes of one message that
+    comes in. `result`: bytes of one that goes out; a larger result becomes an error that says so.
     """
 
     concurrency: int = 256
     backlog: int = 10_000
     rate: float | None = None
     body: int = 1024 * 1024
+    result: int = 16 * 1024 * 1024
 
     def __post_init__(self) -> None:
         """Refuse limits that would let nothing through."""
-        for name in ("concurrency", "backlog", "rate", "body"):
+        for name in ("concurrency", "backlog", "rate", "body", "result"):
             value = getattr(self, name)
             if value is not None and not value > 0:  # written so that NaN fails too
                 raise ConfigError(f"{name} is a number above 0, not {value}.")

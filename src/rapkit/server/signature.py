@@ -23,6 +23,7 @@ from rapkit.server.docstring import read_docstring
 from rapkit.server.schema import Schema, admits_null, object_schema
 
 _MOST_PROBLEMS_TOLD = 20
+_MOST_PROBLEMS_LOOKED_AT = 1000
 # Beyond this a float no longer tells neighbouring integers apart.
 _EXACT = 2**53
 
@@ -87,6 +88,9 @@ class Signature:
         raise BadArguments(self.name, list(self._problems(failure, arguments))) from None
 
     def _problems(self, failure: ValidationError, arguments: Mapping[str, Any]) -> Iterator[str]:
+        if failure.error_count() > _MOST_PROBLEMS_LOOKED_AT:
+            yield f"{failure.error_count()} things are wrong, too many to list"
+            return
         by_place: dict[str, list[str]] = {}
         for error in failure.errors(include_url=False, include_context=False, include_input=False):
             by_place.setdefault(_place(error["loc"], arguments), []).append(self._problem(error))

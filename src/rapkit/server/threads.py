@@ -33,10 +33,11 @@ class Threads:
         """The function's result. If the caller is cancelled the function goes on; nothing can stop a thread."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._jobs.put(_Job(function, contextvars.copy_context(), loop, future))
         if not self._idle.acquire(blocking=False):
+            # Before the job is put: if the system has no thread to give, the job must not be done later all the same.
+            threading.Thread(target=self._work, name=f"rapkit-tool-{self._started + 1}", daemon=True).start()
             self._started += 1
-            threading.Thread(target=self._work, name=f"rapkit-tool-{self._started}", daemon=True).start()
+        self._jobs.put(_Job(function, contextvars.copy_context(), loop, future))
         return await future
 
     def close(self) -> None:

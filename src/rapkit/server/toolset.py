@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
@@ -23,6 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Tokens = str | Mapping[str, str | Sequence[str]]
 Lifespan = Callable[["Toolset"], contextlib.AbstractAsyncContextManager[None]]
 
+_NOT_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 _NO_LIFESPAN = (
     "The toolset {name!r} is mounted but not started, because mounted apps get no lifespan. "
     "Give it to the outer app: FastAPI(lifespan=tools.lifespan)."
@@ -124,7 +126,7 @@ class Toolset:
     @property
     def store_url(self) -> str:
         """Where invocations are kept."""
-        return self.store or f"sqlite:///.rapkit/{self.name}.db"
+        return self.store or f"sqlite:///.rapkit/{_NOT_IN_FILE_NAMES.sub('-', self.name).lstrip('.')}.db"
 
     @property
     def version(self) -> str:
@@ -190,6 +192,7 @@ class Toolset:
         secrets = [read_secret(secret) for secret in self.webhook_secrets]
         sign("", 0, b"", secrets)  # one that is none is found now, not with the first result
         plan = Plan(
+            toolset=self.name,
             tools=self._tools,
             version=self.version,
             store=self.store_url,

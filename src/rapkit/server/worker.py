@@ -12,18 +12,19 @@ from pydantic import ValidationError
 
 from rapkit.delivery.courier import Courier
 from rapkit.delivery.retry import Kind
-from rapkit.errors import Fenced, StoreError, ToolError
+from rapkit.errors import Fenced, InvalidMessage, StoreError, ToolError
 from rapkit.ids import new_id
 from rapkit.mailbox import Claim, Commit, Outgoing, Store, Taken
 from rapkit.protocol import BadInvocation, Invocation, ToolResult, dump
 from rapkit.pump import Pump
 from rapkit.server.context import Context
-from rapkit.server.invocation import CALL, Call
+from rapkit.server.invocation import Call, call_kind
 from rapkit.server.output import BadResult, Output, error_text, to_output
 from rapkit.server.threads import Threads
 from rapkit.server.tool import Tool
 
 _MOST_RUNS = 3
+_PUT_OFF_FOR = 3600.0
 _PAUSE_BEFORE_COMMITTING_AGAIN = 0.5
 _CANCELLED = "Error: Cancelled."
 
@@ -44,25 +45,30 @@ class Worker:
         self,
         store: Store,
         courier: Courier,
+        toolset: str,
         tools: Mapping[str, Tool],
         id: str,
         *,
         concurrency: int,
         remember_for: float,
+        largest_result: int,
         origin_of: Callable[[str], str],
         on_finished: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._courier = courier
+        self._toolset = toolset
+        self._kind = call_kind(toolset)
         self._tools = tools
         self._id = id
         self._remember_for = remember_for
+        self._largest_result = largest_result
         self._origin_of = origin_of
         self._on_finished = on_finished
         self._threads = Threads()
         self._claimed: dict[str, int] = {}
         self._contexts: dict[str, tuple[Context, asyncio.Task[None]]] = {}
-        self._pump = Pump(store, CALL, concurrency, self._claim, self._run)
+        self._pump = Pump(store, self._kind, concurrency, self._claim, self._run)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -76,13 +82,21 @@ class Worker:
     async def accept(self, call: Call) -> bool:
         """Make a call durable; False if it was known already. It is started at once if there is room, else when its turn comes."""
         box = call.to_box()
-        if not self._pump.has_room:
+        if not self._pump.reserve():
             return await self._store.create(box)
-        claim = await self._store.create_claimed(box, self._id)
-        if claim is not None:
-            self._note([claim])
-            self._pump.hand(Job(claim, call))
+        try:
+            claim = await self._store.create_claimed(box, self._id)
+            if claim is not None:
+                self._note([claim])
+                self._pump.hand(Job(claim, call))
+        finally:
+            self._pump.release()
         return claim is not None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether calls can be fetched."""
+        return self._pump.healthy
 
     def cancel(self, boxes: tuple[str, ...]) -> None:
         """Interrupt the handlers of these boxes if they run here. The boxes were stopped, so nothing of theirs is committed."""
@@ -94,9 +108,17 @@ class Worker:
                 task.cancel()
 
     async def _claim(self, limit: int) -> list[Job]:
-        claims = await self._store.claim(self._id, CALL, limit)
+        claims = await self._store.claim(self._id, self._kind, limit)
         self._note(claims)
-        return [Job(claim, Call.from_state(claim.box.state)) for claim in claims]
+        jobs = []
+        for claim in claims:
+            try:
+                jobs.append(Job(claim, Call.from_state(self._toolset, claim.box.state)))
+            except (InvalidMessage, UnicodeDecodeError) as error:
+                # It was fine when it was accepted, so this version of ours is stricter, or it is damaged. Another version may read it.
+                log.error("a stored call cannot be read and is put off for an hour: %s", error)
+                await self._commit(claim, Commit(again_at=claim.now + _PUT_OFF_FOR))
+        return jobs
 
     def _note(self, claims: list[Claim]) -> None:
         # At once, because a box can be stopped after it was claimed and before its handler is called; and with the epoch, because it is
@@ -106,18 +128,14 @@ class Worker:
     async def _run(self, job: Job) -> None:
         started = time.monotonic()
         claim, call = job
-        try:
-            output = await self._answer(claim, call.message)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._give_back(claim, call.message))
-            raise
         message = call.message
         try:
-            result = _result(message, output)
-        except ValidationError as error:  # such as a picture of no kind
-            output = self._unexpected(message, error)
-            result = _result(message, output)
-        await self._finish(claim, result, message.callback_url)
+            output = await self._answer(claim, message)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._give_back(claim, message))
+            raise
+        body = self._result(message, output)
+        await self._finish(claim, body, message.callback_url)
         self._on_finished()
         if not log.isEnabledFor(logging.INFO):
             return
@@ -158,7 +176,7 @@ class Worker:
         context = Context(message, tool.name)
         task = asyncio.current_task()
         assert task is not None
-        self._contexts[claim.box.id] = (context, task)
+        running = self._contexts[claim.box.id] = (context, task)
         try:
             async with asyncio.timeout(tool.traits.timeout) as limit:
                 return to_output(await self._invoke(tool, message, context))
@@ -184,7 +202,8 @@ class Worker:
             # SystemExit too: it comes from libraries written for the command line, and would end the server with all other calls.
             return self._unexpected(message, error)
         finally:
-            del self._contexts[claim.box.id]
+            if self._contexts.get(claim.box.id) is running:  # else it was taken from us and claimed again
+                del self._contexts[claim.box.id]
 
     async def _invoke(self, tool: Tool, message: Invocation, context: Context) -> object:
         signature = tool.signature
@@ -210,20 +229,30 @@ class Worker:
         )
         return Output(error_text(error, reference))
 
-    async def _finish(self, claim: Claim, result: ToolResult, callback_url: str) -> None:
+    def _result(self, message: Invocation | BadInvocation, output: Output) -> bytes:
+        try:
+            body = dump(_tool_result(message, output))
+        except ValidationError as error:  # such as a picture of no kind
+            return dump(_tool_result(message, self._unexpected(message, error)))
+        if len(body) <= self._largest_result:
+            return body
+        told = f"Error: the result has {len(body):,} bytes, and {self._largest_result:,} can be sent. Ask for less."
+        return dump(_tool_result(message, Output(told)))
+
+    async def _finish(self, claim: Claim, body: bytes, callback_url: str) -> None:
         outgoing = Outgoing(
             id=new_id("msg"),
             lane=claim.box.id,
             kind=Kind.CALLBACK,
             origin=self._origin_of(callback_url),
             url=callback_url,
-            body=dump(result),
+            body=body,
         )
         commit = Commit(outgoing=(outgoing,), forget_for=self._remember_for)
         while True:
             try:
-                taken = await self._commit(claim, commit, self._courier.sender_for(outgoing.origin))
-                return self._courier.hand(taken)
+                with self._courier.place_for(outgoing.origin) as sender:
+                    return self._courier.hand(await self._commit(claim, commit, sender))
             except StoreError as error:
                 # The work is done; giving up here would have it done again, or reported as lost.
                 log.error("cannot commit a result: %s", error)
@@ -248,7 +277,7 @@ class Worker:
             return []
 
 
-def _result(message: Invocation | BadInvocation, output: Output) -> ToolResult:
+def _tool_result(message: Invocation | BadInvocation, output: Output) -> ToolResult:
     return ToolResult.model_validate(
         {
             "group_id": message.group_id,

@@ -130,7 +130,7 @@ class Writer:
         try:
             return await future
         except asyncio.CancelledError:
-            if not future.cancelled():  # answered and cancelled in the same moment
+            if not future.cancelled() and future.exception() is None:  # answered and cancelled in the same moment
                 self._abandoned(request, future.result(), None)
             raise
 
