@@ -1,8 +1,13 @@
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.server.sink import Sink, listening
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background by a shell. The processes we start would inherit it, and never hear a Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

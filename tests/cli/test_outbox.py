@@ -25,7 +25,8 @@ def refused_result(served: Running, stranger: Stranger, folder: Path, city: str)
 
 
 def test_what_was_given_up_is_listed_and_sent_again(served: Running, folder: Path, stranger: Stranger) -> None:
-    assert rapkit("outbox", "list", "--store", STORE, folder=folder) == Outcome(0, "Nothing was given up.\n", "")
+    listed_before = rapkit("outbox", "list", "--store", STORE, folder=folder)
+    assert listed_before.out.startswith("Nothing was given up.")
     assert rapkit("outbox", "resend", "--all", folder=folder) == Outcome(0, "Nothing was given up.\n", "")
 
     message = refused_result(served, stranger, folder, "Oslo")
@@ -60,7 +61,7 @@ def test_what_waits_is_listed(served: Running, folder: Path) -> None:
     eventually(shown)
     given_up = rapkit("outbox", "list", folder=folder).out
     assert re.fullmatch(
-        r"Nothing was given up\. \d+ wait for another attempt: rapkit outbox list --waiting\n", given_up
+        r"Nothing was given up\. \d+ waits? for another attempt: rapkit outbox list --waiting\n", given_up
     )
 
 

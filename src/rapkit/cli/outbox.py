@@ -45,7 +45,9 @@ def list_(store: str | None, waiting: bool, limit: int) -> None:
         return
     if not parcels:
         others = len(_with(store, lambda opened: opened.outbox(dead=False, limit=limit)))
-        more = f" {others} wait for another attempt: rapkit outbox list --waiting" if others else ""
+        more = (
+            f" {others} wait{'s' * (others == 1)} for another attempt: rapkit outbox list --waiting" if others else ""
+        )
         click.echo(f"Nothing was given up.{more}")
         return
     head = ("message", "to", "kind", "attempts", "next attempt" if waiting else "given up", "problem")
