@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,11 +56,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def output(folder: Path) -> str:
     """What a whole run prints."""
-    started = time.monotonic()
     with demo(folder) as process:
         output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output
-    assert time.monotonic() - started < 30
     return output
 
 

@@ -1,6 +1,5 @@
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -92,30 +91,20 @@ async def test_a_crowd_that_comes_at_once_keeps_to_the_concurrency(toolset: Call
     assert most == 2
 
 
-async def test_the_time_of_an_acknowledgement_is_independent_of_the_tool_s(
+async def test_an_acknowledgement_comes_before_any_handler_has_ended(
     toolset: Callable[..., Toolset], sink: Sink
 ) -> None:
-    """INV-8"""
+    """INV-8: what the tool takes is no part of it; how long it is in milliseconds the benchmark tells."""
     tools = toolset(limits=Limits(concurrency=4))
     release = threading.Event()
-    tools.tool(name="quick")(lambda: "x")
     tools.tool(name="slow")(lambda: release.wait())
 
-    async def seconds(operation: str, server: Any) -> list[float]:
-        found = []
-        for _ in range(15):
-            started = time.perf_counter()
-            assert (await server.invoke(invocation(sink.url, operation))).status == 200
-            found.append(time.perf_counter() - started)
-        return sorted(found)
-
     async with serving(tools) as server:
-        quick = await seconds("quick", server)
-        slow = await seconds("slow", server)
+        for number in range(15):
+            assert (await server.invoke(invocation(sink.url, "slow", id=f"c{number}"))).status == 200
+        assert sink.posts == []
         release.set()
-
-        # Medians, and far apart from what the handler takes: other tests may be running on this machine.
-        assert slow[7] < quick[7] + 0.25
+        await sink.received(15)
 
 
 async def test_past_the_backlog_the_caller_is_asked_to_come_back(toolset: Callable[..., Toolset], sink: Sink) -> None:

@@ -1,11 +1,13 @@
 """What is particular to SQLite: group commit, one file for many handles, files that are not ours."""
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -89,6 +91,45 @@ class TestGroupCommit:
 
         assert answers[1::2] == [True] * 5
         assert await store.backlog(KIND) == 10
+
+
+class TestCancellation:
+    """At every turn of the loop between asking and being told: before the transaction, and in the moment of the answer."""
+
+    @pytest.mark.parametrize("turns", [1, 2, 3])
+    async def test_a_cancelled_claim_is_held_by_nobody(self, turns: int) -> None:
+        store = SqliteStore(":memory:", Keyring.random())
+        await store.create(NewBox("b1", KIND))
+        await store.renew("anna")
+
+        was_cancelled = await cancelled_after(turns, store.claim("anna", KIND, 1))
+
+        if was_cancelled:
+            assert (await claim_one(store, "bert")).attempts == 1
+        await store.close()
+
+    @pytest.mark.parametrize("turns", [1, 2, 3])
+    async def test_a_failure_in_the_same_moment_does_not_swallow_the_cancellation(self, turns: int) -> None:
+        store = SqliteStore(":memory:", Keyring.random())
+        zombie = await running(store)
+        await store.commit(zombie, Commit())
+
+        with contextlib.suppress(Fenced):  # it was told before it was cancelled
+            assert await cancelled_after(turns, store.commit(zombie, Commit()))
+        await store.close()
+
+
+async def cancelled_after(turns: int, operation: Coroutine[Any, Any, object]) -> bool:
+    """Whether the operation, asked for and cancelled so many turns of the loop later, ended as cancelled."""
+    task = asyncio.create_task(operation)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if not task.cancel():
+        task.result()
+        return False
+    await asyncio.wait([task])
+    assert task.cancelled(), "the cancellation was swallowed"
+    return True
 
 
 class TestOneFile:

@@ -254,7 +254,7 @@ async def _insist(work: Callable[[], Awaitable[None]], what: str) -> None:
         await work()
     except asyncio.CancelledError:
         raise
-    except BaseException:
+    except BaseException:  # only to say so: the task ends with it, and readiness is lost
         log.critical("%s has failed; restart the server", what, exc_info=True)
         raise
 
