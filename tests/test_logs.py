@@ -38,6 +38,42 @@ def test_a_line_without_ids_ends_with_the_message() -> None:
     assert TextLines().format(record("plain")).endswith(" INFO    rapkit.calls: plain")
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("c1", "c1"),
+        ("https://example.org/a?b", "https://example.org/a?b"),
+        ("Grüße", "Grüße"),
+        (0.5, "0.5"),
+        ("", '""'),
+        ("c1 outcome=ok", '"c1 outcome=ok"'),
+        ("c1=c2", '"c1=c2"'),
+        ('"c1"', '"\\"c1\\""'),
+        ("it's", '"it\'s"'),
+        ("für alle", '"für alle"'),
+        ("c1\n12:00:00 INFO    rapkit.calls: call finished", '"c1\\n12:00:00 INFO    rapkit.calls: call finished"'),
+        ("c1\u2028c2", '"c1\\u2028c2"'),
+        ("c1\u00a0c2", '"c1\\u00a0c2"'),
+        ("\x1b[2J", '"\\u001b[2J"'),
+        ("\x7f\x9b", '"\\u007f\\u009b"'),
+        ("\u202eabc", '"\\u202eabc"'),
+        ({"a": 1}, "\"{'a': 1}\""),
+    ],
+)
+def test_a_value_cannot_imitate_other_fields_or_lines(value: object, shown: str) -> None:
+    line = TextLines().format(record("call finished", call_id=value, outcome="error"))
+
+    assert line.endswith(f": call finished  call_id={shown} outcome=error")
+    assert line.isprintable()
+
+
+def test_a_quoted_value_can_be_read_back() -> None:
+    value = 'a "b" \\ c\n\x00=d'
+    line = TextLines().format(record("call finished", call_id=value))
+
+    assert json.loads(line.partition("call_id=")[2]) == value
+
+
 def test_a_line_for_machines_is_one_json_object() -> None:
     line = JsonLines().format(record("half\n%s", "way", call_id="c1", seconds=0.5, odd={1, 2}.__class__))
 

@@ -5,22 +5,46 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rapkit.errors import RapkitError, ToolError
+    from rapkit.server.closing import ClosedThread
     from rapkit.server.content import Diff, Image
     from rapkit.server.context import Context
-    from rapkit.server.engine import Durations
+    from rapkit.server.deliveries import Delivery
+    from rapkit.server.event import Event
+    from rapkit.server.hooks import HookedCall
     from rapkit.server.limits import Limits
+    from rapkit.server.oauth.provider import OAuthProvider
+    from rapkit.server.plan import Durations
     from rapkit.server.toolset import Toolset
 
 __version__ = "0.1.0"
 
-__all__ = ["Context", "Diff", "Durations", "Image", "Limits", "RapkitError", "ToolError", "Toolset"]
+__all__ = [
+    "ClosedThread",
+    "Context",
+    "Delivery",
+    "Diff",
+    "Durations",
+    "Event",
+    "HookedCall",
+    "Image",
+    "Limits",
+    "OAuthProvider",
+    "RapkitError",
+    "ToolError",
+    "Toolset",
+]
 
 _HOMES = {
+    "ClosedThread": "rapkit.server.closing",
     "Context": "rapkit.server.context",
+    "Delivery": "rapkit.server.deliveries",
     "Diff": "rapkit.server.content",
-    "Durations": "rapkit.server.engine",
+    "Durations": "rapkit.server.plan",
+    "Event": "rapkit.server.event",
+    "HookedCall": "rapkit.server.hooks",
     "Image": "rapkit.server.content",
     "Limits": "rapkit.server.limits",
+    "OAuthProvider": "rapkit.server.oauth.provider",
     "RapkitError": "rapkit.errors",
     "ToolError": "rapkit.errors",
     "Toolset": "rapkit.server.toolset",

@@ -2,10 +2,12 @@
 
 import json
 import logging
+import re
 import sys
 import time
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+_AMBIGUOUS = re.compile(r"""[\s"'=]""")
 
 
 def set_up_logging(style: str, level: str) -> None:
@@ -16,11 +18,14 @@ def set_up_logging(style: str, level: str) -> None:
 
 
 class TextLines(logging.Formatter):
-    """`12:04:31 INFO  rapkit.calls: call finished  operation=forecast call_id=c1`."""
+    """`12:04:31 INFO  rapkit.calls: call finished  operation=forecast call_id=c1`.
+
+    Values are strangers' words, so one that could be taken for something else is quoted as in JSON: `call_id="c1 outcome=ok"`.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        fields = " ".join(f"{key}={value}" for key, value in _extra(record).items() if value is not None)
+        fields = " ".join(f"{key}={_value(value)}" for key, value in _extra(record).items() if value is not None)
         line = f"{clock} {record.levelname:<7} {record.name}: {record.getMessage()}{'  ' if fields else ''}{fields}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
@@ -39,6 +44,15 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
+
+
+def _value(value: object) -> str:
+    text = str(value)
+    printable = text.isprintable()
+    if text and printable and not _AMBIGUOUS.search(text):
+        return text
+    # What a terminal would act on, or not show, is escaped; letters of any language stay readable.
+    return json.dumps(text, ensure_ascii=not printable)
 
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:

@@ -9,6 +9,9 @@ from typing import Any
 
 import apsw
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from standardwebhooks import Webhook
 from tests.server.sink import PATIENCE, Sink, after, answer, listening, never, reset
 
@@ -16,10 +19,13 @@ from rapkit.delivery.client import HttpClient, Timeouts
 from rapkit.delivery.courier import Courier, Fate, Report, Traffic
 from rapkit.delivery.guard import Guard
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
-from rapkit.mailbox import Commit, Letter, NewBox, Outcome, Outgoing, Parcel, Store, Taken
+from rapkit.mailbox import Commit, Letter, NewBox, Outcome, Outgoing, Parcel, Settlement, Store, Taken
 from rapkit.stores import open_store
+from rapkit.tracing import Tracing
 
 SECRETS = ("whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldY", "whsec_" + "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4")
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+TRACEPARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 EAGER: Mapping[Kind, RetryPolicy] = {**POLICIES, Kind.CALLBACK: RetryPolicy(0.01, 1, 0.02, 60)}
 
 _numbers = itertools.count(1)
@@ -341,7 +347,7 @@ async def test_an_aborted_post_is_broken_off_and_its_lane_goes_on(post: Post, si
     await store.commit(claim, Commit(outgoing=[to(sink, "m1", "b1"), to(sink, "m2", "b1")]))
     async with post.courier(traffic=Traffic(total=1, per_origin=1)) as courier:
         await sink.received(1)
-        stopped = await store.stop("box", "thread", "c1", remember_for=60)
+        stopped = await store.stop(["box"], "thread", "c1", remember_for=60)
         assert stopped.in_flight == ("m1",)
         await asyncio.wait_for(courier.abort([*stopped.in_flight, "no such"]), PATIENCE)
         (claim,) = await store.claim("sender", "box", 1)
@@ -358,11 +364,13 @@ async def test_draining_waits_for_what_is_under_way(post: Post, sink: Sink) -> N
     await post.send(*(to(sink, f"m{number}") for number in range(5)))
     async with post.courier() as courier:
         await sink.received(5)
+        assert courier.under_way == 5
         draining = asyncio.create_task(courier.drain(PATIENCE))
         await asyncio.sleep(0.05)
         assert not draining.done()
         release.set()
         await draining
+        assert courier.under_way == 0
 
     assert await post.store.outbox(dead=False) == []
 
@@ -437,3 +445,115 @@ async def test_messages_that_come_while_it_waits_are_found_at_once(post: Post, s
         for number in range(20):
             await post.send(to(sink, f"m{number}"))
             await sink.received(number + 1)
+
+
+@pytest.fixture
+def spans() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def tracing(spans: InMemorySpanExporter) -> Tracing:
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    return Tracing(provider)
+
+
+def seen(span: ReadableSpan) -> tuple[str, dict[str, Any]]:
+    """The span as a traceparent that continues the call's, and what it says."""
+    assert span.parent is not None
+    assert span.context is not None
+    assert f"00-{span.parent.trace_id:032x}-{span.parent.span_id:016x}-{span.parent.trace_flags:02x}" == TRACEPARENT
+    assert span.name == "rap.callback"
+    traceparent = f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-{span.context.trace_flags:02x}"
+    return traceparent, dict(span.attributes or {})
+
+
+async def test_every_attempt_is_a_span_of_the_calls_trace_and_tells_the_receiver(
+    post: Post, sink: Sink, spans: InMemorySpanExporter, tracing: Tracing
+) -> None:
+    sink.script = [answer(503), reset, answer(200)]
+    await post.send(to(sink, "m1", url=f"{sink.url}/s3cret?s3cret", traceparent=TRACEPARENT))
+    async with post.courier(tracing=tracing):
+        requests = await sink.received(3)
+        await post.empty()
+
+    found = [seen(span) for span in spans.get_finished_spans()]
+    assert [request.headers["traceparent"] for request in requests] == [traceparent for traceparent, _ in found]
+    assert len({traceparent for traceparent, _ in found}) == 3
+    same = {"rap.message_id": "m1", "rap.origin": sink.url, "http.request.method": "POST"}
+    assert [said for _, said in found] == [
+        {**same, "rap.attempt": 1, "http.response.status_code": 503, "rap.outcome": "retry"},
+        {**same, "rap.attempt": 2, "rap.outcome": "retry"},
+        {**same, "rap.attempt": 3, "http.response.status_code": 200, "rap.outcome": "delivered"},
+    ]
+    assert [span.status.is_ok for span in spans.get_finished_spans()] == [False, False, True]
+    assert not [span for span in spans.get_finished_spans() if "s3cret" in span.to_json()]
+
+
+async def test_a_post_that_is_broken_off_ends_its_span(
+    post: Post, sink: Sink, spans: InMemorySpanExporter, tracing: Tracing
+) -> None:
+    sink.otherwise = never
+    await post.send(to(sink, "m1", traceparent=TRACEPARENT))
+    async with post.courier(tracing=tracing) as courier:
+        await sink.received(1)
+        await asyncio.wait_for(courier.abort(["m1"]), PATIENCE)
+
+    (span,) = spans.get_finished_spans()
+    assert seen(span)[1]["rap.outcome"] == "cancelled"
+
+
+async def test_a_message_of_no_trace_tells_the_receiver_of_none(
+    post: Post, sink: Sink, spans: InMemorySpanExporter, tracing: Tracing
+) -> None:
+    await post.send(to(sink, "m1"))
+    async with post.courier(tracing=tracing):
+        (request,) = await sink.received(1)
+        await post.empty()
+
+    assert "traceparent" not in request.headers
+    assert spans.get_finished_spans() == ()
+
+
+async def test_without_an_sdk_the_receiver_is_told_of_the_trace_as_it_came(post: Post, sink: Sink) -> None:
+    await post.send(to(sink, "m1", traceparent=TRACEPARENT))
+    async with post.courier():
+        (request,) = await sink.received(1)
+
+    assert request.headers["traceparent"] == TRACEPARENT
+
+
+async def test_whoever_counts_is_told_of_every_attempt(post: Post, sink: Sink) -> None:
+    told: list[tuple[str, int, Outcome]] = []
+
+    def count(taken: Taken, settlement: Settlement) -> None:
+        told.append((taken.outgoing.id, taken.attempts, settlement.outcome))
+
+    sink.script = [answer(503), reset, answer(200), answer(410), answer(503)]
+    await post.send(to(sink, "m1", "lane"), to(sink, "m2", "lane"), to(sink, "n1", "lane", kind=Kind.NOTICE, once=True))
+    async with post.courier(on_attempt=count):
+        await sink.received(5)
+        async with asyncio.timeout(PATIENCE):
+            while len(told) < 5:
+                await asyncio.sleep(0.01)
+
+    assert told == [
+        ("m1", 1, Outcome.RETRY),
+        ("m1", 2, Outcome.RETRY),
+        ("m1", 3, Outcome.DELIVERED),
+        ("m2", 1, Outcome.DEAD),
+        ("n1", 1, Outcome.DEAD),
+    ]
+
+
+async def test_nothing_depends_on_whoever_counts(post: Post, sink: Sink, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(taken: Taken, settlement: Settlement) -> None:
+        raise RuntimeError("cannot count")
+
+    await post.send(to(sink, "m1", "lane"), to(sink, "m2", "lane"))
+    async with post.courier(on_attempt=fail):
+        await post.empty()
+
+    assert arrived(sink) == ["m1", "m2"]
+    assert "cannot count" in caplog.text

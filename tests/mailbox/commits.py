@@ -19,6 +19,7 @@ from tests.mailbox.harness import (
     seqs,
     take,
     take_one,
+    taken_over,
     texts,
     visible,
 )
@@ -117,6 +118,28 @@ class CommitContract:
         await harness.advance(50)
         assert await claim(store) == []
         await harness.advance(51)
+        assert (await claim_one(store)).timers == ("alarm",)
+
+    async def test_a_timer_that_is_due_is_handed_out_until_it_is_moved(self, harness: Harness) -> None:
+        store = harness.store
+        claimed = await running(store)
+        await store.commit(claimed, Commit(timers=[Timer("alarm", claimed.now + 5)]))
+        await harness.advance(6)
+        first = await claim_one(store)
+        await store.commit(first, Commit(state=b"busy", keep=True))
+        second = await taken_over(harness, store, BERT)
+        await store.commit(second, Commit(charge=True))
+        third = await claim_one(store)
+        assert first.timers == second.timers == third.timers == ("alarm",)
+
+        await store.commit(third, Commit(timers=[Timer("alarm", third.now + 60)]))
+
+        assert await claim(store) == []
+        await accepted(store, letter("too early"))
+        early = await claim_one(store)
+        assert early.timers == ()
+        await store.commit(early, Commit(consumed=seqs(early)))
+        await harness.advance(61)
         assert (await claim_one(store)).timers == ("alarm",)
 
     async def test_a_timer_that_comes_due_during_a_claim_makes_the_box_due_when_it_ends(self, harness: Harness) -> None:

@@ -5,6 +5,7 @@ protocol alone. `OneHandleContract` is the part for data that only one handle ca
 """
 
 from tests.mailbox.commits import CommitContract
+from tests.mailbox.facts import FactsContract, NotesContract
 from tests.mailbox.fencing import FencingContract
 from tests.mailbox.housekeeping import HousekeepingContract
 from tests.mailbox.letters import LettersContract
@@ -20,6 +21,8 @@ class OneHandleContract(
     LettersContract,
     WorkContract,
     CommitContract,
+    FactsContract,
+    NotesContract,
     FencingContract,
     StoppingContract,
     OutboxContract,

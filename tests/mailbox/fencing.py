@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rapkit.errors import Fenced
-from rapkit.mailbox import Claim, Commit, Entry, NewBox, Record, Store, Timer
+from rapkit.mailbox import Claim, Commit, Entry, Fact, NewBox, Record, Store, Timer
 from tests.mailbox.harness import (
     ANNA,
     BERT,
@@ -14,6 +14,7 @@ from tests.mailbox.harness import (
     accepted,
     claim,
     claim_one,
+    idle,
     letter,
     post,
     running,
@@ -37,6 +38,7 @@ def everything_at_once(claim: Claim) -> Commit:
         outgoing=[post("zombie", "zombie lane")],
         unsend=["b1"],
         spawn=[NewBox("zombie", KIND)],
+        facts=[Fact("other", "call", "zombie", b""), Fact("b1", "call", "c1", None), Fact("zombie", "call", "z", b"")],
         letters=[letter("from a zombie", "b1"), letter("from a zombie", "other")],
         again_at=claim.now,
     )
@@ -68,8 +70,7 @@ class FencingContract:
         assert len(await claim(store, BERT)) == 1
 
     async def a_box_with_everything(self, store: Store) -> Claim:
-        claimed = await running(store, "other")
-        await store.commit(claimed, Commit())
+        await idle(store, "other", put=[Record("call", "c1")])
         claimed = await running(store)
         await accepted(store, letter("one"), letter("two"))
         facts = Commit(
@@ -99,7 +100,7 @@ class FencingContract:
         await store.create(NewBox("other", KIND))
         await store.create(NewBox("b1", KIND, parent="thread", name="call"))
         _, claimed = await claim(store)
-        await store.stop(KIND, "thread", "call", remember_for=60)
+        await store.stop([KIND], "thread", "call", remember_for=60)
 
         await leaves_no_trace(store, claimed)
 

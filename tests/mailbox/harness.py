@@ -34,6 +34,9 @@ class Harness(Protocol):
     async def open(self) -> Store:
         """Another handle on the same data, as another process would have it."""
 
+    async def open_with_a_new_key(self) -> Store:
+        """Another handle on the same data, by a process that was given a new key in front of the old ones."""
+
     async def crash(self, store: Store) -> None:
         """Abandon a handle: it is neither closed nor are its workers retired."""
 
@@ -44,8 +47,15 @@ class Harness(Protocol):
         """Everything the database has written to its disk."""
 
 
-def letter(text: str, box: str = "b1", *, dedup: str | None = None, needs: tuple[str, str] | None = None) -> Letter:
-    return Letter(box, "note", text.encode(), dedup, needs)
+def letter(
+    text: str,
+    box: str = "b1",
+    *,
+    dedup: str | None = None,
+    needs: tuple[str, str] | None = None,
+    remember_for: float | None = None,
+) -> Letter:
+    return Letter(box, "note", text.encode(), dedup, needs, remember_for)
 
 
 def post(id: str, lane: str = "b1", *, origin: str = ORIGIN, **more: Any) -> Outgoing:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rapkit.errors import StoreError
-from rapkit.mailbox import Commit, NewBox, Reception
+from rapkit.mailbox import Commit, NewBox, Reception, Timer
 from tests.mailbox.harness import (
     DEAD,
     KIND,
@@ -29,7 +29,7 @@ class HousekeepingContract:
         await idle(store, "ended", forget_for=DAY)
         await idle(store, "alive")
         await accepted(store, letter("kept", "alive", dedup="m1"))
-        await store.stop(KIND, "thread", "c1", remember_for=DAY)
+        await store.stop([KIND], "thread", "c1", remember_for=DAY)
         await send(store, post("p1"))
         await store.settle((await take(store))[0], DEAD)
         while await store.sweep(DAY):
@@ -67,7 +67,7 @@ class HousekeepingContract:
         await idle(store)
         await accepted(store, *(letter("x", dedup=f"m{number}") for number in range(5)))
         await store.commit(await claim_one(store), Commit(forget_for=60.0))
-        await store.stop(KIND, "thread", "c1", remember_for=60.0)
+        await store.stop([KIND], "thread", "c1", remember_for=60.0)
         while await store.sweep(DAY):
             pass
 
@@ -77,10 +77,26 @@ class HousekeepingContract:
         assert await store.sweep(DAY) == 7
         assert await store.sweep(DAY) == 0
 
+    async def test_letters_are_forgotten_when_they_say_though_their_box_lives(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await accepted(store, *(letter("x", dedup=f"m{number}", remember_for=60) for number in range(5)))
+        await accepted(store, letter("x", dedup="kept"), letter("x", dedup="for long", remember_for=DAY))
+        while await store.sweep(DAY):
+            pass
+
+        await harness.advance(61)
+
+        assert await store.sweep(DAY) == 5
+        assert await store.sweep(DAY) == 0
+        for kept in ("kept", "for long"):
+            assert await store.accept(letter("x", dedup=kept)) is Reception.DUPLICATE
+        assert len((await claim_one(store)).mail) == 7
+
     async def test_a_sweep_does_a_little_at_a_time_and_comes_to_an_end(self, harness: Harness) -> None:
         store = harness.store
         stops = 2500
-        await asyncio.gather(*(store.stop(KIND, "thread", f"c{number}", remember_for=1) for number in range(stops)))
+        await asyncio.gather(*(store.stop([KIND], "thread", f"c{number}", remember_for=1) for number in range(stops)))
         await harness.advance(2)
 
         swept = [await store.sweep(DAY)]
@@ -103,6 +119,15 @@ class HousekeepingContract:
 
         await accepted(store, letter("wake up", "idle"))
         assert await store.backlog(KIND) == 3
+
+    async def test_what_waits_for_a_timer_is_no_backlog_until_then(self, harness: Harness) -> None:
+        store = harness.store
+        claim = await running(store, "patient")
+        await store.commit(claim, Commit(timers=[Timer("later", claim.now + 60)]))
+        assert await store.backlog(KIND) == 0
+
+        await harness.advance(61)
+        assert await store.backlog(KIND) == 1
 
     async def test_a_closed_store_says_so(self, harness: Harness) -> None:
         store = harness.store

@@ -184,6 +184,66 @@ class LettersContract:
         await harness.advance(3)
         assert await store.accept(letter("first", dedup="m1")) is Reception.UNKNOWN
 
+    async def test_a_letter_can_be_remembered_for_less_than_its_box_lives(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        event = letter("event", dedup="m1", remember_for=60)
+        await accepted(store, event, letter("call", dedup="m2"))
+
+        await harness.advance(58)
+        assert await store.accept(event) is Reception.DUPLICATE
+
+        await harness.advance(3)
+        assert await store.accept(event) is Reception.ACCEPTED
+        assert await store.accept(letter("call", dedup="m2")) is Reception.DUPLICATE
+        assert texts(await claim_one(store)) == ["event", "call", "event"]
+
+        await harness.advance(58)
+        assert await store.accept(event) is Reception.DUPLICATE
+
+    async def test_a_repetition_does_not_prolong_how_long_its_letter_is_remembered(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        event = letter("event", dedup="m1", remember_for=60)
+        await accepted(store, event)
+
+        await harness.advance(40)
+        assert await store.accept(event) is Reception.DUPLICATE
+        assert await store.accept(letter("event", dedup="m1")) is Reception.DUPLICATE
+
+        await harness.advance(21)
+        assert await store.accept(letter("event", dedup="m1")) is Reception.ACCEPTED
+        await harness.advance(10 * 86_400)
+        assert await store.accept(event) is Reception.DUPLICATE
+
+    async def test_a_forgotten_box_knows_no_letter_longer_than_the_letter_said_or_its_id(
+        self, harness: Harness
+    ) -> None:
+        store = harness.store
+        await idle(store)
+        brief, long = letter("brief", dedup="m1", remember_for=30), letter("long", dedup="m2", remember_for=3600)
+        await accepted(store, brief, long)
+        await store.commit(await claim_one(store), Commit(forget_for=60))
+
+        await harness.advance(31)
+        assert await store.accept(brief) is Reception.UNKNOWN
+        assert await store.accept(long) is Reception.DUPLICATE
+
+        await harness.advance(30)
+        await store.create(NewBox("b1", KIND))
+        await accepted(store, brief, long)
+
+    async def test_letters_of_a_commit_are_remembered_as_long_as_they_say(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store, "b2")
+        event = letter("event", "b2", dedup="m1", remember_for=60)
+        await store.commit(await running(store), Commit(letters=[event, event]))
+        assert texts(await claim_one(store)) == ["event"]
+
+        assert await store.accept(event) is Reception.DUPLICATE
+        await harness.advance(61)
+        assert await store.accept(event) is Reception.ACCEPTED
+
     async def test_a_box_made_anew_takes_a_letter_like_one_its_predecessor_had(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
@@ -231,7 +291,7 @@ class LettersContract:
         """Keys come from headers strangers write; ids of stopped and of finished boxes are remembered too."""
         store = harness.store
         await running(store, "b1")
-        await store.stop("child", "b1", "c1", remember_for=60)
+        await store.stop(["child"], "b1", "c1", remember_for=60)
 
         for key in ("", "child/c1", "/", "stopped/child/c1"):
             assert await store.accept(letter("mine", dedup=key)) is Reception.ACCEPTED

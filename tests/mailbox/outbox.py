@@ -41,6 +41,46 @@ class OutboxContract:
         assert taken.outgoing == outgoing
         assert (taken.attempts, taken.age) == (1, 0)
 
+    async def test_the_trace_a_post_belongs_to_travels_with_it(self, harness: Harness) -> None:
+        store = harness.store
+        trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        await send(store, post("p1", "x", traceparent=trace), post("p2", "y"))
+
+        first, second = await take(store)
+        assert (first.outgoing, second.outgoing) == (post("p1", "x", traceparent=trace), post("p2", "y"))
+
+        await store.settle(first, DEAD)
+        await store.resend(["p1"])
+        assert (await take_one(store)).outgoing.traceparent == trace
+
+    async def test_what_waits_in_a_lane_is_counted_until_it_is_delivered_or_given_up(self, harness: Harness) -> None:
+        store = harness.store
+        later = (await claim_one_now(harness)) + 60
+        assert await store.waiting("x") == 0
+        await send(store, post("p1", "x"), post("p2", "x"), post("p3", "x", not_before=later), post("p4", "y"))
+        assert (await store.waiting("x"), await store.waiting("y"), await store.waiting("z")) == (3, 1, 0)
+
+        first, _ = await take(store)
+        assert await store.waiting("x") == 3
+        await store.settle(first, retry(0))
+        assert await store.waiting("x") == 3
+        await store.settle(await take_one(store), DELIVERED)
+        assert await store.waiting("x") == 2
+        await store.settle(await take_one(store), DEAD)
+        assert (await store.waiting("x"), await store.waiting("y")) == (1, 1)
+
+        await store.resend(["p2"])
+        assert await store.waiting("x") == 2
+
+    async def test_what_is_sent_once_waits_until_it_is_handed_out(self, harness: Harness) -> None:
+        store = harness.store
+        await send(store, post("p1", "x", once=True))
+        assert await store.waiting("x") == 1
+
+        await take_one(store)
+
+        assert await store.waiting("x") == 0
+
     async def test_a_lane_is_first_in_first_out(self, harness: Harness) -> None:
         store = harness.store
         await send(store, post("p1"), post("p2"))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rapkit.errors import Fenced
-from rapkit.mailbox import OUTBOX, Commit, Entry, NewBox, Outgoing, Record, Store
+from rapkit.mailbox import OUTBOX, Commit, Entry, Fact, NewBox, Outgoing, Record, Store
 from tests.mailbox.harness import (
     ANNA,
     BERT,
@@ -97,6 +97,59 @@ class SeveralHandlesContract:
         assert [one.value for one in told].count("accepted") == 1
         assert len((await claim_one(stores[0])).mail) == 1
 
+    async def test_of_handles_that_race_to_note_the_same_one_wins(self, harness: Harness) -> None:
+        stores = [harness.store, await harness.open(), await harness.open()]
+        box = NewBox("b1", KIND)
+        standing = None
+        for turn in range(10):
+            bodies = [f"{turn}/{number}".encode() for number in range(len(stores))]
+            facts = [Fact("b1", "token", "t", body) for body in bodies]
+
+            won = await asyncio.gather(
+                *(store.note(box, fact, standing) for store, fact in zip(stores, facts, strict=True))
+            )
+
+            assert sum(won) == 1
+            standing = bodies[won.index(True)]
+            for store in stores:
+                assert await store.records("b1", "token") == [Record("token", "t", standing)]
+        assert await stores[0].claim(ANNA, KIND, 10) == []
+
+    async def test_no_note_is_lost_among_handles_that_count_together(self, harness: Harness) -> None:
+        stores = [harness.store, await harness.open(), await harness.open()]
+
+        async def count(store: Store) -> None:
+            for _ in range(10):
+                await count_one(store)
+
+        await asyncio.gather(*(count(store) for store in stores))
+
+        assert await stores[0].records("counter", "count") == [Record("count", "n", b"30")]
+
+    async def test_handles_derive_the_same_keys(self, harness: Harness) -> None:
+        here, there = harness.store, await harness.open()
+
+        keys = here.derive("oauth state")
+
+        assert keys == there.derive("oauth state") == here.derive("oauth state")
+        assert len(keys) == 1
+        assert not set(keys) & set(here.derive("something else"))
+        await harness.crash(here)
+        assert (await harness.open()).derive("oauth state") == keys
+
+    async def test_with_a_new_key_new_ones_are_derived_and_the_old_ones_come_behind(self, harness: Harness) -> None:
+        before = harness.store
+        await before.note(NewBox("b1", KIND), Fact("b1", "token", "t", b"sealed with the old key"))
+        old = before.derive("oauth state")
+        await before.close()
+
+        after = await harness.open_with_a_new_key()
+
+        first, *rest = after.derive("oauth state")
+        assert rest == old
+        assert first not in old
+        assert await after.note(NewBox("b1", KIND), Fact("b1", "token", "t", b"new"), b"sealed with the old key")
+
     async def test_a_crashed_handles_boxes_and_posts_are_taken_over_by_another(self, harness: Harness) -> None:
         crashed, alive = harness.store, await harness.open()
         await send(crashed, post("p1"))
@@ -181,17 +234,25 @@ class SeveralHandlesContract:
                 put=[Record("call", "c1", secret("record"))],
                 outgoing=[
                     Outgoing(
-                        "p1", "x", "k", "https://tool.test", f"https://tool.test/{secret('url')!r}", secret("body")
+                        "p1",
+                        "x",
+                        "k",
+                        "https://tool.test",
+                        f"https://tool.test/{secret('url')!r}",
+                        secret("body"),
+                        traceparent=secret("trace").decode(),
                     ),
                     Outgoing(
                         "p2", "y", "k", "https://tool.test", f"https://tool.test/{secret('dead')!r}", secret("dead")
                     ),
                 ],
                 spawn=[NewBox("b2", KIND, secret("child"))],
+                facts=[Fact("b2", "call", "c1", secret("fact"))],
                 letters=[letter(secret("letter").decode(), "b2")],
                 keep=True,
             ),
         )
+        await store.note(NewBox("b3", KIND, secret("noted-state")), Fact("b3", "call", "c1", secret("note")))
         _, given_up = await take(store)
         await store.settle(given_up, DEAD)
         unsettled = DEAD.problem
@@ -202,6 +263,16 @@ class SeveralHandlesContract:
         assert b"PLANTED" not in on_disk
         for known in (b"b1", b"https://tool.test", unsettled.encode()):
             assert known in on_disk, "the test looks in the wrong place"
+
+
+async def count_one(store: Store) -> None:
+    """Read, add one, and write if it is still so; else begin anew."""
+    while True:
+        found = await store.records("counter", "count")
+        standing = found[0].body if found else None
+        more = str(int(standing or b"0") + 1).encode()
+        if await store.note(NewBox("counter", "counter"), Fact("counter", "count", "n", more), standing):
+            return
 
 
 async def woken(store: Store, topic: str) -> None:

@@ -63,7 +63,7 @@ class ShortcutsContract:
 
     async def test_a_box_made_and_claimed_after_its_stop_is_stopped(self, harness: Harness) -> None:
         store = harness.store
-        await store.stop(KIND, "thread", "c1", remember_for=60)
+        await store.stop([KIND], "thread", "c1", remember_for=60)
 
         claimed = await store.create_claimed(NewBox("b1", KIND, parent="thread", name="c1"), ANNA)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rapkit.errors import Fenced
-from rapkit.mailbox import Commit, NewBox, Reception, Stopped
+from rapkit.mailbox import Commit, NewBox, Reception, Stopped, Timer
 from tests.mailbox.harness import (
     ANNA,
     BERT,
@@ -35,7 +35,7 @@ class StoppingContract:
         await store.commit(await claim_one(store), Commit())
         assert await claim(store) == []
 
-        assert await store.stop(KIND, "thread", "c1", remember_for=60) == Stopped(("b1",), ())
+        assert await store.stop([KIND], "thread", "c1", remember_for=60) == Stopped(("b1",), ())
 
         box = await store.box("b1")
         assert box is not None
@@ -48,7 +48,7 @@ class StoppingContract:
         await accepted(store, letter("unread"))
         claimed = await claim_one(store, ANNA)
 
-        await store.stop(KIND, "thread", "c1", remember_for=60)
+        await store.stop([KIND], "thread", "c1", remember_for=60)
 
         with pytest.raises(Fenced):
             await store.commit(claimed, Commit(outgoing=[post("too late")]))
@@ -63,19 +63,85 @@ class StoppingContract:
         for box in (child("b1", "c1"), child("b5", "c1"), *others):
             await store.create(box)
 
-        assert sorted((await store.stop(KIND, "thread", "c1", remember_for=60)).boxes) == ["b1", "b5"]
+        assert sorted((await store.stop([KIND], "thread", "c1", remember_for=60)).boxes) == ["b1", "b5"]
 
         for box in others:
             found = await store.box(box.id)
             assert found is not None
             assert not found.stopped
 
+    async def test_boxes_of_several_kinds_are_stopped_in_one_step(self, harness: Harness) -> None:
+        store = harness.store
+        others = [child("b3", "c1", kind="third"), child("b4", "c2", kind="other")]
+        for box in (child("b1", "c1"), child("b2", "c1", kind="other"), *others):
+            await store.create(box)
+        first, second = await claim_one(store), (await claim(store, kind="other"))[0]
+        await store.commit(first, Commit(outgoing=[post("p1", "b1"), post("p2", "b1")], keep=True))
+        await store.commit(second, Commit(outgoing=[post("p3", "b2")], keep=True))
+        assert ids(await take(store, BERT)) == ["p1", "p3"]
+
+        stopped = await store.stop([KIND, "other"], "thread", "c1", remember_for=60)
+
+        assert (sorted(stopped.boxes), sorted(stopped.in_flight)) == (["b1", "b2"], ["p1", "p3"])
+        assert await store.outbox(dead=False) == []
+        for lost in (first, second):
+            with pytest.raises(Fenced):
+                await store.commit(lost, Commit())
+        assert (await claim_one(store)).box.stopped
+        assert (await claim_one(store, kind="other")).box.stopped
+        for box in others:
+            found = await store.box(box.id)
+            assert found is not None
+            assert not found.stopped
+
+    async def test_all_of_a_parents_boxes_of_several_kinds_are_stopped(self, harness: Harness) -> None:
+        store = harness.store
+        for box in (child("b1", "c1"), child("b2", None, kind="other"), child("b3", "c3", kind="third")):
+            await store.create(box)
+
+        assert sorted((await store.stop([KIND, "other"], "thread", None, remember_for=60)).boxes) == ["b1", "b2"]
+        assert await store.stop([], "thread", None, remember_for=60) == NOTHING
+
+    async def test_a_stop_of_several_kinds_is_remembered_for_each(self, harness: Harness) -> None:
+        store = harness.store
+        await store.stop([KIND, "other"], "thread", "c1", remember_for=60)
+
+        await harness.advance(58)
+        for box in (child("b1", "c1"), child("b2", "c1", kind="other"), child("b3", "c1", kind="third")):
+            await store.create(box)
+
+        assert [(await claim_one(store, kind=kind)).box.stopped for kind in (KIND, "other", "third")] == [
+            True,
+            True,
+            False,
+        ]
+
+    async def test_a_stopped_box_brings_its_mail_and_its_due_timers_like_any_other(self, harness: Harness) -> None:
+        store = harness.store
+        await store.create(child("b1", "c1"))
+        claimed = await claim_one(store)
+        timers = [Timer("due", claimed.now + 5), Timer("later", claimed.now + 60)]
+        await store.commit(claimed, Commit(timers=timers))
+        await accepted(store, letter("one"), letter("two"))
+        await harness.advance(6)
+        await store.stop([KIND], "thread", "c1", remember_for=60)
+        await accepted(store, letter("three"))
+
+        again = await claim_one(store)
+
+        assert (again.box.stopped, again.attempts, again.timers) == (True, 1, ("due",))
+        assert texts(again) == ["one", "two", "three"]
+        await store.commit(again, Commit(consumed=[mail.seq for mail in again.mail], timers=[Timer("due", None)]))
+        assert await claim(store) == []
+        await harness.advance(60)
+        assert (await claim_one(store)).timers == ("later",)
+
     async def test_without_a_name_everything_of_the_parent_is_stopped(self, harness: Harness) -> None:
         store = harness.store
         for box in (child("b1", "c1"), child("b2", None), child("b3", "c1", parent="stranger")):
             await store.create(box)
 
-        assert sorted((await store.stop(KIND, "thread", None, remember_for=60)).boxes) == ["b1", "b2"]
+        assert sorted((await store.stop([KIND], "thread", None, remember_for=60)).boxes) == ["b1", "b2"]
 
         await store.create(child("b4", "c4"))
         assert {one.box.id: one.box.stopped for one in await claim(store)} == {
@@ -87,7 +153,7 @@ class StoppingContract:
 
     async def test_a_box_that_comes_after_its_stop_is_made_stopped(self, harness: Harness) -> None:
         store = harness.store
-        assert await store.stop(KIND, "thread", "c1", remember_for=60) == NOTHING
+        assert await store.stop([KIND], "thread", "c1", remember_for=60) == NOTHING
 
         await harness.advance(58)
         for box in (child("b1", "c1"), child("b2", "c2"), child("b3", "c1", kind="other")):
@@ -98,7 +164,7 @@ class StoppingContract:
 
     async def test_a_stop_is_forgotten_after_its_time(self, harness: Harness) -> None:
         store = harness.store
-        await store.stop(KIND, "thread", "c1", remember_for=60)
+        await store.stop([KIND], "thread", "c1", remember_for=60)
 
         await harness.advance(61)
         await store.create(child("b1", "c1"))
@@ -107,8 +173,8 @@ class StoppingContract:
 
     async def test_a_second_stop_does_not_shorten_the_first(self, harness: Harness) -> None:
         store = harness.store
-        await store.stop(KIND, "thread", "c1", remember_for=3600)
-        await store.stop(KIND, "thread", "c1", remember_for=1)
+        await store.stop([KIND], "thread", "c1", remember_for=3600)
+        await store.stop([KIND], "thread", "c1", remember_for=1)
 
         await harness.advance(60)
         await store.create(child("b1", "c1"))
@@ -119,7 +185,7 @@ class StoppingContract:
         store = harness.store
         await store.create(NewBox("thread", KIND))
         claimed = await claim_one(store)
-        await store.stop(KIND, "thread", "c1", remember_for=60)
+        await store.stop([KIND], "thread", "c1", remember_for=60)
 
         await store.commit(claimed, Commit(spawn=[child("b1", "c1")]))
 
@@ -137,7 +203,7 @@ class StoppingContract:
         flying = (await take(store, BERT, 1))[0]
         assert flying.outgoing.id == "p1"
 
-        stopped = await store.stop(KIND, "thread", "c1", remember_for=60)
+        stopped = await store.stop([KIND], "thread", "c1", remember_for=60)
 
         assert stopped == Stopped(("b1",), ("p1",))
         await store.settle(flying, retry(0))
@@ -148,7 +214,7 @@ class StoppingContract:
         store = harness.store
         await store.create(child("b1", "c1"))
         await store.commit(await claim_one(store), Commit(outgoing=[post("p1", "b1")]))
-        await store.stop(KIND, "thread", "c1", remember_for=60)
+        await store.stop([KIND], "thread", "c1", remember_for=60)
 
         await store.commit(await claim_one(store), Commit(outgoing=[post("cancelled", "b1")], forget_for=60))
 
@@ -158,8 +224,8 @@ class StoppingContract:
         store = harness.store
         await store.create(child("b1", "c1"))
 
-        first = await store.stop(KIND, "thread", "c1", remember_for=60)
-        second = await store.stop(KIND, "thread", "c1", remember_for=60)
+        first = await store.stop([KIND], "thread", "c1", remember_for=60)
+        second = await store.stop([KIND], "thread", "c1", remember_for=60)
 
         assert first == second == Stopped(("b1",), ())
         assert (await claim_one(store)).box.stopped
@@ -167,7 +233,7 @@ class StoppingContract:
     async def test_a_stopped_box_still_takes_letters(self, harness: Harness) -> None:
         store = harness.store
         await store.create(child("b1", "c1"))
-        await store.stop(KIND, "thread", "c1", remember_for=60)
+        await store.stop([KIND], "thread", "c1", remember_for=60)
 
         assert await store.accept(letter("late")) is Reception.ACCEPTED
 
@@ -176,6 +242,6 @@ class StoppingContract:
         await store.create(child("b1", "c1"))
         await store.commit(await claim_one(store), Commit(outgoing=[post("result", "b1")], forget_for=60))
 
-        assert await store.stop(KIND, "thread", "c1", remember_for=60) == NOTHING
+        assert await store.stop([KIND], "thread", "c1", remember_for=60) == NOTHING
 
         assert (await take_one(store)).outgoing.id == "result"

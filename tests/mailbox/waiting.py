@@ -96,7 +96,16 @@ class WaitingContract:
         await store.create(NewBox("b1", KIND, parent="thread", name="c1"))
         await claim_one(store)
         async with rings(store, KIND):
-            await store.stop(KIND, "thread", "c1", remember_for=60)
+            await store.stop([KIND], "thread", "c1", remember_for=60)
+
+    @pytest.mark.parametrize("kind", [KIND, "other"])
+    async def test_a_stop_of_several_kinds_rings_for_each(self, harness: Harness, kind: str) -> None:
+        store = harness.store
+        for each in (KIND, "other"):
+            await store.create(NewBox(f"b of {each}", each, parent="thread", name="c1"))
+            await claim_one(store, kind=each)
+        async with rings(store, kind):
+            await store.stop([KIND, "other"], "thread", "c1", remember_for=60)
 
     async def test_a_retired_workers_box_rings(self, harness: Harness) -> None:
         store = harness.store

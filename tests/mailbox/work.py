@@ -226,11 +226,26 @@ class WorkContract:
         assert await claim(store, BERT) == []
         assert await store.next_due(KIND) is None
 
-    async def test_holding_on_is_not_getting_on(self, harness: Harness) -> None:
-        """A worker that journals its mail, holds on and is then lost must still be counted."""
+    async def test_a_commit_that_holds_on_says_that_the_box_got_on(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await accepted(store, letter("one"), letter("two"))
+        await claim_one(store, "first")
+        await taken_over(harness, store, "second")
+        third = await taken_over(harness, store, "third")
+        assert (third.attempts, texts(third)) == (3, ["one"])
+
+        await store.commit(third, Commit(consumed=seqs(third), keep=True))
+
+        fourth = await taken_over(harness, store, "fourth")
+        assert (fourth.attempts, texts(fourth)) == (1, ["two"])
+        assert (await taken_over(harness, store, "fifth")).attempts == 2
+
+    async def test_holding_on_need_not_be_getting_on(self, harness: Harness) -> None:
+        """A worker that puts down what it is about to do and is then lost over it must still be counted."""
         store = harness.store
         claimed = await running(store)
-        await store.commit(claimed, Commit(keep=True))
+        await store.commit(claimed, Commit(state=b"about to", keep=True, charge=True))
 
         assert (await taken_over(harness, store, BERT)).attempts == 2
 

@@ -181,6 +181,8 @@ def test_without_tokens_the_peer_s_address_counts(client: str | None, name: str 
         {"": "long-enough-as-it-is"},
         {"a name": "long-enough-as-it-is"},
         {"n" * 65: "long-enough-as-it-is"},
+        {"a": []},
+        {"a": "long-enough-as-it-is", "b": ["another-that-is-long", "long-enough-as-it-is"]},
         "env:RAPKIT_NO_SUCH_VARIABLE",
         "file:/no/such/file",
     ],

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from rapkit import Limits, Toolset
-from rapkit.server import endpoints
+from rapkit.server import requests
 from tests.server.served import Served, exchange, failing, invocation, read_reply, serving
 from tests.server.sink import PATIENCE, Sink
 
@@ -154,6 +154,75 @@ async def test_notices_that_are_none_are_refused(tools: Toolset) -> None:
             assert (await server.cancel(id, "c")).status == 400, id
 
 
+@pytest.mark.parametrize("field", ["id", "group_id"])
+async def test_ids_of_invocations_have_512_characters_at_most(tools: Toolset, sink: Sink, field: str) -> None:
+    """INV-14"""
+    async with serving(tools) as server:
+        assert (await server.invoke(invocation(sink.url, **{field: "ü" * 512}))).status == 200
+        refused = await server.invoke(invocation(sink.url, **{field: "ü" * 513}))
+
+        assert refused.status == 400
+        assert refused.detail.startswith(f"invocation.{field}: longer than 512 characters")
+        assert len(await sink.received(1)) == 1
+
+
+@pytest.mark.parametrize("field", ["operation", "call_id", "user_id", "toolset_version", "thread_ancestors"])
+async def test_other_long_ids_come_back_as_an_error_result(tools: Toolset, sink: Sink, field: str) -> None:
+    """INV-10, INV-14"""
+    long = ["x" * 513] if field == "thread_ancestors" else "x" * 513
+    async with serving(tools) as server:
+        assert (await server.invoke(invocation(sink.url, **{"id": "c1", field: long}))).status == 200
+        post = await sink.result("c1")
+
+        assert post.text.startswith(f"Error: invocation.{field}")
+        assert "longer than 512 characters" in post.text
+        assert "xxx" not in post.text
+        assert post.message.get("call_id") is None
+
+
+async def test_ids_of_notices_have_512_characters_at_most(tools: Toolset) -> None:
+    """CLO-7, CAN-2"""
+    async with serving(tools) as server:
+        for length, status in ((512, 200), (513, 400)):
+            long = "x" * length
+            assert (await server.post("/close_thread", {"thread_id": long})).status == status
+            assert (await server.cancel(long, "c")).status == status
+            assert (await server.cancel("t", long)).status == status
+
+
+@pytest.mark.parametrize("nest", [("[", "]"), ('{"a":', "}")], ids=["arrays", "objects"])
+async def test_hostile_nesting_is_refused_wherever_it_is(tools: Toolset, sink: Sink, nest: tuple[str, str]) -> None:
+    """INV-14, CLO-7: in a field nobody reads, in an id, closed or left open."""
+    opening, closing = nest
+    async with serving(tools) as server:
+        for path in POSTS:
+            good = body_for(path, sink).decode().removesuffix("}")
+            for depth in (1_000, 100_000):
+                for deep in (opening * depth + "1" + closing * depth, opening * depth):
+                    for field in ("unknown", "id", "thread_id", "callback_url"):
+                        reply = await server.request("POST", path, f'{good}, "{field}": {deep}}}'.encode())
+
+                        assert reply.status == 400, (path, depth, field)
+                        assert "not JSON in UTF-8: recursion limit exceeded" in reply.detail
+        assert await server.stored_calls() == 0
+        assert (await server.get("/readyz")).status == 200
+
+
+@pytest.mark.parametrize("depth", [64, 65, 150])
+async def test_arguments_nest_64_levels_deep_at_most(tools: Toolset, sink: Sink, depth: int) -> None:
+    """INV-10, INV-14: past it the call is answered, because it still says where to."""
+    arguments: object = "text"
+    for _ in range(depth - 1):
+        arguments = [arguments]
+    async with serving(tools) as server:
+        message = invocation(sink.url, id="c1", arguments={"text": arguments}, unknown=arguments)
+        assert (await server.invoke(message)).status == 200
+        text = (await sink.result("c1")).text
+
+        assert text.startswith("Error: ")
+        assert ("nested deeper than 64 levels" in text) == (depth > 64)
+
+
 async def test_a_body_past_the_limit_is_refused(toolset: Callable[..., Toolset], sink: Sink) -> None:
     """INV-14"""
     tools = toolset(limits=Limits(body=2000))
@@ -201,7 +270,7 @@ async def test_a_chunked_body_is_read_and_limited_too(toolset: Callable[..., Too
 async def test_a_body_that_does_not_come_is_given_up(
     tools: Toolset, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(endpoints, "_BODY_PATIENCE", 0.1)
+    monkeypatch.setattr(requests, "_BODY_PATIENCE", 0.1)
     async with serving(tools) as server:
         async with asyncio.timeout(PATIENCE):
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)

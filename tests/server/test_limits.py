@@ -1,13 +1,18 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from rapkit import Limits, Toolset
 from rapkit.errors import ConfigError
+from rapkit.server.callers import Callers
+from rapkit.server.endpoints import Endpoint
+from rapkit.server.engine import Engine
 from rapkit.server.limits import RateLimit
+from rapkit.server.requests import Request
+from tests.server.doors import opened
 from tests.server.served import invocation, serving, until
 from tests.server.sink import Sink
 
@@ -217,9 +222,144 @@ def test_without_a_rate_nobody_waits() -> None:
     assert all(rate.wait("anna") == 0 for _ in range(1000))
 
 
+async def test_past_their_rate_notices_are_answered_and_not_acted_on() -> None:
+    """CLO-8, CAN-2: whatever we say, they are not sent again."""
+    now = 100.0
+    notices = RateLimit(4, lambda: now)
+    heeded: list[str] = []
+
+    async def heed(_engine: Engine, request: Request) -> None:
+        heeded.append(request.caller)
+
+    callers = Callers({"anna": "the-token-of-anna", "bert": "the-token-of-bert"})
+    endpoint = Endpoint(heed, lambda: cast("Engine", None), callers, 1000, notices=notices)
+    async with opened({"/close_thread": endpoint, "/cancel_tool_call": endpoint}) as doors:
+
+        async def send(path: str, name: str) -> tuple[int, bytes]:
+            reply = await doors.post(path, b"{}", {"Authorization": f"Bearer the-token-of-{name}"})
+            return reply.status, reply.body
+
+        for path in ("/close_thread", "/cancel_tool_call"):
+            assert [await send(path, "anna") for _ in range(5)] == [(200, b"")] * 5
+        assert heeded == ["anna"] * 4
+
+        assert await send("/close_thread", "bert") == (200, b"")
+        assert heeded == ["anna"] * 4 + ["bert"]
+
+        now += 0.25
+        assert await send("/close_thread", "anna") == (200, b"")
+        assert heeded == ["anna"] * 4 + ["bert", "anna"]
+        assert await send("/close_thread", "nobody") != (200, b"")
+
+
+async def test_a_stranger_s_notices_do_not_use_up_what_callers_may_send() -> None:
+    """CLO-6, CLO-8"""
+    heeded: list[str] = []
+
+    async def heed(_engine: Engine, request: Request) -> None:
+        heeded.append(request.caller)
+
+    callers = Callers({"anna": "the-token-of-anna"})
+    endpoint = Endpoint(heed, lambda: cast("Engine", None), callers, 1000, notices=RateLimit(1, lambda: 0.0))
+    async with opened({"/": endpoint}) as doors:
+        for _ in range(5):
+            assert (await doors.post("/", b"{}")).status == 401
+        assert (await doors.post("/", b"{}", {"Authorization": "Bearer the-token-of-anna"})).status == 200
+
+    assert heeded == ["anna"]
+
+
+def test_a_bucket_that_has_filled_up_is_forgotten() -> None:
+    now = 0.0
+    rate = RateLimit(10.0, lambda: now)
+    for number in range(1000):
+        rate.wait(f"stranger {number}")
+    assert len(rate) == 1000
+
+    now += 0.5
+    rate.wait("somebody")
+    assert len(rate) == 1001
+
+    now += 0.5
+    rate.wait("somebody")
+    assert len(rate) == 1
+
+
+def test_a_bucket_that_is_in_use_is_not_forgotten() -> None:
+    now = 0.0
+    rate = RateLimit(2.0, lambda: now)
+    refused = 0
+    for step in range(100):
+        now = step * 0.25
+        rate.wait(f"stranger {step}")
+        refused += rate.wait("greedy") > 0
+
+    assert refused == 100 - 2 - 49  # a burst of two, then every second time
+    assert len(rate) <= 6
+
+
+def test_strangers_with_any_number_of_addresses_take_up_bounded_memory() -> None:
+    rate = RateLimit(1.0, lambda: 0.0, most=100)
+    for number in range(10_000):
+        assert rate.wait(f"stranger {number}") == 0
+
+    assert len(rate) == 100
+    assert rate.wait("stranger 9999") > 0
+    assert rate.wait("stranger 9900") > 0
+    assert rate.wait("stranger 9899") == 0  # the first to be forgotten: it was used longest ago
+
+
+def test_past_the_bound_those_used_longest_ago_are_forgotten_first() -> None:
+    rate = RateLimit(1.0, lambda: 0.0, most=3)
+    for key in ("a", "b", "c", "a", "d"):
+        rate.wait(key)
+
+    assert rate.wait("a") > 0  # refused in between, and so not the oldest
+    assert rate.wait("c") > 0
+    assert rate.wait("b") == 0
+
+
+def test_what_is_given_back_can_be_taken_again() -> None:
+    rate = RateLimit(2.0, lambda: 0.0)
+    for _ in range(10):
+        assert rate.wait("source") == 0
+        rate.give_back("source")
+    rate.give_back("source")
+    rate.give_back("nobody we know")
+
+    assert [rate.wait("source") > 0 for _ in range(3)] == [False, False, True]
+    assert rate.wait("nobody we know") == 0
+
+
+def test_an_infinite_rate_is_none() -> None:
+    rate = RateLimit(float("inf"))
+
+    assert all(rate.wait("anna") == 0 for _ in range(1000))
+    assert len(rate) == 0
+
+
 @pytest.mark.parametrize(
-    "limits", [{"concurrency": 0}, {"backlog": 0}, {"rate": 0.0}, {"rate": -1.0}, {"body": 0}, {"result": 0}], ids=str
+    "limits",
+    [
+        {"concurrency": 0},
+        {"backlog": 0},
+        {"rate": 0.0},
+        {"rate": -1.0},
+        {"notices": 0},
+        {"notices": float("nan")},
+        {"strangers": 0},
+        {"strangers": -0.5},
+        {"body": 0},
+        {"result": 0},
+    ],
+    ids=str,
 )
 def test_limits_nothing_could_pass_are_refused(limits: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(limits))):
         Limits(**limits)
+
+
+def test_notices_and_strangers_are_limited_unless_somebody_says_otherwise() -> None:
+    """CLO-8"""
+    assert (Limits().rate, Limits().notices, Limits().strangers) == (None, 1000, 20)
+    assert Limits(notices=None, strangers=None).notices is None

@@ -11,11 +11,12 @@ from typing import Any
 import apsw
 
 from rapkit.errors import StoreError
-from rapkit.mailbox import Commit, Entry, Lease, Letter, NewBox, Reception, Store
+from rapkit.mailbox import Commit, Entry, Fact, Lease, Letter, NewBox, Reception, Store
 from rapkit.stores import open_store
 
 KIND = "job"
 BOXES = 4
+COUNTS = 40
 FSYNC_FAILED = (apsw.IOError, apsw.SQLITE_IOERR_FSYNC)
 WRITE_FAILED = (apsw.IOError, apsw.SQLITE_IOERR_WRITE)
 DISK_FULL = (apsw.FullError, apsw.SQLITE_FULL)
@@ -96,6 +97,20 @@ async def _work(store: Store) -> None:
         await store.wait(KIND, 0.1)
 
 
+async def counted(path: str) -> None:
+    """Add one to a number that others count up too, again and again."""
+    store = open_store(f"sqlite:///{path}")
+    box = NewBox("counter", KIND)
+    for _ in range(COUNTS):
+        written = False
+        while not written:
+            found = await store.records(box.id, "count")
+            standing = found[0].body if found else None
+            more = str(int(standing or b"0") + 1).encode()
+            written = await store.note(box, Fact(box.id, "count", "n", more), standing)
+    await store.close()
+
+
 async def with_a_failing_fsync(path: str) -> None:
     disk = Disk()
     store = open_store(f"sqlite:///{path}")
@@ -130,7 +145,14 @@ async def with_failing_commits(path: str) -> None:
 
 ROLES: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
     role.__name__: role
-    for role in (opened, written, with_a_failing_fsync, with_a_failing_fsync_at_a_checkpoint, with_failing_commits)
+    for role in (
+        opened,
+        written,
+        counted,
+        with_a_failing_fsync,
+        with_a_failing_fsync_at_a_checkpoint,
+        with_failing_commits,
+    )
 }
 
 if __name__ == "__main__":

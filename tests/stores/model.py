@@ -1,8 +1,10 @@
 """A store that is obviously right: dictionaries, lists, no concurrency, no disk. The machine compares the real one with it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import EllipsisType
 
-from rapkit.mailbox import Claim, Commit, Letter, NewBox, Outcome, Outgoing, Reception, Settlement, Taken
+from rapkit.mailbox import Claim, Commit, Fact, Letter, NewBox, Outcome, Outgoing, Reception, Settlement, Taken
 
 LEASE = 6.0
 ONE_BY_ONE_AFTER = 2
@@ -25,7 +27,7 @@ class ModelBox:
     attempts: int = 0
     mail: list[ModelMail] = field(default_factory=list)
     journal: list[str] = field(default_factory=list)
-    records: set[tuple[str, str]] = field(default_factory=set)
+    records: dict[tuple[str, str], bytes] = field(default_factory=dict)
     timers: dict[str, float] = field(default_factory=dict)
 
 
@@ -48,7 +50,7 @@ class Model:
         self.boxes: dict[str, ModelBox] = {}
         self.posts: dict[str, ModelPost] = {}
         self.remembered: dict[str, float] = {}
-        self.stops: dict[tuple[str, str], float] = {}
+        self.stops: dict[tuple[str, str, str], float] = {}
         self.seen: dict[tuple[str, str], float | None] = {}
         self.posted = 0
         self.acknowledged: dict[str, list[str]] = {}
@@ -58,10 +60,13 @@ class Model:
     def create(self, box: NewBox) -> bool:
         if box.id in self.boxes or self.remembered.get(box.id, 0) > self.now:
             return False
-        stopped = self.stops.get((str(box.parent), str(box.name)), 0) > self.now
-        self.boxes[box.id] = ModelBox(box, self.now, stopped)
-        self.acknowledged[box.id] = []
+        self._make(box, self.now)
         return True
+
+    def _make(self, box: NewBox, due_at: float | None) -> None:
+        stopped = self.stops.get((box.kind, str(box.parent), str(box.name)), 0) > self.now
+        self.boxes[box.id] = ModelBox(box, due_at, stopped)
+        self.acknowledged[box.id] = []
 
     def accept(self, letter: Letter) -> Reception:
         key = (letter.box, str(letter.dedup))
@@ -75,12 +80,34 @@ class Model:
         if letter.needs is not None and letter.needs not in box.records:
             return Reception.UNWANTED
         if letter.dedup is not None:
-            self.seen[key] = None
+            self.seen[key] = None if letter.remember_for is None else self.now + letter.remember_for
         box.mail.append(ModelMail(letter.body.decode()))
         self.acknowledged[letter.box].append(letter.body.decode())
         if box.holder is None:
             box.due_at = self.now if box.due_at is None else min(box.due_at, self.now)
         return Reception.ACCEPTED
+
+    def note(self, new: NewBox, fact: Fact, expect: bytes | EllipsisType | None) -> bool:
+        box = self.boxes.get(new.id)
+        if box is None and self.remembered.get(new.id, 0) > self.now:
+            return False
+        if box is not None and box.status == "closed":
+            return False
+        if expect is not ... and expect != (box.records.get((fact.kind, fact.key)) if box else None):
+            return False
+        if box is None and fact.body is not None:
+            self._make(new, None)
+        self._state(fact)
+        return True
+
+    def _state(self, fact: Fact) -> None:
+        box = self.boxes.get(fact.box)
+        if box is None or box.status == "closed":
+            return
+        if fact.body is None:
+            box.records.pop((fact.kind, fact.key), None)
+        else:
+            box.records[fact.kind, fact.key] = fact.body
 
     # Work
 
@@ -127,7 +154,8 @@ class Model:
             del self.boxes[id]
             until = self.now + commit.forget_for
             self.remembered[id] = until
-            self.seen.update({key: until for key, old in self.seen.items() if key[0] == id and old is None})
+            mine = {key: old for key, old in self.seen.items() if key[0] == id}
+            self.seen.update({key: until if old is None else min(old, until) for key, old in mine.items()})
         else:
             self._apply(box, claim, commit)
         for lane in commit.unsend:
@@ -139,6 +167,8 @@ class Model:
                 given.append(post.id)
         for new in commit.spawn:
             self.create(new)
+        for fact in commit.facts:
+            self._state(fact)
         for letter in commit.letters:
             self.accept(letter)
         return given
@@ -149,18 +179,19 @@ class Model:
         box.mail = [mail for mail in box.mail if mail.text not in gone]
         box.journal += [entry.body.decode() for entry in commit.entries]
         box.status = commit.status or box.status
-        box.records |= {(record.kind, record.key) for record in commit.put}
-        box.records -= set(commit.drop)
+        box.records |= {(record.kind, record.key): record.body for record in commit.put}
+        for dropped in commit.drop:
+            box.records.pop(dropped, None)
         for timer in commit.timers:
             if timer.at is None:
                 box.timers.pop(timer.key, None)
             else:
                 box.timers[timer.key] = timer.at
+        if not commit.charge:
+            box.attempts = 0
         if commit.keep:
             return
         box.holder = None
-        if not commit.charge:
-            box.attempts = 0
         if commit.charge and commit.again_at is not None:
             box.due_at = commit.again_at
         elif box.mail:
@@ -169,13 +200,15 @@ class Model:
             times = [*box.timers.values(), *([] if commit.again_at is None else [commit.again_at])]
             box.due_at = min(times, default=None)
 
-    def stop(self, parent: str, name: str | None, remember_for: float) -> tuple[set[str], set[str]]:
-        if name is not None:
-            key = (parent, name)
+    def stop(
+        self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float
+    ) -> tuple[set[str], set[str]]:
+        for kind in kinds if name is not None else ():
+            key = (kind, parent, str(name))
             self.stops[key] = max(self.stops.get(key, 0), self.now + remember_for)
         stopped, flying = set(), set()
         for id, box in self.boxes.items():
-            if box.made.parent == parent and name in (None, box.made.name):
+            if box.made.kind in kinds and box.made.parent == parent and name in (None, box.made.name):
                 box.stopped, box.holder, box.due_at = True, None, self.now
                 stopped.add(id)
                 for post in self.lane(id):

@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
+from types import EllipsisType
 from typing import Any, TypeVar
 
 import pytest
@@ -31,6 +32,7 @@ from rapkit.mailbox import (
     Claim,
     Commit,
     Entry,
+    Fact,
     Lease,
     Letter,
     NewBox,
@@ -50,10 +52,13 @@ KIND = "job"
 PARENT = "thread"
 CALL = ("call", "c1")
 IDS = ["b0", "b1", "b2"]
+ENDINGS = ["release"] * 4 + ["keep", "keep and charge", "charge", "close", "forget", "forget at once"]
 KEYS = Keyring.random()
 box_ids = st.sampled_from(IDS)
 slots = st.integers(0, 1)
 picks = st.integers(0, 1000)
+letter_ages = st.sampled_from([None, 5.0, 600.0])
+bodies = st.sampled_from([None, b"", b"1", b"2"])
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,11 @@ class Plan:
     unsend: bool
     hand_over: bool
     spawn: str | None
+    facts: list[Fact]
     write_to: str | None
+
+
+facts = st.builds(Fact, box=box_ids, kind=st.just(CALL[0]), key=st.just(CALL[1]), body=bodies)
 
 
 def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
@@ -79,7 +88,7 @@ def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
 
 plans = st.builds(
     Plan,
-    ending=st.sampled_from([*["release"] * 5, "keep", "charge", "charge", "close", "forget", "forget at once"]),
+    ending=st.sampled_from(ENDINGS),
     consume=st.integers(0, 3),
     aside=mostly(False, True),
     posts=st.lists(st.sampled_from(["now", "now", "later", "once"]), max_size=3),
@@ -89,9 +98,10 @@ plans = st.builds(
     unsend=mostly(False, True),
     hand_over=st.booleans(),
     spawn=mostly(None, *IDS),
+    facts=st.lists(facts, min_size=1, max_size=3) | st.just([]),
     write_to=st.sampled_from([None, *IDS]),
 )
-first_plan = Plan("release", 3, False, ["now", "once", "now"], None, "set", "put", False, False, None, "b0")
+first_plan = Plan("release", 3, False, ["now", "once", "now"], None, "set", "put", False, False, None, [], "b0")
 
 
 class Mailboxes(RuleBasedStateMachine):
@@ -109,7 +119,7 @@ class Mailboxes(RuleBasedStateMachine):
         self.store = self.run(self._open())
         for worker in self.workers:
             self._renew(worker)
-        self.create()
+        self.create(IDS[:2])
         self.claim_and_commit(0, first_plan)
 
     async def _open(self) -> SqliteStore:
@@ -133,7 +143,8 @@ class Mailboxes(RuleBasedStateMachine):
         return {
             "boxes": {box.id: (box.status, box.stopped, box.state) for box in boxes if box is not None},
             "journals": {id: [one.body.decode() for one in await store.entries(id)] for id in IDS},
-            "records": {id: [one.key for one in await store.records(id, "call")] for id in IDS},
+            "records": {id: {one.key: one.body for one in await store.records(id, "call")} for id in IDS},
+            "lanes": {id: await store.waiting(id) for id in IDS},
             "waiting": {parcel.id: parcel.attempts for parcel in await store.outbox(dead=False)},
             "dead": {parcel.id: parcel.attempts for parcel in await store.outbox(dead=True)},
             "backlog": await store.backlog(KIND),
@@ -147,11 +158,13 @@ class Mailboxes(RuleBasedStateMachine):
         assert seen["boxes"] == {id: (box.status, box.stopped, b"") for id, box in boxes.items()}
         for id in IDS:
             assert seen["journals"][id] == (boxes[id].journal if id in boxes else [])
-            assert seen["records"][id] == ([key for _, key in sorted(boxes[id].records)] if id in boxes else [])
+            kept = boxes[id].records if id in boxes else {}
+            assert seen["records"][id] == {key: body for (_, key), body in kept.items()}
+            assert seen["lanes"][id] == len(model.lane(id))
         posts = model.posts.values()
         assert seen["waiting"] == {post.made.id: post.attempts for post in posts if not post.dead}
         assert seen["dead"] == {post.made.id: post.attempts for post in posts if post.dead}
-        assert seen["backlog"] == sum(box.due_at is not None or box.holder is not None for box in boxes.values())
+        assert seen["backlog"] == sum(box.holder is not None or model.is_free(box) for box in boxes.values())
         both: list[list[ModelBox] | list[ModelPost]] = [list(boxes.values()), list(posts)]
         for due_now, things in zip(seen["due now"], both, strict=True):
             if any(model.is_free(thing) or model.is_left(thing) for thing in things):
@@ -161,9 +174,9 @@ class Mailboxes(RuleBasedStateMachine):
 
     # Letters in
 
-    @rule()
-    def create(self) -> None:
-        for id in IDS:
+    @rule(ids=st.just(IDS) | st.lists(box_ids, min_size=1, max_size=2))
+    def create(self, ids: list[str]) -> None:
+        for id in ids:
             box = self._new_box(id)
             assert self.run(self.store.create(box)) == self.model.create(box)
 
@@ -178,14 +191,29 @@ class Mailboxes(RuleBasedStateMachine):
     def _new_box(self, id: str) -> NewBox:
         return NewBox(id, KIND, parent=PARENT, name=id)
 
-    @rule(ids=st.lists(box_ids, min_size=1, max_size=4), dedup=st.sampled_from([None, "m1"]), needy=mostly(False, True))
-    def accept(self, ids: list[str], dedup: str | None, needy: bool) -> None:
+    @rule(
+        ids=st.lists(box_ids, min_size=1, max_size=4),
+        dedup=st.sampled_from([None, "m1"]),
+        needy=mostly(False, True),
+        remember_for=letter_ages,
+        pause=mostly(0.0, 3.0, 7.0),
+    )
+    def accept(self, ids: list[str], dedup: str | None, needy: bool, remember_for: float | None, pause: float) -> None:
         for id in ids:
-            letter = self._letter(id, dedup, needy)
+            letter = self._letter(id, dedup, needy, remember_for)
             assert self.run(self.store.accept(letter)) is self.model.accept(letter)
+            self.model.now += pause
 
-    def _letter(self, id: str, dedup: str | None = None, needy: bool = False) -> Letter:
-        return Letter(id, "note", self.next("letter ").encode(), dedup, CALL if needy else None)
+    def _letter(
+        self, id: str, dedup: str | None = None, needy: bool = False, remember_for: float | None = None
+    ) -> Letter:
+        return Letter(id, "note", self.next("letter ").encode(), dedup, CALL if needy else None, remember_for)
+
+    @rule(said=st.lists(facts, min_size=1, max_size=4), expect=st.just(...) | bodies)
+    def note(self, said: list[Fact], expect: bytes | EllipsisType | None) -> None:
+        for fact in said:
+            box = self._new_box(fact.box)
+            assert self.run(self.store.note(box, fact, expect)) == self.model.note(box, fact, expect)
 
     # Time and faults
 
@@ -262,6 +290,23 @@ class Mailboxes(RuleBasedStateMachine):
         for claim in self._claim(self.workers[slot], 3):
             self._commit(claim, self._fulfil(plan, claim), plan.hand_over)
 
+    @rule(
+        slot=slots,
+        forget_for=st.sampled_from([0.0, 10.0, 60.0]),
+        remember_for=letter_ages,
+        later=st.sampled_from([7.0, 61.0]),
+    )
+    def boxes_end_and_are_asked_for_again(
+        self, slot: int, forget_for: float, remember_for: float | None, later: float
+    ) -> None:
+        self.accept(IDS, "m1", False, remember_for, 0.0)
+        for claim in self._claim(self.workers[slot], 1):
+            self._commit(claim, Commit(forget_for=forget_for))
+        self.note([Fact(id, *CALL, b"1") for id in IDS], None)
+        self.model.now += later
+        self.create(IDS)
+        self.accept(IDS, "m1", False, None, 0.0)
+
     @precondition(lambda self: self.claims)
     @rule(pick=picks, plan=plans)
     def commit(self, pick: int, plan: Plan) -> None:
@@ -293,10 +338,11 @@ class Mailboxes(RuleBasedStateMachine):
             outgoing=[self._post(claim.box.id, how) for how in plan.posts],
             unsend=[claim.box.id] if plan.unsend else [],
             spawn=[self._new_box(plan.spawn)] if plan.spawn else [],
+            facts=plan.facts,
             letters=[self._letter(plan.write_to)] if plan.write_to else [],
             again_at=None if plan.again is None else now + plan.again,
-            keep=plan.ending == "keep",
-            charge=plan.ending == "charge",
+            keep=plan.ending in ("keep", "keep and charge"),
+            charge=plan.ending in ("charge", "keep and charge"),
             forget_for={"forget": 60.0, "forget at once": 0.0}.get(plan.ending),
         )
 
@@ -306,7 +352,7 @@ class Mailboxes(RuleBasedStateMachine):
             self.once.add(id)
         later = self.model.now + 5 if how == "later" else None
         url = f"https://tool.test/{id}"
-        return Outgoing(id, lane, "callback", "https://tool.test", url, id.encode(), how == "once", later)
+        return Outgoing(id, lane, "callback", "https://tool.test", url, id.encode(), how == "once", later, f"of {id}")
 
     def _commit(self, claim: Claim, commit: Commit, hand_over: bool = False) -> None:
         sender = claim.worker if hand_over and claim.worker in self.workers else None
@@ -323,10 +369,14 @@ class Mailboxes(RuleBasedStateMachine):
             left = tuple(mail for mail in claim.mail if mail.seq not in dealt_with)
             self.claims[self.claims.index(claim)] = replace(claim, mail=left)
 
-    @rule(name=st.sampled_from([None, *IDS]), remember_for=st.sampled_from([1.0, 60.0]))
-    def stop(self, name: str | None, remember_for: float) -> None:
-        stopped = self.run(self.store.stop(KIND, PARENT, name, remember_for))
-        assert (set(stopped.boxes), set(stopped.in_flight)) == self.model.stop(PARENT, name, remember_for)
+    @rule(
+        kinds=mostly([KIND], ["other", KIND], ["other"]),
+        name=st.sampled_from([None, *IDS]),
+        remember_for=st.sampled_from([1.0, 60.0]),
+    )
+    def stop(self, kinds: list[str], name: str | None, remember_for: float) -> None:
+        stopped = self.run(self.store.stop(kinds, PARENT, name, remember_for))
+        assert (set(stopped.boxes), set(stopped.in_flight)) == self.model.stop(kinds, PARENT, name, remember_for)
 
     # Out
 
@@ -344,6 +394,7 @@ class Mailboxes(RuleBasedStateMachine):
     def _note_taken(self, taken: list[Taken], worker: str) -> None:
         for one in taken:
             assert one.outgoing.body == one.outgoing.id.encode()
+            assert one.outgoing.traceparent == f"of {one.outgoing.id}"
             assert one.attempts == self.model.taken(one, worker)
             self.sent[one.outgoing.id] += 1
         self.taken += [(worker, one) for one in taken]

@@ -39,6 +39,16 @@ def test_processes_that_start_together_on_no_file_agree_on_tables_and_key(databa
     assert sorted(file.name for file in database.parent.iterdir()) == ["store.db", "store.db.key"]
 
 
+async def test_no_note_is_lost_among_processes_that_count_together(database: Path) -> None:
+    outcomes = [outcome(process) for process in [start(child.counted, database) for _ in range(3)]]
+
+    assert outcomes == [(0, [], "")] * 3
+    store = open_store(f"sqlite:///{database}")
+    (count,) = await store.records("counter", "count")
+    assert int(count.body) == 3 * child.COUNTS
+    await store.close()
+
+
 async def test_everything_a_killed_process_was_told_is_there_exactly_once_and_in_order(database: Path) -> None:
     process = start(child.written, database)
     assert process.stdout is not None

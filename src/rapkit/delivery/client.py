@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.exceptions import (
@@ -50,6 +50,13 @@ class Answer(NamedTuple):
 
     status: int
     retry_after: float | None = None
+
+
+class Poster(Protocol):
+    """What can POST."""
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """POST a JSON body; `DeliveryError` when no answer came, `ForbiddenTarget` when the address may not be dialled."""
 
 
 @dataclass(slots=True)

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rapkit.delivery.client import Answer, HttpClient
+from rapkit.delivery.client import Answer, Poster
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy, Verdict, verdict
 from rapkit.delivery.signatures import headers
 from rapkit.errors import DeliveryError, ForbiddenTarget, StoreError
 from rapkit.mailbox import OUTBOX, Letter, Outcome, Settlement, Store, Taken
 from rapkit.pump import Pump
+from rapkit.tracing import HEADER, Span, Tracing
 
 _PAUSE_BEFORE_SETTLING_AGAIN = 0.5
 
@@ -52,13 +53,15 @@ class Courier:
     def __init__(
         self,
         store: Store,
-        client: HttpClient,
+        client: Poster,
         worker: str,
         *,
         policies: Mapping[Kind, RetryPolicy] = POLICIES,
         traffic: Traffic | None = None,
         secrets: Sequence[str] = (),
         report: Report = lambda _taken, _fate: None,
+        on_attempt: Callable[[Taken, Settlement], None] = lambda _taken, _settlement: None,
+        tracing: Tracing | None = None,
         clock: Callable[[], float] = time.time,
         dice: Callable[[], float] = random.random,
     ) -> None:
@@ -69,6 +72,8 @@ class Courier:
         self._traffic = traffic or Traffic()
         self._secrets = secrets
         self._report = report
+        self._on_attempt = on_attempt
+        self._tracing = tracing or Tracing()
         self._clock = clock
         self._dice = dice
         self._per_origin: Counter[str] = Counter()
@@ -96,6 +101,11 @@ class Courier:
     def healthy(self) -> bool:
         """Whether the outbox can be read."""
         return self._pump.healthy
+
+    @property
+    def under_way(self) -> int:
+        """How many POSTs are being made now."""
+        return len(self._under_way)
 
     @contextlib.contextmanager
     def place_for(self, origin: str) -> Iterator[str | None]:
@@ -140,6 +150,7 @@ class Courier:
             settlement = await self._attempt(taken)
             if not outgoing.once:
                 await self._settle(taken, settlement)
+            self._on_attempt(taken, settlement)  # last, so that nothing depends on whoever counts
         finally:
             self._one_less(outgoing.origin)
             if self._under_way.get(outgoing.id) is task:
@@ -153,7 +164,18 @@ class Courier:
 
     async def _attempt(self, taken: Taken) -> Settlement:
         outgoing = taken.outgoing
+        with self._tracing.callback(
+            outgoing.traceparent, message_id=outgoing.id, origin=outgoing.origin, attempt=taken.attempts
+        ) as span:
+            settlement = await self._post(taken, span)
+            span.ended(settlement.outcome)
+        return settlement
+
+    async def _post(self, taken: Taken, span: Span) -> Settlement:
+        outgoing = taken.outgoing
         stamp = headers(outgoing.id, self._clock(), outgoing.body, self._secrets)
+        if span.traceparent:
+            stamp[HEADER] = span.traceparent
         try:
             answer = await self._client.post(outgoing.url, outgoing.body, stamp)
         except ForbiddenTarget as error:
@@ -162,6 +184,7 @@ class Courier:
             self._silent.add(outgoing.origin)
             return self._try_again(taken, None, str(error))
         self._silent.discard(outgoing.origin)
+        span.answered(answer.status)
         match verdict(answer.status):
             case Verdict.DELIVERED:
                 return self._end(taken, Fate(Outcome.DELIVERED, answer.status, None))

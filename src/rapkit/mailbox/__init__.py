@@ -6,7 +6,7 @@ Letters are put into it, a worker claims it, acts, and commits everything that f
 """
 
 from rapkit.mailbox.box import Box, Letter, Mail, NewBox, Reception
-from rapkit.mailbox.commit import Claim, Commit, Entry, Record, Timer
+from rapkit.mailbox.commit import Claim, Commit, Entry, Fact, Record, Timer
 from rapkit.mailbox.outgoing import Outcome, Outgoing, Parcel, Settlement, Taken
 from rapkit.mailbox.store import OUTBOX, Lease, Stopped, Store
 
@@ -16,6 +16,7 @@ __all__ = [
     "Claim",
     "Commit",
     "Entry",
+    "Fact",
     "Lease",
     "Letter",
     "Mail",

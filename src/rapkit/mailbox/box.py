@@ -6,7 +6,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class NewBox:
-    """A box to be made. It is due at once.
+    """A box to be made. It is due at once, unless it is made by a `note`.
 
     `parent` and `name` say where it belongs (for an invocation: its thread and call id), so that it can be stopped without knowing its id.
     """
@@ -38,8 +38,9 @@ class Box:
 class Letter:
     """Something for a box.
 
-    The same `dedup` twice for one box is one letter. `needs` names a record (kind, key) the box must have for the letter to be wanted:
-    the pending call a result is for, the subscription an event is for.
+    The same `dedup` twice for one box is one letter: while the box lives, or only for `remember_for` seconds, which is for boxes that live
+    long and are written to often. `needs` names a record (kind, key) the box must have for the letter to be wanted: the pending call a
+    result is for, the subscription an event is for.
     """
 
     box: str
@@ -47,6 +48,7 @@ class Letter:
     body: bytes
     dedup: str | None = None
     needs: tuple[str, str] | None = None
+    remember_for: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

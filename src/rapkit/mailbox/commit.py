@@ -44,8 +44,18 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Fact:
+    """A record written beside a box that the writer need not have claimed; `body=None` drops the record."""
+
+    box: str
+    kind: str
+    key: str
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
 class Timer:
-    """Makes the box due at a time of the store's clock; `at=None` takes the timer away."""
+    """Makes the box due at a time of the store's clock, and is handed to every claim from then on; `at=None` takes the timer away."""
 
     key: str
     at: float | None
@@ -55,9 +65,14 @@ class Timer:
 class Commit:
     """Everything that follows from one slice of work, written in one transaction or not at all.
 
-    `keep` holds on to the claim. `charge` leaves the attempt on the box's account: the slice failed. `forget_for` ends the box: it and all
-    that is kept with it are deleted, unread mail too, and its id is remembered for so many seconds: a late repetition is recognised.
-    What becomes of `letters` and `spawn` is not said: a letter to a box that is gone is dropped, a box that is known is not made again.
+    A commit says that the box got on, and clears its attempts; with `charge` it says that the slice failed, or is not there yet, and leaves
+    them on the account. `keep` holds on to the claim, and clears or charges all the same: after a `keep` without `charge` the next claim is
+    the first attempt, even if this worker is lost. So a worker that only puts down what it is about to do says `charge`, or what kills it
+    will never be noticed. `forget_for` ends the box: it and all that is kept with it are deleted, unread mail too, and its id is remembered
+    for so many seconds: a late repetition is recognised.
+
+    `facts` are records of other boxes, whoever has those; they are written after `spawn` and before `letters`. What becomes of these three
+    is not said: a box that is known is not made again, a letter or a fact for a box that is gone or closed is dropped.
     """
 
     consumed: Sequence[int] = ()
@@ -71,6 +86,7 @@ class Commit:
     outgoing: Sequence[Outgoing] = ()
     unsend: Sequence[str] = ()
     spawn: Sequence[NewBox] = ()
+    facts: Sequence[Fact] = ()
     letters: Sequence[Letter] = ()
     again_at: float | None = None
     keep: bool = False

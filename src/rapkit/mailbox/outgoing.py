@@ -12,7 +12,8 @@ class Outgoing:
 
     Within a `lane` the outbox is first-in-first-out: the next is due only when the one before was delivered or given up. `origin` is the
     part of the URL that may be known to anybody who reads the database. A `once` POST is deleted before it is sent: at most once, no retry.
-    `kind` picks the retry policy. `id` is unique and stays the same over all attempts.
+    `kind` picks the retry policy. `id` is unique and stays the same over all attempts. `traceparent` is the W3C trace context the POST
+    belongs to, if any.
     """
 
     id: str
@@ -23,6 +24,7 @@ class Outgoing:
     body: bytes
     once: bool = False
     not_before: float | None = None
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,31 @@
 """The promises of a store.
 
-- What `create` and `accept` say is durable when it is said. An accepted letter is handed to every claim of its box, in acceptance order,
-  until a commit consumes it or sets it aside; duplicates change nothing.
-- A commit is atomic: all of it or nothing. A worker whose claim is no longer the box's last leaves no trace, not even an outgoing POST.
+- What `create`, `accept` and `note` say is durable when it is said. An accepted letter is handed to every claim of its box, in acceptance
+  order, until a commit consumes it or sets it aside; duplicates change nothing.
+- A commit is atomic: all of it or nothing. A worker whose claim is no longer the box's last leaves no trace, not even an outgoing POST, a
+  letter or a fact beside another box.
+- Of `note`s that expect the same to stand there, one is written, whatever the number of processes.
 - No two live claims of one box. A claim lives as long as its worker's lease: workers renew one row, claims point to it, and only the
   store's clock is asked. Leases are never reset when a process starts.
 - Readiness, lease ends and timers share one indexed time, so that a box with nothing due costs nothing, however many there are.
-- An attempt is charged when a box is claimed, not when it fails: a worker that is killed counts too. After two lost attempts mail is handed
-  out one letter at a time, so that the one that kills its workers can be told from the others and set aside.
+- An attempt is charged when a box is claimed, not when it fails: a worker that is killed counts too, until a commit says that the box got
+  on. After two lost attempts mail is handed out one letter at a time, so that the one that kills its workers can be told from the others
+  and set aside.
 - The outbox is first-in-first-out per lane; a `once` POST is deleted before it is handed out, and does not hold its lane.
 - Whoever is cancelled while it claims or takes holds nothing afterwards. What else was asked for may have happened all the same.
 - After a `StoreError` other than `Fenced` it is open whether the operation happened: repeat it, all of them bear that (a repeated `commit`
-  is `Fenced` if the first one went through and ended the claim).
-- How long duplicates are recognised is bounded: while the box lives, and `forget_for` seconds after.
+  is `Fenced` if the first one went through and ended the claim; a repeated `note` finds what the first one wrote).
+- How long duplicates are recognised is bounded: while the box lives, or as long as the letter says, and never longer than `forget_for`
+  seconds after the box has ended.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from types import EllipsisType
 from typing import Final, Protocol
 
 from rapkit.mailbox.box import Box, Letter, NewBox, Reception
-from rapkit.mailbox.commit import Claim, Commit, Entry, Record
+from rapkit.mailbox.commit import Claim, Commit, Entry, Fact, Record
 from rapkit.mailbox.outgoing import Parcel, Settlement, Taken
 
 OUTBOX: Final = "outbox"
@@ -54,6 +59,9 @@ class Store(Protocol):
     def lease(self) -> Lease:
         """How long a silent worker keeps what it claimed."""
 
+    def derive(self, purpose: str) -> list[bytes]:
+        """Keys for signing that every process on this store shares, newest first: sign with the first, believe any."""
+
     # Letters in
 
     async def create(self, box: NewBox) -> bool:
@@ -67,6 +75,13 @@ class Store(Protocol):
 
     async def accept(self, letter: Letter) -> Reception:
         """Put a letter into a box and make the box due; see `Reception`."""
+
+    async def note(self, box: NewBox, fact: Fact, expect: bytes | EllipsisType | None = ...) -> bool:
+        """Write or drop one record beside a box, claimed or not; if there is no such box it is made, idle: nothing is due.
+
+        Only if `expect` is what stands there: a body, None for no record, `...` for whatever it is. False if it is not, or if the box is
+        closed or was ended and is remembered; then nothing happens, and no box is made. Nor is one made to drop a record.
+        """
 
     # Work
 
@@ -88,11 +103,12 @@ class Store(Protocol):
         With a `sender`, those of the commit's POSTs that are due at once are taken for that worker in the same step, and returned.
         """
 
-    async def stop(self, kind: str, parent: str, name: str | None, remember_for: float) -> Stopped:
-        """Take the matching boxes (all of the parent's, without a name) from whoever runs them; they are due at once, with `stopped` set.
+    async def stop(self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float) -> Stopped:
+        """Take the matching boxes of all these kinds (all of the parent's, without a name) from whoever runs them, in one step.
 
-        The POSTs in the lanes named after them are deleted, those in some sender's hands too: nobody sends them again. With a name, a
-        matching box that comes within `remember_for` seconds is made stopped.
+        They are due at once, with `stopped` set, and bring their unread mail and due timers like any other. The POSTs in the lanes named
+        after them are deleted, those in some sender's hands too: nobody sends them again. With a name, a matching box of any of the kinds
+        that comes within `remember_for` seconds is made stopped.
         """
 
     # Out
@@ -123,7 +139,10 @@ class Store(Protocol):
         """Whether `create` would refuse this id: the box is alive, or remembered."""
 
     async def backlog(self, kind: str) -> int:
-        """How many boxes of a kind wait to be run or are being run; idle ones do not count."""
+        """How many boxes of a kind are due or being run; idle ones, and those that wait for a timer, do not count."""
+
+    async def waiting(self, lane: str) -> int:
+        """How many POSTs of a lane are neither delivered nor given up; those in some sender's hands count, unless they are sent `once`."""
 
     async def entries(self, box: str, after: int = 0, limit: int = 1000) -> list[Entry]:
         """The journal of a box, oldest first, from the entry after `after`."""

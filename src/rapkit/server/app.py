@@ -1,32 +1,49 @@
 """The toolset as an ASGI app."""
 
 import contextlib
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from rapkit.errors import ConfigError
-from rapkit.protocol import ToolsetDocument, dump
+from rapkit.errors import ConfigError, InvalidMessage, StoreError
+from rapkit.protocol import ToolsetDocument, dump, parse_choice_made
 from rapkit.server.callers import Callers
 from rapkit.server.endpoints import (
+    RETRY_WHEN_STORE_FAILS,
     Endpoint,
     Handler,
-    Refusal,
     cancel_tool_call,
     close_thread,
     invoke,
+)
+from rapkit.server.engine import Engine
+from rapkit.server.limits import Limits, RateLimit
+from rapkit.server.oauth import RedirectEndpoint
+from rapkit.server.oauth.flow import REDIRECT_PATH
+from rapkit.server.people import ANSWER_PATH
+from rapkit.server.requests import (
+    Body,
+    Refusal,
+    asked_url,
+    come_back,
+    read_request,
     send_answer,
     send_json,
     send_problem,
     unauthorized,
 )
-from rapkit.server.engine import Engine
+from rapkit.server.strangers import ForStrangers
+from rapkit.server.webhooks import Webhook, WebhookEndpoint
 
-_DISCOVERY = "/.well-known/rap-toolset"
+DISCOVERY = "/.well-known/rap-toolset"
 _JSON = ((b"content-type", b"application/json"),)
+_LARGEST_FROM_STRANGERS = 16 * 1024
+
+log = logging.getLogger("rapkit.http")
 
 
 def make_app(
@@ -35,22 +52,35 @@ def make_app(
     document: Callable[[str], ToolsetDocument],
     public_url: str | None,
     callers: Callers,
-    largest: int,
+    limits: Limits,
+    webhooks: Sequence[Webhook],
     lifespan: Callable[[Any], contextlib.AbstractAsyncContextManager[None]],
 ) -> Router:
     """Routes for a toolset. `engine` gives the running engine, or raises `ConfigError` if there is none."""
+    notices = RateLimit(limits.notices)
+    strangers = RateLimit(limits.strangers)
 
-    def door(handler: Handler, *, notice: bool = False) -> Endpoint:
-        return Endpoint(handler, engine, callers, largest, notice=notice)
+    def door(handler: Handler, notices: RateLimit | None = None) -> Endpoint:
+        return Endpoint(handler, engine, callers, limits.body, notices)
+
+    def for_strangers(endpoint: ASGIApp) -> ASGIApp:
+        return ForStrangers(endpoint, strangers, _LARGEST_FROM_STRANGERS)
 
     return Router(
         routes=[
             Route("/invoke", Only(door(invoke), "POST")),
-            Route(_DISCOVERY, Only(Discovery(engine, callers, document, public_url), "GET", "HEAD")),
-            Route("/cancel_tool_call", Only(door(cancel_tool_call, notice=True), "POST")),
-            Route("/close_thread", Only(door(close_thread, notice=True), "POST")),
+            Route(DISCOVERY, Only(Discovery(engine, callers, document, public_url), "GET", "HEAD")),
+            Route("/cancel_tool_call", Only(door(cancel_tool_call, notices), "POST")),
+            Route("/close_thread", Only(door(close_thread, notices), "POST")),
+            Route(f"{ANSWER_PATH}{{token}}", for_strangers(Only(Answers(engine), "POST"))),
+            Route(REDIRECT_PATH, for_strangers(Only(RedirectEndpoint(lambda: engine().oauth), "GET"))),
+            Route("/metrics", Only(MetricsPage(engine, callers), "GET")),
             Route("/healthz", Only(Health(), "GET", "HEAD")),
             Route("/readyz", Only(Readiness(engine), "GET", "HEAD")),
+            *(
+                Route(webhook.path, Only(WebhookEndpoint(webhook, engine, strangers, limits.body), "POST"))
+                for webhook in webhooks
+            ),
         ],
         redirect_slashes=False,  # nobody in RAP follows a redirect, and it would go wherever the Host header says
         default=nothing_here,
@@ -81,7 +111,7 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
         await WebSocketClose()(scope, receive, send)
         return
     await send_problem(
-        send, Refusal(404, f"There is nothing here. What this server offers is told by GET {_DISCOVERY}.")
+        send, Refusal(404, f"There is nothing here. What this server offers is told by GET {DISCOVERY}.")
     )
 
 
@@ -111,7 +141,7 @@ class Discovery:
             await send_problem(send, Refusal(503, str(error)))
             return
         try:
-            document = self._document(self._public_url or _asked_url(scope))
+            document = self._document(self._public_url or asked_url(scope))
         except ConfigError:
             # The toolset was checked when it was started, so it is the address that makes no URL.
             await send_problem(send, Refusal(400, "The Host header is not a host."))
@@ -122,6 +152,49 @@ class Discovery:
         client = scope.get("client")
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
         return self._callers.identify(b"", client[0] if client else None, host) is not None
+
+
+class Answers:
+    """Where users' choices come in: at the `response_url` of the question, which is proof enough."""
+
+    def __init__(self, engine: Callable[[], Engine]) -> None:
+        self._engine = engine
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            made = parse_choice_made(await Body(scope, receive, _LARGEST_FROM_STRANGERS).read())
+            if not await self._engine().answer(scope["path_params"]["token"], made):
+                raise Refusal(404, "This question is not open: it was never asked, has expired, or its call has ended.")
+        except InvalidMessage as error:
+            await send_problem(send, Refusal(400, str(error)))
+        except ConfigError as error:
+            await send_problem(send, Refusal(503, str(error)))
+        except StoreError as error:
+            log.error("not stored: %s", error)
+            await send_problem(send, come_back("The answer could not be stored.", RETRY_WHEN_STORE_FAILS))
+        else:
+            await send_answer(send, 200)
+
+
+class MetricsPage:
+    """What Prometheus scrapes, for callers only."""
+
+    def __init__(self, engine: Callable[[], Engine], callers: Callers) -> None:
+        self._engine = engine
+        self._callers = callers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            await read_request(scope, receive, self._callers, 0, is_json=False)
+            body, content_type = self._engine().metrics.render()
+        except Refusal as refusal:
+            await send_problem(send, refusal)
+        except ConfigError as error:
+            await send_problem(send, Refusal(503, str(error)))
+        else:
+            await send_answer(send, 200, body, ((b"content-type", content_type),))
 
 
 class Readiness:
@@ -145,11 +218,3 @@ class Health:
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         """Answer one request."""
         await send_json(send, {"ok": True})
-
-
-def _asked_url(scope: Scope) -> str:
-    host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), None)
-    if not host:
-        address, port = scope.get("server") or ("localhost", None)
-        host = address if port is None else f"{address}:{port}"
-    return f"{scope['scheme']}://{host}{scope.get('root_path', '')}"

@@ -1,50 +1,77 @@
-"""Who calls: bearer tokens with names.
+"""Who calls: bearer tokens and signatures, both with names.
 
-What belongs to a caller (calls, threads, cancellations) is kept under the token's name, so that a token can be rotated without losing
-anything: give the name two tokens for a while.
+What belongs to a caller (calls, threads, cancellations) is kept under the name, so that a token or a secret can be rotated without losing
+anything: give the name two of them for a while. A token and a secret of one name are one caller.
+
+A signature is that of Standard Webhooks. It covers a message id, a time within five minutes of ours and the body, not the path. Whoever
+gets hold of a signed request can send it again for that long: an invocation repeated runs once, a notice repeated changes nothing.
 """
 
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 
+from rapkit.delivery import signatures
 from rapkit.errors import ConfigError
 
 LOCAL = "local"
-"""The name of everybody on this machine, when there are no tokens."""
+"""The name of everybody on this machine, when there are neither tokens nor secrets."""
+
+Named = Mapping[str, str | Sequence[str]]
+"""Tokens or secrets by the caller's name; several while they are rotated."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SHORTEST_TOKEN = 16
 _BEARER = b"bearer "
+_SIGNED = tuple(name.encode() for name in (signatures.MESSAGE_ID, signatures.TIMESTAMP, signatures.SIGNATURE))
 
 
 class Callers:
-    """Names callers by their tokens; without any tokens, everybody who connects from this machine is `local`."""
+    """Names callers by their tokens and signatures; without any, everybody who connects from this machine is `local`.
 
-    def __init__(self, tokens: Mapping[str, str | Sequence[str]]) -> None:
+    `now` is what the time in a signature is compared with.
+    """
+
+    def __init__(self, tokens: Named, secrets: Named | None = None, now: Callable[[], float] = time.time) -> None:
         self._names: list[tuple[bytes, str]] = []
-        for name, given in tokens.items():
-            if not _NAME.fullmatch(name):
-                raise ConfigError(f"{name!r} cannot name a token: use 1 to 64 of A-Z a-z 0-9 _ . -")
-            for token in [given] if isinstance(given, str) else given:
-                if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-                    raise ConfigError(
-                        f"The token {name!r} is too easy to guess or cannot be sent: it needs {_SHORTEST_TOKEN} or more printable ASCII "
-                        'characters without blanks. Make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
-                    )
-                self._names.append((_digest(token.encode()), name))
+        self._secrets: dict[str, list[str]] = {}
+        self._now = now
+        for name, token in _each("token", tokens):
+            if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+                raise ConfigError(
+                    f"The token {name!r} is too easy to guess or cannot be sent: it needs {_SHORTEST_TOKEN} or more printable ASCII "
+                    'characters without blanks. Make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
+                )
+            self._names.append((_digest(token.encode()), name))
+        for name, secret in _each("secret", secrets or {}):
+            try:
+                signatures.headers("", 0, b"", [secret])  # one that cannot sign cannot verify, and is found now
+            except ConfigError as error:
+                raise ConfigError(f"The secret {name!r} cannot be used. {error}") from None
+            self._secrets.setdefault(name, []).append(secret)
 
     @property
     def local_only(self) -> bool:
-        """Whether there are no tokens, so that only this machine may call."""
-        return not self._names
+        """Whether there are neither tokens nor secrets, so that only this machine may call."""
+        return not self._names and not self._secrets
+
+    @property
+    def have_tokens(self) -> bool:
+        """Whether a caller may show a token."""
+        return bool(self._names)
+
+    @property
+    def have_secrets(self) -> bool:
+        """Whether a caller may sign."""
+        return bool(self._secrets)
 
     def identify(self, authorization: bytes, client: str | None, host: bytes) -> str | None:
-        """The caller's name, or None for a stranger."""
-        if not self._names:
+        """The name of a caller who shows a token, or who is on this machine where that is enough; None for all others."""
+        if self.local_only:
             # The Host is looked at so that a web page cannot reach us by a name it has pointed at this machine.
             return LOCAL if _is_loopback(client) and _is_loopback(_host_name(host)) else None
         if authorization[: len(_BEARER)].lower() != _BEARER:
@@ -55,6 +82,35 @@ class Callers:
             if hmac.compare_digest(known, presented):
                 found = name
         return found
+
+    def may_be_signed(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request could be signed, so that its body is worth reading."""
+        return bool(self._secrets) and all(name in headers for name in _SIGNED)
+
+    def identify_signed(self, headers: Mapping[bytes, bytes], body: bytes) -> str | None:
+        """The name of the caller who signed this very body a moment ago, or None for a stranger."""
+        given = {name.decode(): headers.get(name, b"").decode("latin-1") for name in _SIGNED}
+        now = self._now()
+        found = None
+        for name, secrets in self._secrets.items():  # all of them, as above
+            if signatures.verify(given, body, secrets, now):
+                found = name
+        return found
+
+
+def _each(kind: str, given: Named) -> Iterator[tuple[str, str]]:
+    """Every name with every token or secret of its; each may have one owner."""
+    owners: dict[str, str] = {}
+    for name, several in given.items():
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} cannot name a {kind}: use 1 to 64 of A-Z a-z 0-9 _ . -")
+        values = [several] if isinstance(several, str) else several
+        if not values:
+            raise ConfigError(f"{name!r} has no {kind}. Give it one, or leave the name out.")
+        for value in values:
+            if owners.setdefault(value, name) != name:
+                raise ConfigError(f"{owners[value]!r} and {name!r} have the same {kind}. Give each one of its own.")
+            yield name, value
 
 
 def _digest(token: bytes) -> bytes:

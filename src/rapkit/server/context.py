@@ -1,24 +1,67 @@
-"""What a handler can know about the call it works on."""
+"""What a handler can know about the call it works on, and what it can do besides returning."""
 
 import logging
-from typing import Any
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from rapkit.protocol import Invocation
+from rapkit.clock import Clock
+
+if TYPE_CHECKING:
+    from rapkit.server.invocation import Call
+    from rapkit.server.processes import Processes, Run
+    from rapkit.server.resources import ThreadSpace
+    from rapkit.server.views import Views
+
+_PROGRESS = "progress"
+
+
+class Asking(Protocol):
+    """A way to ask people."""
+
+    async def choose(
+        self,
+        prompt: str,
+        choices: Sequence[str],
+        default: str | None,
+        remember: Literal["thread", "user"] | None,
+        expires_in: float | None,
+    ) -> str:
+        """The label the user chose."""
+
+    async def oauth(self, provider: str, refused: str | None) -> str:
+        """An access token of the user's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a context works with."""
+
+    clock: Clock
+    views: "Views"
+    space: "ThreadSpace"
+    processes: "Processes"
+    people: Asking
 
 
 class Context:
     """The call at hand. A parameter annotated with this class gets it, and is not shown to the model."""
 
-    def __init__(self, message: Invocation, tool: str) -> None:
-        self.user_id = message.user_id
+    def __init__(self, call: "Call", tool: str, means: Means, cursor: str | None = None) -> None:
+        message = call.message
+        self.user_id = getattr(message, "user_id", None)
         """The user the thread works for, if the runtime said so."""
         self.thread_id = message.group_id
         """The conversation thread that called."""
-        self.thread_ancestors = message.thread_ancestors or ()
+        self.thread_ancestors: tuple[str, ...] = getattr(message, "thread_ancestors", None) or ()
         """The threads above it, from the root down to its parent."""
         self.call_id = message.id
         """The id of this call within the thread."""
+        self.cursor = cursor
+        """In a subscription: the cursor of the last event that was sent, None before the first."""
         self._tool = tool
+        self._means = means
         self._cancelled = False
 
     @property
@@ -35,6 +78,69 @@ class Context:
     def cancel(self) -> None:
         """Say that nobody waits for the result any more."""
         self._cancelled = True
+
+    def workspace(self) -> Path:
+        """A folder of the thread's own, there for all its calls until the thread is closed or forgotten."""
+        return self._means.space.workspace()
+
+    @property
+    def state(self) -> MutableMapping[str, Any]:
+        """A small dict of the thread's own, of what JSON can hold. Changes are kept together with the handler's result or event."""
+        return self._means.space.state
+
+    async def choose(
+        self,
+        prompt: str,
+        choices: Sequence[str],
+        *,
+        default: str | None = None,
+        remember: Literal["thread", "user"] | None = None,
+        expires_in: float | None = None,
+    ) -> str:
+        """Ask the user, and return the label they chose; `default`, else the first one, is what a dismissed question counts as.
+
+        The handler is suspended: nothing of it stays in memory, and once the answer is there it runs again from the top, where this
+        returns at once. What stands before this line must bear to be repeated. If nobody answers within `expires_in` seconds (three days,
+        unless the toolset's durations say otherwise), or the answer is none of the choices, this raises `ToolError`. With `remember` the
+        same question of the same tool is not asked again in this thread, or of this user.
+        """
+        return await self._means.people.choose(prompt, choices, default, remember, expires_in)
+
+    async def oauth(self, provider: str, *, refused: str | None = None) -> str:
+        """An access token of the user's. If there is none, the user is asked to authorise us, and the handler is suspended as in `choose`.
+
+        `refused` is a token that the provider's API has turned down: it is refreshed, or the user is asked again. If the user denies, or
+        does not authorise us in time, this raises `ToolError`.
+        """
+        return await self._means.people.oauth(provider, refused)
+
+    async def view(self, view_type: str, content: object) -> None:
+        """Show something to the user beside the conversation: any JSON. Of updates in quick succession only the last is sent."""
+        await self._means.views.show(view_type, content)
+
+    async def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
+        """Show how far the call has come: as the view "progress"."""
+        content = {"call_id": self.call_id, "operation": self._tool, "done": done, "total": total, "note": note}
+        await self._means.views.show(_PROGRESS, {key: value for key, value in content.items() if value is not None})
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | Path | None = None,
+        env: Mapping[str, str] | None = None,
+        input: str | None = None,  # noqa: A002 - what subprocess calls it
+        timeout: float | None = None,
+    ) -> "Run":
+        """Run a program: `await` it for its output, or iterate over its lines with `async for`.
+
+        It and all it starts end with the call: when it is cancelled, and after a crash of the server.
+        """
+        return self._means.processes.run(argv, cwd=cwd, env=env, input=input, timeout=timeout)
+
+    async def sleep(self, seconds: float) -> None:
+        """Like `asyncio.sleep`, by the server's clock: the one that tests can advance."""
+        await self._means.clock.sleep(seconds)
 
 
 class _CallLog(logging.LoggerAdapter[logging.Logger]):

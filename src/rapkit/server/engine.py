@@ -1,80 +1,67 @@
-"""A toolset at work: its store, its worker, its courier, and the doors through which requests come in."""
+"""A toolset at work: its store, its workers, its courier, and the doors through which requests come in."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
-from rapkit.delivery.client import HttpClient
+from rapkit.clock import Clock, SystemClock
+from rapkit.delivery.client import HttpClient, Poster
 from rapkit.delivery.courier import Courier
 from rapkit.delivery.guard import Guard
-from rapkit.errors import ConfigError, ForbiddenTarget, StoreError
+from rapkit.errors import ForbiddenTarget, StoreError
 from rapkit.ids import new_id
-from rapkit.mailbox import OUTBOX, Lease, Store
-from rapkit.protocol import Invocation
-from rapkit.server.callers import Callers
-from rapkit.server.invocation import Call, call_kind, thread_key
-from rapkit.server.limits import Limits, RateLimit
-from rapkit.server.tool import Tool
+from rapkit.mailbox import OUTBOX, Lease, Reception, Store
+from rapkit.protocol import ChoiceMade, Invocation
+from rapkit.server.invocation import Call, call_kind, subscription_kind, thread_key, thread_kind
+from rapkit.server.limits import RateLimit
+from rapkit.server.metrics import Metrics
+from rapkit.server.oauth import OAuth
+from rapkit.server.oauth.service import Client as OAuthClient
+from rapkit.server.people import ANSWER_PURPOSE
+from rapkit.server.plan import Plan
+from rapkit.server.premises import Premises
+from rapkit.server.questions import answer_letter
+from rapkit.server.resources import Resources
+from rapkit.server.signer import Signer
+from rapkit.server.subscriptions import Subscriptions
+from rapkit.server.threads import Threads
+from rapkit.server.topics import Topics
 from rapkit.server.worker import Worker
+from rapkit.server.workspace import workspaces_for
 from rapkit.stores import open_store
+from rapkit.tracing import Tracing
 
 _COUNT_BACKLOG_EVERY = 1.0
 _SWEEP_EVERY = 30.0
-_SHORTEST_LEASE = 0.2
 _UNKNOWN_ORIGIN = "unknown"
 
 log = logging.getLogger("rapkit.server")
 
 
 @dataclass(frozen=True, slots=True)
-class Durations:
-    """How long things are kept or waited for, in seconds.
+class Surroundings:
+    """What a toolset at work finds outside of itself. Tests bring their own.
 
-    `remember_calls`: how long after its end a repeated invocation is recognised. `remember_cancels`: how long a cancellation waits for a
-    call that has not come yet. `keep_dead_letters`: how long undeliverable callbacks can be looked at and sent again. `grace`: how long
-    running handlers may go on when the server is stopped. `lease`: how long a server that is lost without a word keeps its calls from the
-    next start, or from other servers on the same store; shorter is a faster recovery, and too short takes calls from a server that is
-    merely slow.
+    `is_lost` is asked when the work ends: whether it is to end as in a process that was killed, with nothing brought to an end.
     """
 
-    remember_calls: float = 24 * 3600
-    remember_cancels: float = 3600
-    keep_dead_letters: float = 30 * 24 * 3600
-    grace: float = 10
-    lease: float = Lease().seconds
-
-    def __post_init__(self) -> None:
-        """Refuse what is no duration, and a lease that ends before it can be renewed."""
-        for name in ("remember_calls", "remember_cancels", "keep_dead_letters", "grace"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ConfigError(f"{name} is a number of seconds, not {getattr(self, name)}.")
-        if not _SHORTEST_LEASE <= self.lease < float("inf"):
-            raise ConfigError(f"lease is a number of seconds from {_SHORTEST_LEASE:g} on, not {self.lease}.")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What an engine is made from."""
-
-    toolset: str
-    tools: Mapping[str, Tool]
-    version: str
-    store: str
-    callers: Callers
-    allow_callbacks: Sequence[str] = ()
-    loopback_callbacks: bool = False
-    webhook_secrets: Sequence[str] = ()
-    limits: Limits = field(default_factory=Limits)
-    durations: Durations = field(default_factory=Durations)
+    clock: Clock = field(default_factory=SystemClock)
+    open_store: Callable[[Plan], Store] = lambda plan: open_store(plan.store, lease=Lease(plan.durations.lease))
+    open_client: Callable[[Guard], contextlib.AbstractAsyncContextManager[Poster]] = HttpClient
+    oauth_client: OAuthClient | None = None
+    workspaces: Callable[[Plan], Path | None] = lambda plan: workspaces_for(plan.store)
+    is_lost: Callable[[], bool] = lambda: False
 
 
 class Admission(StrEnum):
     """What becomes of an invocation at the door."""
 
     ACCEPTED = "accepted"
+    REPEATED = "repeated"
     STALE = "stale"
 
 
@@ -88,7 +75,8 @@ class TooBusy(Exception):
 class Engine:
     """A running toolset. Made by `running`."""
 
-    def __init__(self, plan: Plan, store: Store, client: HttpClient, guard: Guard) -> None:
+    def __init__(self, plan: Plan, store: Store, client: Poster, guard: Guard, outside: Surroundings) -> None:
+        clock = outside.clock
         self._plan = plan
         self._store = store
         self._guard = guard
@@ -97,24 +85,57 @@ class Engine:
         self._rate = RateLimit(plan.limits.rate)
         self._backlog = 0
         self._background: list[asyncio.Task[None]] = []
-        self._courier = Courier(store, client, self._name, secrets=plan.webhook_secrets)
-        self._worker = Worker(
+        self.metrics = Metrics(plan.toolset, plan.tools)
+        tracing = Tracing()
+        self._courier = Courier(
             store,
-            self._courier,
-            plan.toolset,
-            plan.tools,
+            client,
             self._name,
-            concurrency=plan.limits.concurrency,
-            remember_for=plan.durations.remember_calls,
-            largest_result=plan.limits.result,
-            origin_of=self._origin_of,
-            on_finished=self._one_less,
+            secrets=plan.webhook_secrets,
+            report=lambda taken, fate: self._subscriptions.report(taken, fate),
+            clock=clock.now,
+            on_attempt=self.metrics.callback,
+            tracing=tracing,
         )
+        signer = Signer(store.derive("rapkit urls"))
+        self.oauth = OAuth(
+            plan.oauth.values(),
+            store,
+            plan.toolset,
+            signer,
+            clock,
+            self._wake,
+            plan.durations.authorise,
+            outside.oauth_client,
+        )
+        self._premises = Premises(
+            plan=plan,
+            worker=self._name,
+            store=store,
+            courier=self._courier,
+            clock=clock,
+            signer=signer,
+            oauth=self.oauth,
+            threads=Threads(),
+            metrics=self.metrics,
+            tracing=tracing,
+            origin_of=self._origin_of,
+        )
+        self._resources = Resources(self._premises, outside.workspaces(plan), self._quiet)
+        self._worker = Worker(self._premises, self._resources, self._one_less)
+        self._subscriptions = Subscriptions(self._premises, self._resources)
+        self._topics = Topics(self._premises)
+        self._measure()
 
     @property
     def toolset(self) -> str:
         """The name of the toolset."""
         return self._plan.toolset
+
+    @property
+    def public_url(self) -> str | None:
+        """Where callers and users reach us, if that was said."""
+        return self._plan.public_url
 
     async def admit(self, call: Call) -> Admission:
         """Make an invocation durable. `ForbiddenTarget` if its callback URL is none we would dial, `TooBusy` if there is too much to do."""
@@ -124,7 +145,7 @@ class Engine:
         message = call.message
         if isinstance(message, Invocation) and message.toolset_version not in (None, self._plan.version):
             # A repetition of what was accepted under the old version is still a repetition (DIS-9).
-            return Admission.ACCEPTED if await self._store.known(call.box_id) else Admission.STALE
+            return Admission.REPEATED if await self._store.known(call.box_id) else Admission.STALE
         if self._backlog >= self._plan.limits.backlog and not await self._store.known(call.box_id):
             raise TooBusy(_COUNT_BACKLOG_EVERY)
         self._backlog += 1  # before it is true, so that a crowd cannot get past the limit together
@@ -134,14 +155,43 @@ class Engine:
         finally:
             if not made:
                 self._backlog -= 1
-        return Admission.ACCEPTED
+        return Admission.ACCEPTED if made else Admission.REPEATED
 
-    async def cancel(self, caller: str, thread_id: str, call_id: str | None) -> None:
-        """Stop a call, or all calls of a thread. Each ends in a result that says so; whatever its handler still does has no effect."""
-        thread = thread_key(self._plan.toolset, caller, thread_id)
-        stopped = await self._store.stop(self._kind, thread, call_id, self._plan.durations.remember_cancels)
+    async def cancel(self, caller: str, thread_id: str, call_id: str) -> None:
+        """Stop a call: it ends in a result that says so, or silently if it is a subscription; what its handler still does has no effect."""
+        await self._stop([call_kind(self.toolset), subscription_kind(self.toolset)], caller, thread_id, call_id)
+
+    async def close_thread(self, caller: str, thread_id: str) -> None:
+        """Stop all calls and subscriptions of a thread, and clean up what is kept for it (CLO-5)."""
+        kinds = [call_kind(self.toolset), subscription_kind(self.toolset), thread_kind(self.toolset)]
+        await self._stop(kinds, caller, thread_id, None)
+
+    async def _stop(self, kinds: list[str], caller: str, thread_id: str, call_id: str | None) -> None:
+        thread = thread_key(self.toolset, caller, thread_id)
+        stopped = await self._store.stop(kinds, thread, call_id, self._plan.durations.remember_cancels)
         self._worker.cancel(stopped.boxes)
+        self._subscriptions.cancel(stopped.boxes)
         await self._courier.abort(stopped.in_flight)
+
+    async def answer(self, token: str, made: ChoiceMade) -> bool:
+        """Take a user's choice, durably; False if nothing by this token waits for it. A repetition is taken for the first answer."""
+        parts = self._premises.signer.read(ANSWER_PURPOSE, token)
+        if parts is None:
+            return False
+        box_id, key = parts
+        box = await self._store.box(box_id)
+        if box is not None and box.name != made.id:
+            return False
+        reception = await self._store.accept(answer_letter(box_id, key, made.selected))
+        return reception in (Reception.ACCEPTED, Reception.DUPLICATE)
+
+    async def _wake(self, box: str, key: str, error: str | None) -> bool:
+        reception = await self._store.accept(answer_letter(box, key, error=error))
+        return reception in (Reception.ACCEPTED, Reception.DUPLICATE)
+
+    async def emit(self, topic: str, payload: object, id: str | None) -> None:
+        """Make an event of a topic durable; it reaches everybody who is subscribed by then."""
+        await self._topics.emit(topic, payload, id)
 
     async def ready(self) -> bool:
         """Whether invocations can be accepted and are worked on."""
@@ -149,8 +199,20 @@ class Engine:
             await self._store.next_due(self._kind)
         except StoreError:
             return False
-        working = self._worker.healthy and self._courier.healthy
-        return working and not any(task.done() for task in self._background)
+        return all(each.healthy for each in self._at_work) and not any(task.done() for task in self._background)
+
+    @property
+    def _at_work(self) -> "tuple[Worker | Subscriptions | Topics | Resources | Courier, ...]":
+        return (self._worker, self._subscriptions, self._topics, self._resources, self._courier)
+
+    def _measure(self) -> None:
+        for name, says, function in (
+            ("rapkit_handlers_running", "Handlers that run now.", lambda: self._worker.running),
+            ("rapkit_backlog", "Accepted calls that have not ended and wait for nobody.", lambda: self._backlog),
+            ("rapkit_callbacks_under_way", "POSTs being made now.", lambda: self._courier.under_way),
+            ("rapkit_subscriptions_running", "Subscriptions at work now.", lambda: self._subscriptions.running),
+        ):
+            self.metrics.gauge(name, says, function)
 
     def _origin_of(self, url: str) -> str:
         try:
@@ -158,6 +220,11 @@ class Engine:
         except ForbiddenTarget:
             # Allowed when it was accepted, and no longer: the courier will give it up, and say why.
             return _UNKNOWN_ORIGIN
+
+    async def _quiet(self, thread: str) -> None:
+        """Return when nothing of a closed thread runs here any more."""
+        await self._worker.quiet(thread)
+        await self._subscriptions.quiet(thread)
 
     def _one_less(self) -> None:
         self._backlog -= 1
@@ -176,8 +243,11 @@ class Engine:
             asyncio.create_task(_insist(work, what))
             for work, what in (
                 (self._renew, "renewing the lease"),
-                (self._worker.run, "running calls"),
                 (self._courier.run, "delivering callbacks"),
+                (self._worker.run, "running calls"),
+                (self._subscriptions.run, "running subscriptions"),
+                (self._topics.run, "passing events on"),
+                (self._resources.run, "looking after threads"),
                 (self._count_backlog, "counting the backlog"),
                 (self._sweep, "sweeping"),
             )
@@ -185,13 +255,22 @@ class Engine:
 
     async def stop(self) -> None:
         """End in order: no new work, let running handlers end, deliver what they said, leave the rest to the next start."""
-        renewing, working, delivering, *others = self._background
+        renewing, delivering, *others = self._background
+        grace = self._plan.durations.grace
         try:
-            await _end(working, *others)
-            await self._worker.drain(self._plan.durations.grace)
+            await _end(*others)
+            await asyncio.gather(
+                self._worker.drain(grace),
+                self._subscriptions.drain(0),  # there is no end to wait for
+                self._topics.drain(grace),
+                self._resources.drain(grace),
+            )
+            self._premises.threads.close()
+            self._resources.close()
+            await self.oauth.aclose()
             await self._let_results_leave()
             await _end(delivering)
-            await self._courier.drain(self._plan.durations.grace)
+            await self._courier.drain(grace)
         finally:
             # Also if somebody could not wait: whoever starts next need not wait for the end of our lease.
             await _end(renewing, delivering)
@@ -199,6 +278,13 @@ class Engine:
                 await self._store.retire(self._name)
             except StoreError as error:
                 log.error("cannot end the lease, so the next start waits for its end: %s", error)
+
+    async def abandon(self) -> None:
+        """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
+        await _end(*self._background)
+        await asyncio.gather(*(each.drain(0) for each in self._at_work))
+        self._premises.threads.close()
+        self._resources.close()
 
     async def _let_results_leave(self) -> None:
         try:
@@ -233,18 +319,19 @@ class Engine:
 
 
 @contextlib.asynccontextmanager
-async def running(plan: Plan) -> AsyncIterator[Engine]:
+async def running(plan: Plan, surroundings: Surroundings | None = None) -> AsyncIterator[Engine]:
     """Open the store, work as long as the context lasts, then end in order."""
-    store = open_store(plan.store, lease=Lease(plan.durations.lease))
+    outside = surroundings or Surroundings()
+    store = outside.open_store(plan)
     try:
         guard = Guard(plan.allow_callbacks, plan.loopback_callbacks)
-        async with HttpClient(guard) as client:
-            engine = Engine(plan, store, client, guard)
+        async with outside.open_client(guard) as client:
+            engine = Engine(plan, store, client, guard, outside)
             await engine.start()
             try:
                 yield engine
             finally:
-                await engine.stop()
+                await (engine.abandon() if outside.is_lost() else engine.stop())
     finally:
         await store.close()
 

@@ -12,24 +12,41 @@ from rapkit.protocol import BadInvocation, Invocation, parse_invocation
 
 
 def call_kind(toolset: str) -> str:
-    """The kind of box an invocation is. Toolsets that share a store have calls of their own."""
+    """The kind of box an invocation is. Toolsets that share a store have boxes of their own."""
     return f"call/{toolset}"
+
+
+def subscription_kind(toolset: str) -> str:
+    """The kind of box a confirmed subscription is."""
+    return f"subscription/{toolset}"
+
+
+def topic_kind(toolset: str) -> str:
+    """The kind of box a topic with its subscribers is."""
+    return f"topic/{toolset}"
+
+
+def thread_kind(toolset: str) -> str:
+    """The kind of box the resources of a thread are kept beside."""
+    return f"thread/{toolset}"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A received invocation: to whom, and from which authenticated caller."""
+    """A received invocation: to whom, from which authenticated caller, at which address of ours, in which trace."""
 
     toolset: str
     caller: str
     message: Invocation | BadInvocation
     body: bytes
+    base_url: str = ""
+    traceparent: str = ""
 
     @property
     def box_id(self) -> str:
         """The same (caller, callback_url, group_id, id) is the same box (INV-17)."""
         message = self.message
-        return _digest("c", self.toolset, self.caller, message.callback_url, message.group_id, message.id)
+        return digest("c", self.toolset, self.caller, message.callback_url, message.group_id, message.id)
 
     def to_box(self) -> NewBox:
         """The box to keep it in."""
@@ -37,24 +54,35 @@ class Call:
         return NewBox(
             id=self.box_id,
             kind=call_kind(self.toolset),
-            state=b"\n".join((self.caller.encode(), self.body)),
-            parent=thread_key(self.toolset, self.caller, message.group_id),
+            state=self.to_state(),
+            parent=self.thread_key,
             name=message.id,
         )
 
+    def to_state(self) -> bytes:
+        """All of it as bytes."""
+        # Neither names, nor what comes in headers, can hold a line break.
+        return b"\n".join((self.caller.encode(), self.base_url.encode(), self.traceparent.encode(), self.body))
+
     @classmethod
     def from_state(cls, toolset: str, state: bytes) -> "Call":
-        """Read what `to_box` wrote."""
-        caller, _, body = state.partition(b"\n")
-        return cls(toolset, caller.decode(), parse_invocation(body), body)
+        """Read what `to_state` wrote."""
+        caller, base_url, traceparent, body = state.split(b"\n", 3)
+        return cls(toolset, caller.decode(), parse_invocation(body), body, base_url.decode(), traceparent.decode())
+
+    @property
+    def thread_key(self) -> str:
+        """The key of the thread that called."""
+        return thread_key(self.toolset, self.caller, self.message.group_id)
 
 
 def thread_key(toolset: str, caller: str, group_id: str) -> str:
     """The key of a thread: callers cannot reach each other's, even if they use the same group ids."""
-    return _digest("t", toolset, caller, group_id)
+    return digest("t", toolset, caller, group_id)
 
 
-def _digest(prefix: str, *parts: str) -> str:
+def digest(prefix: str, *parts: str) -> str:
+    """An id no caller can choose, for what is known by these parts."""
     # No part contains a NUL: messages with control characters in their ids or URLs are refused before they get here.
     digest = hashlib.sha256("\0".join(parts).encode()).digest()
     return f"{prefix}_{urlsafe_b64encode(digest[:18]).decode()}"

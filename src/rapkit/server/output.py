@@ -20,12 +20,14 @@ class Output:
     """The parts of a `tool_result`.
 
     `text` says everything in words, as well as words can. `content` is there when pictures are: a model that can see
-    gets it instead of the text. `display_as` is for people: the ways to show the result, best first.
+    gets it instead of the text. `display_as` is for people: the ways to show the result, best first. `failed` says that
+    the handler did not return.
     """
 
     text: str
     content: list[dict[str, Any]] | None = None
     display_as: list[dict[str, Any]] | None = None
+    failed: bool = False
 
 
 def to_output(value: object) -> Output:

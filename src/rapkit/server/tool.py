@@ -1,5 +1,6 @@
 """A tool: a function with what it says about itself."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,12 @@ from rapkit.errors import ConfigError
 from rapkit.protocol import Annotations, ToolDefinition
 from rapkit.protocol.problems import problems
 from rapkit.server.context import Context
+from rapkit.server.pace import DEFAULT_RATE
 from rapkit.server.signature import Signature, read_signature
+from rapkit.server.topic_pattern import TopicPattern, read_pattern
+
+PAYLOAD = "payload"
+"""The parameter by which a function gets what was emitted to its topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +33,32 @@ class Traits:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscriptionTraits:
+    """What an author says about a subscription besides.
+
+    `associative`: whether its events belong into the subscribing thread itself, unless they say otherwise. `topic`: where its events come
+    from, if not from the function itself. `rate`: how many events a second leave, None for no limit. `batch`: whether events that would
+    have to wait are put together.
+    """
+
+    associative: bool = False
+    topic: str | None = None
+    rate: float | None = DEFAULT_RATE
+    batch: bool = False
+
+    @property
+    def pattern(self) -> TopicPattern | None:
+        """The topic, read."""
+        return None if self.topic is None else read_pattern(self.topic)
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
     """One operation of a toolset."""
 
     signature: Signature
     traits: Traits
+    subscription: SubscriptionTraits | None = None
 
     @property
     def name(self) -> str:
@@ -40,8 +67,8 @@ class Tool:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a handler that was lost half-way may run again."""
-        return self.traits.read_only or self.traits.idempotent
+        """Whether a handler that was lost half-way may run again. Of a subscription nothing has run before it is confirmed."""
+        return self.traits.read_only or self.traits.idempotent or self.subscription is not None
 
     def definition(self) -> ToolDefinition:
         """The tool as the wire describes it."""
@@ -51,7 +78,7 @@ class Tool:
             readOnly=traits.read_only or None,
             destructive=traits.destructive or None,
             idempotent=traits.idempotent or None,
-            longRunning=traits.long_running or None,
+            longRunning=traits.long_running or self.subscription is not None or None,
         )
         return ToolDefinition(
             name=self.name,
@@ -67,14 +94,55 @@ def make_tool(function: Callable[..., Any], name: str | None, traits: Traits) ->
     signature = read_signature(function, context_type=Context, name=name)
     if signature.is_generator:
         raise ConfigError(
-            f"tool {signature.name!r} is a generator. A tool returns one result: collect the parts in a list and return that."
+            f"tool {signature.name!r} is a generator. A tool returns one result: collect the parts in a list and return that. "
+            "If they are events, put @tools.subscription above it."
         )
     if traits.timeout is not None and not 0 < traits.timeout < float("inf"):
         raise ConfigError(f"tool {signature.name!r}: timeout is a number of seconds above 0, not {traits.timeout}.")
-    tool = Tool(signature, traits)
+    return _described(Tool(signature, traits))
+
+
+def make_subscription(
+    function: Callable[..., Any], name: str | None, traits: Traits, subscription: SubscriptionTraits
+) -> Tool:
+    """Read the function; `ConfigError` if it cannot be a subscription."""
+    pattern = subscription.pattern
+    supplied = () if pattern is None else (PAYLOAD,)
+    signature = read_signature(function, context_type=Context, name=name, supplied=supplied)
+    called = f"subscription {signature.name!r}"
+    if subscription.rate is not None and not 0 < subscription.rate < float("inf"):
+        raise ConfigError(f"{called}: rate is a number of events a second above 0, not {subscription.rate}.")
+    if pattern is None and not signature.is_generator:
+        raise ConfigError(
+            f"{called} is not a generator, so it has no way to tell of events. Let it yield them, "
+            "or give it the topic they are emitted to: @tools.subscription(topic='...')."
+        )
+    if pattern is not None:
+        _check_topic_function(signature, called, pattern)
+    return _described(Tool(signature, traits, subscription))
+
+
+def _check_topic_function(signature: Signature, called: str, pattern: TopicPattern) -> None:
+    if signature.is_generator:
+        raise ConfigError(
+            f"{called} has a topic and is a generator. For a topic, return the event, a list of events, or None; "
+            "to find events itself, it needs no topic."
+        )
+    if PAYLOAD not in inspect.signature(signature.function).parameters:
+        raise ConfigError(
+            f"{called} has no parameter 'payload' to get what is emitted to its topic. Add 'payload: dict' to its parameters."
+        )
+    if unknown := [each for each in pattern.placeholders if each not in signature.parameters]:
+        known = ", ".join(signature.parameters) or "none"
+        raise ConfigError(
+            f"{called}: its topic {pattern.text!r} names {', '.join(unknown)}, which the model cannot give. Its parameters: {known}."
+        )
+
+
+def _described(tool: Tool) -> Tool:
     try:
         tool.definition()
     except ValidationError as error:
         found = "\n".join(problems("tool", ToolDefinition, error))
-        raise ConfigError(f"tool {signature.name!r} cannot be described to callers:\n{found}") from None
+        raise ConfigError(f"tool {tool.name!r} cannot be described to callers:\n{found}") from None
     return tool

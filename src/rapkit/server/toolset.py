@@ -15,13 +15,24 @@ from rapkit.protocol import ToolsetDocument, dump, parse_toolset
 from rapkit.secret import read_secret
 from rapkit.server.app import make_app
 from rapkit.server.callers import Callers
-from rapkit.server.engine import Durations, Engine, Plan, running
+from rapkit.server.closing import CloseHook
+from rapkit.server.deliveries import Delivery
+from rapkit.server.engine import Engine, Surroundings, running
+from rapkit.server.hooks import Hook
 from rapkit.server.limits import Limits
+from rapkit.server.oauth import OAuthProvider
+from rapkit.server.oauth.service import by_name
+from rapkit.server.pace import DEFAULT_RATE
+from rapkit.server.plan import Durations, Plan
 from rapkit.server.serving import is_loading, serve
-from rapkit.server.tool import Tool, Traits, make_tool
+from rapkit.server.tool import SubscriptionTraits, Tool, Traits, make_subscription, make_tool
+from rapkit.server.webhooks import StyleName, Webhook
 
 F = TypeVar("F", bound=Callable[..., Any])
-Tokens = str | Mapping[str, str | Sequence[str]]
+H = TypeVar("H", bound=Hook)
+C = TypeVar("C", bound=CloseHook)
+W = TypeVar("W", bound=Callable[[Delivery], Any])
+Secrets = str | Mapping[str, str | Sequence[str]]
 Lifespan = Callable[["Toolset"], contextlib.AbstractAsyncContextManager[None]]
 
 _NOT_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -35,9 +46,11 @@ class Toolset:
     """A named set of tools.
 
     `tokens` are who may call: a token, or several by name; each is the token itself, `env:VARIABLE` or `file:path`. Without any, only this
-    machine may. `allow_callbacks` lists networks, addresses and origins that results may be sent to though they are not public. `store` is
-    where invocations are kept, `.rapkit/<name>.db` by default. `public_url` is where the server is reached, if not where it listens.
-    `webhook_secrets` sign callbacks as Standard Webhooks do. `version` changes when the tools do; by default it is derived from them.
+    machine may. `caller_secrets` are another way to know callers, by the Standard Webhooks signature of what they send. `allow_callbacks`
+    lists networks, addresses and origins that results may be sent to though they are not public. `store` is where invocations are kept,
+    `.rapkit/<name>.db` by default. `public_url` is where the server is reached, if not where it listens. `webhook_secrets` sign callbacks
+    as Standard Webhooks do. `oauth` are the providers that `ctx.oauth` can ask users to authorise us at. `version` changes when the tools
+    do; by default it is derived from them.
     """
 
     def __init__(
@@ -48,9 +61,11 @@ class Toolset:
         version: str | None = None,
         store: str | None = None,
         public_url: str | None = None,
-        tokens: Tokens | None = None,
+        tokens: Secrets | None = None,
+        caller_secrets: Secrets | None = None,
         allow_callbacks: Sequence[str] = (),
         webhook_secrets: Sequence[str] = (),
+        oauth: Sequence[OAuthProvider] = (),
         limits: Limits | None = None,
         durations: Durations | None = None,
         lifespan: Lifespan | None = None,
@@ -64,9 +79,14 @@ class Toolset:
         self.durations = durations or Durations()
         self._version = version
         self.tokens = tokens
+        self.caller_secrets = caller_secrets
         self.webhook_secrets = tuple(webhook_secrets)
+        self._oauth = by_name(oauth)
         self._lifespan = lifespan
         self._tools: dict[str, Tool] = {}
+        self._hooks: list[Hook] = []
+        self._close_hooks: list[CloseHook] = []
+        self._webhooks: dict[str, Webhook] = {}
         self._engine: Engine | None = None
         self._app: ASGIApp | None = None
 
@@ -108,15 +128,107 @@ class Toolset:
         traits = Traits(read_only, destructive, idempotent, long_running, requires_auth, display, timeout)
 
         def register(function: F) -> F:
-            tool = make_tool(function, name, traits)
-            if tool.name in self._tools:
-                raise ConfigError(
-                    f"toolset {self.name!r} has two tools named {tool.name!r}. Rename one, or give it name=."
-                )
-            self._tools[tool.name] = tool
+            self._add(make_tool(function, name, traits))
             return function
 
         return register if function is None else register(function)
+
+    @overload
+    def subscription(self, function: F, /) -> F: ...
+
+    @overload
+    def subscription(
+        self,
+        *,
+        name: str | None = None,
+        topic: str | None = None,
+        associative: bool = False,
+        rate: float | None = ...,
+        batch: bool = False,
+        read_only: bool = False,
+        destructive: bool = False,
+        idempotent: bool = False,
+        requires_auth: str | None = None,
+        display: str | None = None,
+    ) -> Callable[[F], F]: ...
+
+    def subscription(
+        self,
+        function: Any = None,
+        *,
+        name: str | None = None,
+        topic: str | None = None,
+        associative: bool = False,
+        rate: float | None = DEFAULT_RATE,
+        batch: bool = False,
+        read_only: bool = False,
+        destructive: bool = False,
+        idempotent: bool = False,
+        requires_auth: str | None = None,
+        display: str | None = None,
+    ) -> Any:
+        """Make a function a tool that answers with events, now and then, until it ends or is cancelled. Bare, or with arguments.
+
+        Without a `topic` the function is a generator: what it yields is an event (an `Event`, or its text). It starts with the subscription
+        and goes on after restarts of the server, with the last event's cursor in `ctx.cursor`. With a topic such as "gh/{owner}/{repo}" it
+        is called with `payload` for everything that is emitted there, and returns an event, or None. `associative` events belong into the
+        subscribing thread, others get a thread of their own. `rate` is how many events a second are sent; more are delayed, or with `batch`
+        put together. If `requires_auth` names a declared provider, the user is asked to authorise us before the subscription is confirmed.
+        """
+        traits = Traits(read_only, destructive, idempotent, True, requires_auth, display, None)
+        kind = SubscriptionTraits(associative=associative, topic=topic, rate=rate, batch=batch)
+
+        def register(function: F) -> F:
+            self._add(make_subscription(function, name, traits, kind))
+            return function
+
+        return register if function is None else register(function)
+
+    def _add(self, tool: Tool) -> None:
+        if tool.name in self._tools:
+            raise ConfigError(f"toolset {self.name!r} has two tools named {tool.name!r}. Rename one, or give it name=.")
+        self._tools[tool.name] = tool
+
+    async def emit(self, topic: str, payload: object, *, id: str | None = None) -> None:
+        """Tell everybody who is subscribed to the topic. Durable when it returns; the same `id` again is told once."""
+        await self._running_engine().emit(topic, payload, id)
+
+    def webhook(
+        self,
+        path: str,
+        *,
+        style: StyleName | None = None,
+        secret: str | Sequence[str] | None = None,
+        verify: Callable[[Delivery], Any] | None = None,
+    ) -> Callable[[W], W]:
+        """Have a function called for every authentic delivery to a path: to `emit` what is in it.
+
+        `style` is how the source signs ("github", "stripe" or "standard") with the `secret`: itself, `env:VARIABLE` or `file:path`, or
+        several of them while they are rotated. `verify` is for other sources: a function that says whether a delivery is authentic.
+        """
+
+        def register(function: W) -> W:
+            webhook = Webhook(path, function, style=style, secret=secret, verify=verify)
+            if path in self._webhooks:
+                raise ConfigError(f"toolset {self.name!r} has two webhooks at {path!r}. Put one elsewhere.")
+            self._webhooks[path] = webhook
+            return function
+
+        return register
+
+    def on_thread_close(self, function: C) -> C:
+        """Have a function called when a thread that used this toolset was closed, or has not called for long. It may be called twice."""
+        self._close_hooks.append(function)
+        return function
+
+    def around(self, function: H) -> H:
+        """Put an async function around every call: it is given the call and `proceed`, and what it returns is the call's result.
+
+        To refuse a call it raises `ToolError`. The first one registered is the outermost. Around a subscription it is around the
+        confirmation, not around its events.
+        """
+        self._hooks.append(function)
+        return function
 
     @property
     def tools(self) -> Mapping[str, Tool]:
@@ -139,19 +251,7 @@ class Toolset:
     @property
     def callers(self) -> Callers:
         """Who may call."""
-        tokens: Mapping[str, str | Sequence[str]]
-        if self.tokens is None:
-            tokens = {}
-        elif isinstance(self.tokens, str):
-            tokens = {"default": self.tokens}
-        else:
-            tokens = self.tokens
-        return Callers(
-            {
-                name: read_secret(given) if isinstance(given, str) else [read_secret(each) for each in given]
-                for name, given in tokens.items()
-            }
-        )
+        return Callers(_read(self.tokens), _read(self.caller_secrets))
 
     def document(self, base_url: str) -> ToolsetDocument:
         """The toolset as discovery shows it; `ConfigError` if it is not one yet."""
@@ -176,40 +276,52 @@ class Toolset:
                 document=self.document,
                 public_url=self.public_url,
                 callers=self.callers,
-                largest=self.limits.body,
+                limits=self.limits,
+                webhooks=list(self._webhooks.values()),
                 lifespan=self.lifespan,
             )
         return self._app
 
     @contextlib.asynccontextmanager
-    async def lifespan(self, _app: object = None, *, loopback_callbacks: bool = False) -> AsyncIterator[None]:
+    async def lifespan(
+        self, _app: object = None, *, loopback_callbacks: bool = False, surroundings: Surroundings | None = None
+    ) -> AsyncIterator[None]:
         """Work as long as the context lasts. `tools.app` does it by itself unless it is mounted in another app."""
         if self._engine is not None:
             yield  # mounted and served at once: started already
             return
+        plan = self._plan(loopback_callbacks)
+        for webhook in self._webhooks.values():
+            webhook.open()
+        async with contextlib.AsyncExitStack() as stack:
+            if self._lifespan is not None:
+                await stack.enter_async_context(self._lifespan(self))
+            self._engine = await stack.enter_async_context(running(plan, surroundings))
+            stack.callback(self._forget_engine)
+            yield
+
+    def _plan(self, loopback_callbacks: bool) -> Plan:
         self.document("http://localhost")
         callers = self.callers
         secrets = [read_secret(secret) for secret in self.webhook_secrets]
         sign("", 0, b"", secrets)  # one that is none is found now, not with the first result
-        plan = Plan(
+        return Plan(
             toolset=self.name,
             tools=self._tools,
             version=self.version,
             store=self.store_url,
+            public_url=None if self.public_url is None else self.public_url.rstrip("/"),
             callers=callers,
             allow_callbacks=self.allow_callbacks,
             # Without tokens all callers are on this machine, and can reach it without our help.
             loopback_callbacks=loopback_callbacks or callers.local_only,
             webhook_secrets=secrets,
+            oauth=self._oauth,
+            hooks=tuple(self._hooks),
+            close_hooks=tuple(self._close_hooks),
             limits=self.limits,
             durations=self.durations,
         )
-        async with contextlib.AsyncExitStack() as stack:
-            if self._lifespan is not None:
-                await stack.enter_async_context(self._lifespan(self))
-            self._engine = await stack.enter_async_context(running(plan))
-            stack.callback(self._forget_engine)
-            yield
 
     def run(self, *, host: str = "127.0.0.1", port: int = 8001) -> None:
         """Serve until interrupted. What keeps it from being served is said in a sentence, and the process ended."""
@@ -227,3 +339,12 @@ class Toolset:
         if self._engine is None:
             raise ConfigError(_NO_LIFESPAN.format(name=self.name))
         return self._engine
+
+
+def _read(given: Secrets | None) -> dict[str, str | Sequence[str]]:
+    if given is None:
+        return {}
+    return {
+        name: read_secret(each) if isinstance(each, str) else [read_secret(one) for one in each]
+        for name, each in ({"default": given} if isinstance(given, str) else given).items()
+    }

@@ -2,7 +2,8 @@
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import EllipsisType
 from typing import Any
 
 from rapkit.errors import Fenced, StoreError, WrongKey
@@ -12,6 +13,7 @@ from rapkit.mailbox import (
     Claim,
     Commit,
     Entry,
+    Fact,
     Lease,
     Letter,
     Mail,
@@ -58,7 +60,7 @@ class Boxes:
         whole = Box(box.id, box.kind, "open", box.parent, box.root, box.name, box.state, bool(stopped), tx.now)
         return Claim(whole, worker, epoch, attempts=1, mail=(), timers=(), now=tx.now)
 
-    def _insert(self, box: NewBox, worker: str | None, due_at: float, tx: Transaction) -> Any:
+    def _insert(self, box: NewBox, worker: str | None, due_at: float | None, tx: Transaction) -> Any:
         sealed = self._seal(box.state)
         row = (box.id, box.kind, box.parent, box.root, box.name, sealed, tx.now, worker, due_at)
         return tx.row(sql.CREATE_BOX, row)
@@ -75,11 +77,37 @@ class Boxes:
         if not wanted:
             return Reception.UNWANTED
         if key is not None:
-            tx.write(sql.SEE, (letter.box, key, None))
+            until = None if letter.remember_for is None else tx.now + letter.remember_for
+            tx.write(sql.SEE, (letter.box, key, until))
         tx.write(sql.INSERT_MAIL, (letter.box, letter.kind, self._seal(letter.body), tx.now))
         tx.write(sql.WAKE_BOX, (tx.now, letter.box))
         tx.due.add(kind)
         return Reception.ACCEPTED
+
+    def note(self, box: NewBox, fact: Fact, expect: bytes | EllipsisType | None, tx: Transaction) -> bool:
+        if fact.box != box.id:
+            raise StoreError(f"A note beside box {box.id} is about box {fact.box}. It has to be one and the same.")
+        status, remembered, sealed = tx.row(sql.BOX_FOR_NOTE, (box.id, fact.kind, fact.key, tx.now))
+        if status == "closed" or (status is None and remembered):
+            return False
+        if expect is not ... and not self._is(expect, sealed):
+            return False
+        if fact.body is not None and status is None:
+            self._insert(box, None, None, tx)
+        self._write_fact(fact, tx)
+        return True
+
+    def _is(self, expected: bytes | None, sealed: bytes | None) -> bool:
+        """Whether the same was sealed; the same bytes never look the same once they are."""
+        if expected is None or sealed is None:
+            return expected is sealed
+        return self._open(sealed) == expected
+
+    def _write_fact(self, fact: Fact, tx: Transaction) -> None:
+        if fact.body is None:
+            tx.write(sql.DROP_FACT, (fact.box, fact.kind, fact.key))
+        else:
+            tx.write(sql.PUT_FACT, (fact.box, fact.kind, fact.key, self._seal(fact.body)))
 
     def leave(self, worker: str, tx: Transaction) -> None:
         """What a worker that retires still holds may be taken over at once."""
@@ -144,13 +172,15 @@ class Boxes:
             if found is None:
                 raise _fenced(id)
             self._consume(id, commit, tx)
-            self._keep_facts(id, commit, tx)
+            self._keep_records(id, commit, tx)
             self._write_box(claim, commit, found[0], tx)
         if commit.unsend:
             tx.write(sql.UNSEND_LANES, (json.dumps(list(commit.unsend)),))
         taken = [self._enqueue(outgoing, sender, tx) for outgoing in commit.outgoing]
         for box in commit.spawn:
             self.create(box, tx)
+        for fact in commit.facts:
+            self._write_fact(fact, tx)
         for letter in commit.letters:
             self.accept(letter, tx)
         return [one for one in taken if one is not None]
@@ -163,7 +193,7 @@ class Boxes:
         for seq, reason in commit.set_aside.items():
             tx.write(sql.SET_MAIL_ASIDE, (reason, id, seq))
 
-    def _keep_facts(self, id: str, commit: Commit, tx: Transaction) -> None:
+    def _keep_records(self, id: str, commit: Commit, tx: Transaction) -> None:
         for record in commit.put:
             tx.write(sql.PUT_RECORD, (id, record.kind, record.key, self._seal(record.body)))
         for kind, key in commit.drop:
@@ -181,19 +211,23 @@ class Boxes:
         sealed = None if commit.state is None else self._seal(commit.state)
         box = (id, sealed, commit.status, length + len(commit.entries))
         if commit.keep:
-            tx.write(sql.KEEP_CLAIM, box)
+            tx.write(sql.KEEP_CLAIM, (*box, commit.charge))
             return
         (due_at,) = tx.row(sql.RELEASE_CLAIM, (*box, commit.charge, tx.now, commit.again_at))
         if due_at is not None:
             tx.due.add(claim.box.kind)
 
-    def stop(self, kind: str, parent: str, name: str | None, remember_for: float, tx: Transaction) -> Stopped:
+    def stop(
+        self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float, tx: Transaction
+    ) -> Stopped:
         if name is not None:
-            tx.write(sql.SEE, (parent, f"stopped/{kind}/{name}", tx.now + remember_for))
-        boxes = [id for (id,) in tx.rows(sql.STOP_BOXES, (tx.now, parent, kind, name))]
-        if not boxes:
+            for kind in kinds:
+                tx.write(sql.SEE, (parent, f"stopped/{kind}/{name}", tx.now + remember_for))
+        stopped = tx.rows(sql.STOP_BOXES, (tx.now, parent, json.dumps(list(kinds)), name))
+        if not stopped:
             return Stopped((), ())
-        tx.due.add(kind)
+        boxes = [id for id, _ in stopped]
+        tx.due.update(kind for _, kind in stopped)
         dropped = tx.rows(sql.DROP_LANES, (json.dumps(boxes),))
         return Stopped(tuple(boxes), tuple(id for id, in_flight in dropped if in_flight))
 

@@ -19,7 +19,7 @@ log = logging.getLogger("rapkit.store")
 
 
 class Outbox:
-    """Operations on outgoing POSTs. URL and body are sealed together."""
+    """Operations on outgoing POSTs. URL, trace context and body are sealed together."""
 
     def __init__(self, keys: Keyring, lease: Lease) -> None:
         self._seal = keys.seal
@@ -29,8 +29,7 @@ class Outbox:
     def enqueue(self, outgoing: Outgoing, sender: str | None, tx: Transaction) -> Taken | None:
         """Queue a POST. If it is due at once and a sender is named, it is taken for that one."""
         not_before = max(tx.now, outgoing.not_before or 0)
-        url = outgoing.url.encode()
-        sealed = self._seal(len(url).to_bytes(_LENGTH_BYTES) + url + outgoing.body)
+        sealed = self._seal(_prefixed(outgoing.url) + _prefixed(outgoing.traceparent) + outgoing.body)
         if outgoing.once or not_before > tx.now:
             sender = None
         until = None if sender is None else tx.now + self._lease.seconds
@@ -77,9 +76,10 @@ class Outbox:
     def _taken(self, row: Any) -> Taken:
         seq, id, lane, kind, origin, sealed, once, epoch, attempts, age = row
         plain = self._open(sealed)
-        body_at = _LENGTH_BYTES + int.from_bytes(plain[:_LENGTH_BYTES])
-        url = plain[_LENGTH_BYTES:body_at].decode()
-        return Taken(Outgoing(id, lane, kind, origin, url, plain[body_at:], bool(once)), seq, epoch, attempts, age)
+        url, trace_at = _unprefixed(plain, 0)
+        trace, body_at = _unprefixed(plain, trace_at)
+        outgoing = Outgoing(id, lane, kind, origin, url, plain[body_at:], bool(once), traceparent=trace)
+        return Taken(outgoing, seq, epoch, attempts, age)
 
     def settle(self, taken: Taken, settlement: Settlement, tx: Transaction) -> bool:
         """Whether the POST was still its sender's."""
@@ -112,3 +112,16 @@ class Outbox:
 
     def parcels(self, dead: bool, after: str, limit: int, tx: Transaction) -> list[Parcel]:
         return [Parcel(*row) for row in tx.rows(sql.PARCELS, (dead, after, limit))]
+
+
+def _prefixed(text: str) -> bytes:
+    """A text with its length before it."""
+    encoded = text.encode()
+    return len(encoded).to_bytes(_LENGTH_BYTES) + encoded
+
+
+def _unprefixed(plain: bytes, at: int) -> tuple[str, int]:
+    """The text that begins there, and where the next thing begins."""
+    begin = at + _LENGTH_BYTES
+    end = begin + int.from_bytes(plain[at:begin])
+    return plain[begin:end].decode(), end

@@ -42,6 +42,12 @@ SEE: Final = """
 """
 """Remember a key, for ever (NULL) or until a time, whichever is longer."""
 
+BOX_FOR_NOTE: Final = """
+    SELECT b.status, EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = '' AND expires_at > ?4), r.body
+    FROM (SELECT 1) LEFT JOIN boxes b ON b.id = ?1 LEFT JOIN records r ON r.box = ?1 AND r.kind = ?2 AND r.key = ?3
+"""
+"""Status of the box, if there is one; whether it was ended and is remembered; the record as it stands, if there is one."""
+
 INSERT_MAIL: Final = "INSERT INTO mail (box, kind, body, accepted_at) VALUES (?, ?, ?, ?)"
 """An accepted letter."""
 
@@ -125,7 +131,7 @@ FENCE: Final = "SELECT length FROM boxes WHERE id = ? AND epoch = ? AND worker =
 """The length of the journal, if the claim is the box's last."""
 
 REMEMBER_LETTERS: Final = (
-    "UPDATE seen SET expires_at = ?1 WHERE scope = ?2 AND key GLOB 'letter/*' AND expires_at IS NULL"
+    "UPDATE seen SET expires_at = min(ifnull(expires_at, ?1), ?1) WHERE scope = ?2 AND key GLOB 'letter/*'"
 )
 """Remember the letters of a box that is forgotten no longer than its id."""
 
@@ -146,6 +152,18 @@ PUT_RECORD: Final = """
 DROP_RECORD: Final = "DELETE FROM records WHERE box = ? AND kind = ? AND key = ?"
 """Delete a record."""
 
+PUT_FACT: Final = """
+    INSERT INTO records (box, kind, key, body)
+    SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM boxes WHERE id = ?1 AND status <> 'closed')
+    ON CONFLICT (box, kind, key) DO UPDATE SET body = excluded.body
+"""
+"""Write a record beside a box that somebody else may have, unless it is gone or closed."""
+
+DROP_FACT: Final = """
+    DELETE FROM records WHERE box = ?1 AND kind = ?2 AND key = ?3 AND EXISTS (SELECT 1 FROM boxes WHERE id = ?1 AND status <> 'closed')
+"""
+"""Delete a record of such a box."""
+
 SET_TIMER: Final = (
     "INSERT INTO timers (box, key, at) VALUES (?, ?, ?) ON CONFLICT (box, key) DO UPDATE SET at = excluded.at"
 )
@@ -155,7 +173,9 @@ DROP_TIMER: Final = "DELETE FROM timers WHERE box = ? AND key = ?"
 """Take a timer away."""
 
 KEEP_CLAIM: Final = """
-    UPDATE boxes SET state = ifnull(?2, state), status = ifnull(?3, status), length = ?4 WHERE id = ?1
+    UPDATE boxes SET
+        state = ifnull(?2, state), status = ifnull(?3, status), length = ?4, attempts = CASE WHEN ?5 THEN attempts ELSE 0 END
+    WHERE id = ?1
 """
 """Write a box's state and hold on to the claim."""
 
@@ -179,8 +199,8 @@ before it, mail and timers or not: that is its backoff.
 
 STOP_BOXES: Final = """
     UPDATE boxes SET stopped = 1, epoch = epoch + 1, worker = NULL, due_at = ?1
-    WHERE parent = ?2 AND kind = ?3 AND (?4 IS NULL OR name = ?4)
-    RETURNING id
+    WHERE parent = ?2 AND kind IN (SELECT value FROM json_each(?3)) AND (?4 IS NULL OR name = ?4)
+    RETURNING id, kind
 """
 """Take boxes from whoever runs them and mark them stopped."""
 
@@ -278,8 +298,13 @@ KNOWN: Final = """
 """
 """Whether a box is alive or remembered."""
 
-BACKLOG: Final = "SELECT count(*) FROM boxes WHERE kind = ? AND due_at IS NOT NULL"
-"""How many boxes of a kind are due some time or being run."""
+BACKLOG: Final = """
+    SELECT count(*) FROM boxes WHERE kind = ?1 AND due_at IS NOT NULL AND (due_at <= ?2 OR worker IS NOT NULL)
+"""
+"""How many boxes of a kind are due or being run; those that wait for a time are not."""
+
+WAITING: Final = "SELECT count(*) FROM outbox WHERE lane = ? AND dead_at IS NULL"
+"""How many POSTs of a lane are to be delivered."""
 
 ENTRIES: Final = "SELECT kind, body, seq, at FROM entries WHERE box = ? AND seq > ? ORDER BY seq LIMIT ?"
 """A stretch of a journal."""

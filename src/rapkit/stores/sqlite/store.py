@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from types import EllipsisType
 
 from rapkit.keys import Keyring
 from rapkit.mailbox import (
@@ -13,6 +14,7 @@ from rapkit.mailbox import (
     Claim,
     Commit,
     Entry,
+    Fact,
     Lease,
     Letter,
     NewBox,
@@ -36,10 +38,14 @@ class SqliteStore:
         self, path: str, keys: Keyring, *, lease: Lease | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.lease = lease or Lease()
+        self._keys = keys
         self._bells: dict[str, asyncio.Event] = {}
         self._writer = Writer(path, keys, clock, self._ring)
         self._outbox = Outbox(keys, self.lease)
         self._boxes = Boxes(keys, self.lease, self._outbox.enqueue)
+
+    def derive(self, purpose: str) -> list[bytes]:
+        return self._keys.derive(purpose)
 
     async def create(self, box: NewBox) -> bool:
         return await self._writer.run(partial(self._boxes.create, box))
@@ -52,6 +58,9 @@ class SqliteStore:
 
     async def accept(self, letter: Letter) -> Reception:
         return await self._writer.run(partial(self._boxes.accept, letter))
+
+    async def note(self, box: NewBox, fact: Fact, expect: bytes | EllipsisType | None = ...) -> bool:
+        return await self._writer.run(partial(self._boxes.note, box, fact, expect))
 
     async def renew(self, worker: str) -> None:
         await self._writer.run(lambda tx: tx.write(sql.RENEW_LEASE, (worker, tx.now + self.lease.seconds)))
@@ -76,8 +85,8 @@ class SqliteStore:
             undo=lambda taken: partial(self._outbox.give_back, taken),
         )
 
-    async def stop(self, kind: str, parent: str, name: str | None, remember_for: float) -> Stopped:
-        return await self._writer.run(partial(self._boxes.stop, kind, parent, name, remember_for))
+    async def stop(self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float) -> Stopped:
+        return await self._writer.run(partial(self._boxes.stop, kinds, parent, name, remember_for))
 
     async def take(self, worker: str, limit: int, avoid: Collection[str] = ()) -> list[Taken]:
         self._bell(OUTBOX).clear()
@@ -103,6 +112,10 @@ class SqliteStore:
         except TimeoutError:
             pass
 
+    def ring(self) -> None:
+        """Have everybody who waits look again, because the clock was set."""
+        self._ring(None)
+
     def _bell(self, topic: str) -> asyncio.Event:
         return self._bells.setdefault(topic, asyncio.Event())
 
@@ -124,7 +137,11 @@ class SqliteStore:
         return await self._writer.run(lambda tx: bool(tx.row(sql.KNOWN, (id, tx.now))[0]), writes=False)
 
     async def backlog(self, kind: str) -> int:
-        count: int = await self._writer.run(lambda tx: tx.row(sql.BACKLOG, (kind,))[0], writes=False)
+        count: int = await self._writer.run(lambda tx: tx.row(sql.BACKLOG, (kind, tx.now))[0], writes=False)
+        return count
+
+    async def waiting(self, lane: str) -> int:
+        count: int = await self._writer.run(lambda tx: tx.row(sql.WAITING, (lane,))[0], writes=False)
         return count
 
     async def entries(self, box: str, after: int = 0, limit: int = 1000) -> list[Entry]:

@@ -1,0 +1,124 @@
+"""Runs a subscription's generator: one event, one commit, and only then is it asked for the next."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from rapkit.mailbox import Commit
+from rapkit.server.event import Occurrence, occurrences
+from rapkit.server.handler import bound
+from rapkit.server.premises import Premises
+from rapkit.server.steps import DONE, Steps, steps_of
+from rapkit.server.telling import Broke, Refused, Telling, authors, backoff
+from rapkit.server.tool import Tool
+from rapkit.server.workplace import Workplace
+
+_LOOK_FOR_ROOM_EVERY = 1.0
+_GOT_ON_AFTER = 60.0
+_PATIENCE_WITH_CLOSED = 3.0
+_ENDED = "The subscription has ended."
+
+
+class Generating:
+    """One run of a generator under a hold."""
+
+    def __init__(self, premises: Premises, telling: Telling, tool: Tool, workplace: Workplace) -> None:
+        self._threads = premises.threads
+        self._clock = premises.clock
+        self._telling = telling
+        self._signature = tool.signature
+        self._workplace = workplace
+        troubled = telling.lost or telling.standing.failures or telling.standing.losses
+        self._got_on_at = self._clock.now() + _GOT_ON_AFTER if troubled else None
+
+    async def run(self) -> None:
+        """Until it has ended or failed, and our hold with it. Raises `Fenced`, and other errors of the store."""
+        telling = self._telling
+        try:
+            await self._tell_all()
+        except Refused as refused:
+            await telling.refuse(refused.error)
+        except Broke as broke:
+            failures = telling.standing.failures + 1
+            seconds = backoff(failures)
+            telling.log(f"failed and is started again in {seconds:g} s", broke.error)
+            await telling.put_off(replace(telling.standing, failures=failures), seconds, charge=False)
+
+    async def _tell_all(self) -> None:
+        telling, workplace = self._telling, self._workplace
+        steps = await authors(self._start())
+        telling.log("started")
+        try:
+            while not telling.standing.ended:
+                await self._wait_for_room()
+                events, changes = await authors(self._find(await self._next(steps)))
+                if events:
+                    await telling.tell(events, workplace, changes=changes)
+                    if workplace.context is not None:
+                        workplace.context.cursor = telling.standing.cursor
+        finally:
+            # Before the hold is let go, so that nobody starts it again while it still runs.
+            await self._close(steps)
+            await workplace.close()
+
+    async def _start(self) -> Steps:
+        arguments = bound(self._signature, self._telling.standing.message, self._workplace.context)
+        return steps_of(self._signature, arguments, self._threads)
+
+    async def _find(self, value: Any) -> tuple[list[Occurrence], Commit]:
+        """The events in what was yielded, and what the generator has changed in its thread's state."""
+        associative = self._telling.traits.associative
+        if value is DONE:
+            return [Occurrence(_ENDED, None, associative, final=True)], self._workplace.changes()
+        events = occurrences(value, associative)
+        return events, self._workplace.changes() if events else Commit()
+
+    async def _wait_for_room(self) -> None:
+        if await self._telling.has_room():
+            return
+        self._telling.log("is paused: its events do not get through")
+        while not await self._telling.has_room():
+            await self._clock.sleep(_LOOK_FOR_ROOM_EVERY)
+        self._telling.log("goes on: its events get through")
+
+    async def _next(self, steps: Steps) -> Any:
+        """What the generator yields next. Meanwhile what has its time is done."""
+        asked = steps.ask()
+        while not asked.done():
+            await self._wait(asked)
+            if not asked.done():
+                await self._do_chores()
+        return await authors(asked)
+
+    async def _wait(self, asked: "asyncio.Future[Any]") -> None:
+        at = self._next_chore()
+        if at is None:
+            await asyncio.wait({asked})
+            return
+        sleep = asyncio.ensure_future(self._clock.sleep(max(0.0, at - self._clock.now())))
+        try:
+            await asyncio.wait({asked, sleep}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleep.cancel()
+
+    def _next_chore(self) -> float | None:
+        flush_at = self._telling.outflow.flush_at(self._telling.standing, self._clock.now())
+        return min((at for at in (flush_at, self._got_on_at) if at is not None), default=None)
+
+    async def _do_chores(self) -> None:
+        now, telling = self._clock.now(), self._telling
+        flush_at = telling.outflow.flush_at(telling.standing, now)
+        if flush_at is not None and flush_at <= now:
+            await telling.flush()
+        if self._got_on_at is not None and self._got_on_at <= now:
+            self._got_on_at = None
+            await telling.got_on()
+
+    async def _close(self, steps: Steps) -> None:
+        """End the generator where it stands, and wait for it: not for ever, because it may not want to."""
+        closing = steps.close()
+        await asyncio.wait({closing}, timeout=_PATIENCE_WITH_CLOSED)
+        if not closing.done():
+            self._telling.log("does not stop; it goes on unheard")
+        elif not closing.cancelled() and (error := closing.exception()) is not None:
+            self._telling.log("failed when it was ended", error)

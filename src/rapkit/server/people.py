@@ -1,0 +1,154 @@
+"""Asking people: a choice, or their consent that we act for them elsewhere."""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from rapkit.errors import ConfigError, ToolError
+from rapkit.mailbox import Commit, Fact, NewBox
+from rapkit.protocol import OAuthRequest, UserChoice, dump
+from rapkit.server.invocation import Call, digest
+from rapkit.server.oauth import OAuth, OAuthProvider
+from rapkit.server.questions import REMEMBERED, Ask, Questions
+from rapkit.server.resources import thread_box
+from rapkit.server.users import user_box
+
+if TYPE_CHECKING:
+    from rapkit.server.hold import Hold
+    from rapkit.server.premises import Premises
+
+Remember = Literal["thread", "user"]
+
+ANSWER_PATH = "/answer/"
+ANSWER_PURPOSE = "answer"
+
+
+class People:
+    """The people behind one call."""
+
+    def __init__(self, premises: "Premises", hold: "Hold", call: Call, tool: str, questions: Questions) -> None:
+        self._premises = premises
+        self._hold = hold
+        self._call = call
+        self._tool = tool
+        self._questions = questions
+
+    async def choose(
+        self,
+        prompt: str,
+        choices: Sequence[str],
+        default: str | None,
+        remember: Remember | None,
+        expires_in: float | None,
+    ) -> str:
+        """The label the user chose."""
+        labels = _checked(choices)
+        if default is not None and default not in labels:
+            raise ValueError(f"The default {default!r} is none of the choices: {', '.join(map(repr, labels))}.")
+        if remember not in (None, "thread", "user"):
+            raise ValueError(f"remember is 'thread' or 'user', not {remember!r}.")
+        memory = digest("r", json.dumps([self._tool, prompt, labels]))
+        if remember and (known := await self._remembered(remember, memory)) is not None:
+            return known
+        key = self._questions.key("choice", prompt, *labels)
+
+        async def ask() -> Ask:
+            token = self._premises.signer.sign(ANSWER_PURPOSE, self._call.box_id, key)
+            question = UserChoice(
+                group_id=self._call.message.group_id,
+                id=self._call.message.id,
+                call_id=self._call.message.call_id,
+                prompt=prompt,
+                choices=tuple(labels),
+                default=0 if default is None else labels.index(default),
+                response_url=f"{self._call.base_url}{ANSWER_PATH}{token}",
+            )
+            return Ask([self._hold.post(dump(question))])
+
+        within = self._premises.plan.durations.answer if expires_in is None else expires_in
+        question = await self._questions.answer(key, labels, within, ask)
+        if question.error is not None or question.answer is None:
+            raise ToolError(f"{prompt!r}: {question.error}")
+        label = labels[question.answer]
+        if remember:
+            await self._keep(remember, memory, label)
+        return label
+
+    async def oauth(self, provider: str, refused: str | None) -> str:
+        """An access token of the user's, which the provider has not refused yet as far as we know."""
+        oauth = self._premises.oauth
+        declared = _declared(oauth, provider)
+        user = user_box(self._call)
+        while True:
+            token = await oauth.vault.usable(user.id, declared, refused=refused)
+            key = self._questions.key("oauth", provider)
+            if token is not None:
+                await self._questions.get_past(key)
+                return token
+            ask = partial(self._ask_for_consent, provider, user, key)
+            question = await self._questions.answer(key, (), self._premises.plan.durations.authorise, ask)
+            if question.error is not None:
+                raise ToolError(f"{provider}: {question.error}")
+            refused = None  # what was refused was the token from before
+
+    async def _ask_for_consent(self, provider: str, user: NewBox, key: str) -> Ask:
+        call = self._call
+        flow = self._premises.oauth.begin(provider, user.id, call.base_url, call.box_id, key)
+        message = OAuthRequest(
+            group_id=call.message.group_id, id=call.message.id, call_id=call.message.call_id, auth_url=flow.auth_url
+        )
+        # Before the question: who is woken without having asked does not mind.
+        await self._premises.store.note(user, flow.waiter)
+        return Ask([self._hold.post(dump(message))], [flow.record])
+
+    async def _remembered(self, where: Remember, key: str) -> str | None:
+        records = await self._premises.store.records(self._memory(where).id, REMEMBERED)
+        return next((json.loads(record.body) for record in records if record.key == key), None)
+
+    async def _keep(self, where: Remember, key: str, label: str) -> None:
+        box = self._memory(where)
+        fact = Fact(box.id, REMEMBERED, key, json.dumps(label).encode())
+        if where == "user":
+            await self._premises.store.note(box, fact)
+        else:
+            await self._hold.insist(Commit(spawn=[box], facts=[fact], keep=True, charge=True))
+
+    def _memory(self, where: Remember) -> NewBox:
+        return thread_box(self._call) if where == "thread" else user_box(self._call)
+
+
+class StoredConsent:
+    """Stands where people would be while a subscription runs: its call is answered, so nobody can be asked any more."""
+
+    def __init__(self, premises: "Premises", call: Call) -> None:
+        self._premises = premises
+        self._user = user_box(call)
+
+    async def choose(self, *_: object) -> str:
+        """Refuse."""
+        raise ToolError("a subscription that runs cannot ask the user. Let a tool ask, and subscribe after that.")
+
+    async def oauth(self, provider: str, refused: str | None) -> str:
+        """The token there is; `ToolError` if the user would have to authorise us."""
+        oauth = self._premises.oauth
+        token = await oauth.vault.usable(self._user.id, _declared(oauth, provider), refused=refused)
+        if token is None:
+            raise ToolError(f"the user has to authorise {provider} (again). Subscribe again to ask them.")
+        return token
+
+
+def _declared(oauth: OAuth, name: str) -> OAuthProvider:
+    if name not in oauth.providers:
+        known = ", ".join(sorted(oauth.providers)) or "none"
+        raise ConfigError(f"There is no OAuth provider {name!r}. Declared with Toolset(oauth=[...]): {known}.")
+    return oauth.providers[name]
+
+
+def _checked(choices: Sequence[str]) -> list[str]:
+    labels = list(choices)
+    if isinstance(choices, str) or not labels or not all(label for label in labels):
+        raise ValueError("choices is a list of at least one text.")
+    if len(set(labels)) < len(labels):
+        raise ValueError("Two choices are the same.")
+    return labels

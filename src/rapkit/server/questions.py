@@ -1,0 +1,179 @@
+"""Questions to people, and the handlers that wait for the answers without running.
+
+A handler that asks is suspended: the question is committed with the POST that carries it, the box is let go, and the handler is
+interrupted. The answer is a letter to the box; whoever claims it then runs the handler again from the top, and the questions that were
+answered return at once. So what stands before a question runs once for every time the handler waits, and must bear that.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import NoReturn
+
+from rapkit.clock import Clock
+from rapkit.errors import Fenced
+from rapkit.mailbox import Claim, Commit, Letter, Outgoing, Record, Store, Timer
+from rapkit.server.hold import Hold
+from rapkit.server.invocation import digest
+
+QUESTION = "question"
+"""Records of what was asked and answered in a call, by the question's key."""
+OPEN = "open"
+"""Records of the questions that can still be answered."""
+RESUMED = "resumed"
+"""A record of a handler that got past its last answer: from there on it must not run twice unless it says so itself."""
+ANSWER = "answer"
+"""Letters with an answer."""
+REMEMBERED = "remembered"
+"""Records, beside a thread or a user, of answers that hold for later calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked; `answer` or `error` when that is known. `number` counts the questions of a call."""
+
+    key: str
+    number: int
+    choices: tuple[str, ...] = ()
+    answer: int | None = None
+    error: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has answered."""
+        return self.answer is None and self.error is None
+
+    def to_record(self) -> Record:
+        """For the store."""
+        return Record(QUESTION, self.key, json.dumps(asdict(self)).encode())
+
+    @classmethod
+    def from_record(cls, record: Record) -> "Question":
+        """Read what `to_record` wrote."""
+        fields = json.loads(record.body)
+        return cls(**{**fields, "choices": tuple(fields["choices"])})
+
+    def answered(self, selected: int) -> "Question":
+        """With the answer; a choice there is none of is an error (CHO-2)."""
+        if not self.choices or 0 <= selected < len(self.choices):
+            return replace(self, answer=selected)
+        return self.failed(f"{selected} is none of the {len(self.choices)} choices, numbered from 0. Ask again.")
+
+    def failed(self, error: str) -> "Question":
+        """With the reason why there is no answer."""
+        return replace(self, error=error)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """How a question gets to the user: the POSTs that carry it, and what is to be recorded beside the call."""
+
+    outgoing: Sequence[Outgoing]
+    put: Sequence[Record] = ()
+
+
+def answer_letter(box: str, key: str, selected: int = 0, error: str | None = None) -> Letter:
+    """The answer to an open question. The first one counts; a repetition is recognised."""
+    body = json.dumps({"key": key, "selected": selected, "error": error}).encode()
+    return Letter(box, ANSWER, body, dedup=f"{ANSWER}/{key}", needs=(OPEN, key))
+
+
+class Questions:
+    """What one call has asked so far, and the way to ask more."""
+
+    def __init__(
+        self, store: Store, hold: Hold, clock: Clock, suspend: Callable[[Commit], Awaitable[NoReturn]]
+    ) -> None:
+        self._store = store
+        self._hold = hold
+        self._clock = clock
+        self._suspend = suspend
+        self._asked: dict[str, Question] | None = None
+        self._occurrences: Counter[str] = Counter()
+        self._asking = asyncio.Lock()
+
+    def key(self, *what: str) -> str:
+        """The key of a question: what is asked, and how often it was asked before in this run of the handler."""
+        same = digest("q", json.dumps(what))
+        self._occurrences[same] += 1
+        return f"{same}/{self._occurrences[same]}"
+
+    async def answer(
+        self, key: str, choices: Sequence[str], expires_in: float, ask: Callable[[], Awaitable[Ask]]
+    ) -> Question:
+        """The answered question. If it is not answered yet the handler is suspended, and this never returns.
+
+        `ask` says how the question gets to the user, if it was not asked before.
+        """
+        async with self._asking:  # questions asked at once are asked one after another
+            asked = await self._load()
+            question = asked.get(key)
+            if question is None:
+                question = Question(key, len(asked) + 1, tuple(choices))
+                way = await ask()
+                await self._suspend(
+                    Commit(
+                        put=[question.to_record(), Record(OPEN, key), *way.put],
+                        drop=[(RESUMED, "")],
+                        timers=[Timer(key, self._clock.now() + expires_in)],
+                        outgoing=way.outgoing,
+                    )
+                )
+            if question.is_open:
+                await self._suspend(Commit())  # something else woke us
+            if question.number == len(asked):
+                await self._resume()
+            return question
+
+    async def get_past(self, key: str) -> None:
+        """Go on although the question may still be open, because it has become needless."""
+        asked = await self._load()
+        if key in asked and asked[key].number == len(asked):
+            await self._resume()
+
+    async def _resume(self) -> None:
+        # Before the answer is returned: from here on a crash is a crash of the handler like any other.
+        if not await self._hold.insist(Commit(put=[Record(RESUMED, "")], keep=True, charge=True)):
+            raise Fenced("The call was cancelled, or taken over.")
+
+    async def _load(self) -> dict[str, Question]:
+        if self._asked is None:
+            self._asked = await load_questions(self._store, self._hold.claim.box.id)
+        return self._asked
+
+
+async def load_questions(store: Store, box: str) -> dict[str, Question]:
+    """What a call has asked so far."""
+    found = (Question.from_record(record) for record in await store.records(box, QUESTION))
+    return {question.key: question for question in found}
+
+
+async def hear_answers(store: Store, claim: Claim) -> None:
+    """Write down the answers that came as mail, and those that never came. `Fenced` if the claim is not ours any more."""
+    if not claim.mail and not claim.timers:
+        return
+    questions = await load_questions(store, claim.box.id)
+    heard: dict[str, Question] = {}
+    for mail in claim.mail:
+        answer = json.loads(mail.body)
+        question = questions.get(answer["key"])
+        if mail.kind == ANSWER and question is not None and question.is_open and question.key not in heard:
+            error = answer["error"]
+            heard[question.key] = question.answered(answer["selected"]) if error is None else question.failed(error)
+    for key in claim.timers:
+        question = questions.get(key)
+        if question is not None and question.is_open:
+            heard.setdefault(
+                key, question.failed("nobody answered in time. Ask the user, and call again if they want it.")
+            )
+    commit = Commit(
+        consumed=[mail.seq for mail in claim.mail],
+        put=[question.to_record() for question in heard.values()],
+        drop=[(OPEN, key) for key in heard],
+        timers=[Timer(key, None) for key in {*heard, *claim.timers}],
+        keep=True,
+        charge=True,
+    )
+    await store.commit(claim, commit)

@@ -1,0 +1,187 @@
+"""Requests as they come in, and how they are answered."""
+
+import asyncio
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.types import Message, Receive, Scope, Send
+
+from rapkit.server.callers import Callers
+
+_BODY_PATIENCE = 15.0
+_MOST_DIGITS = 18
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class Refusal(Exception):
+    """A request that is answered with a problem document."""
+
+    def __init__(self, status: int, detail: str, headers: Headers = ()) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was sent, by somebody we know."""
+
+    caller: str
+    body: bytes = field(repr=False)
+    headers: Mapping[bytes, bytes] = field(repr=False)
+    """By their names in lower case. They hold what the caller authenticates with: nothing to be logged."""
+    asked_url: str = ""
+    """Where we were asked, up to where our own paths begin."""
+
+
+async def read_request(
+    scope: Scope, receive: Receive, callers: Callers, largest: int, *, is_json: bool = True
+) -> Request:
+    """The whole request once it is known who sent it, or a `Refusal`.
+
+    Whoever shows a token is known before the body is read, whoever signed it after; strangers get no further than that. `is_json` is
+    whether the body must be declared to be JSON; a GET has none, and is signed with an empty one.
+    """
+    headers = dict(scope["headers"])
+    caller = callers.identify(headers.get(b"authorization", b""), address_of(scope), headers.get(b"host", b""))
+    if caller is None and not callers.may_be_signed(headers):
+        raise unauthorized(callers)
+    if is_json and headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
+        raise Refusal(415, "Send Content-Type: application/json.")
+    body = await Body(scope, receive, largest).read()
+    if caller is None and (caller := callers.identify_signed(headers, body)) is None:
+        raise unauthorized(callers)
+    return Request(caller, body, headers, asked_url(scope))
+
+
+class Body:
+    """A body that comes in, if it is not too large and does not take too long: else a `Refusal`."""
+
+    def __init__(self, scope: Scope, receive: Receive, largest: int) -> None:
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        if length.isdigit() and (len(length) > _MOST_DIGITS or int(length) > largest):
+            raise _too_large(largest)
+        self._receive = receive
+        self._largest = largest
+        self._size = 0
+        self._ended = False
+        self._deadline: float | None = None
+
+    async def read(self) -> bytes:
+        """The whole of it."""
+        parts: list[bytes] = []
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise Refusal(400, "The body ended too early.")
+            part: bytes = message.get("body", b"")
+            if self._ended:
+                return b"".join([*parts, part]) if parts else part
+            parts.append(part)
+
+    async def receive(self) -> Message:
+        """The next message, as an ASGI app gets it."""
+        if self._ended:
+            # What comes now is that the client has gone, and that may take as long as it likes.
+            return await self._receive()
+        if self._deadline is None:
+            self._deadline = asyncio.get_running_loop().time() + _BODY_PATIENCE
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+        except TimeoutError:
+            raise Refusal(408, f"The body did not come within {_BODY_PATIENCE:g} seconds.") from None
+        self._size += len(message.get("body", b""))
+        if self._size > self._largest:
+            raise _too_large(self._largest)
+        self._ended = not message.get("more_body", False)
+        return message
+
+
+def asked_url(scope: Scope) -> str:
+    """The address under which whoever sent a request knows us, up to where our own paths begin."""
+    host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), None)
+    if not host:
+        address, port = scope.get("server") or ("localhost", None)
+        host = address if port is None else f"{address}:{port}"
+    return f"{scope['scheme']}://{host}{scope.get('root_path', '')}"
+
+
+def address_of(scope: Scope) -> str | None:
+    """The address a request comes from; None for a Unix socket."""
+    client = scope.get("client")
+    return client[0] if client else None
+
+
+async def send_answer(send: Send, status: int, body: bytes = b"", headers: Headers = ()) -> None:
+    """One whole answer."""
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_json(send: Send, document: Any, status: int = 200) -> None:
+    """A JSON document."""
+    await send_answer(send, status, json.dumps(document).encode(), ((b"content-type", b"application/json"),))
+
+
+async def send_problem(send: Send, refusal: Refusal) -> None:
+    """A problem document (RFC 9457)."""
+    document = json.dumps(
+        {"title": _TITLES.get(refusal.status, "Error"), "status": refusal.status, "detail": refusal.detail}
+    )
+    headers = ((b"content-type", b"application/problem+json"), *refusal.headers)
+    await send_answer(send, refusal.status, document.encode(), headers)
+
+
+_TITLES = {
+    400: "Not a valid message",
+    401: "Not authenticated",
+    404: "Nothing here",
+    405: "Wrong method",
+    408: "Too slow",
+    409: "Stale toolset",
+    413: "Too large",
+    415: "Not JSON",
+    500: "Failed",
+    503: "Come back later",
+}
+
+
+def come_back(detail: str, seconds: float) -> Refusal:
+    """What somebody is told who may try again after so many seconds. Never 429: RAP senders do not come back after a 4xx."""
+    after = max(1, math.ceil(seconds))
+    return Refusal(503, f"{detail} Send it again in {after} s.", ((b"retry-after", str(after).encode()),))
+
+
+def _too_large(largest: int) -> Refusal:
+    return Refusal(413, f"A message may have {largest} bytes.")
+
+
+def unauthorized(callers: Callers) -> Refusal:
+    """What a stranger is told."""
+    if callers.local_only:
+        return Refusal(
+            401,
+            "No token is configured, so only callers on this machine are served, under a loopback address as Host. "
+            "Configure tokens to serve others.",
+        )
+    ways = []
+    if callers.have_tokens:
+        ways.append("send Authorization: Bearer with a token this server knows")
+    if callers.have_secrets:
+        ways.append(
+            "sign the body as Standard Webhooks do (webhook-id, webhook-timestamp within 5 minutes, webhook-signature) "
+            "with a secret this server knows"
+        )
+    detail = ", or ".join(ways)
+    return Refusal(
+        401,
+        f"{detail[0].upper()}{detail[1:]}.",
+        ((b"www-authenticate", b"Bearer"),) if callers.have_tokens else (),
+    )

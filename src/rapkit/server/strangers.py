@@ -1,0 +1,59 @@
+"""Endpoints anybody may knock at, because what is sent carries its own proof: users' answers, OAuth redirects, webhooks."""
+
+from ipaddress import IPv6Address, ip_address
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rapkit.server.limits import RateLimit
+from rapkit.server.requests import Body, Refusal, address_of, come_back, send_problem
+
+_HOUSEHOLD = 64
+
+
+class ForStrangers:
+    """An endpoint with limits on what strangers can make it do: requests a second and address, the body's size, and the time it takes.
+
+    What is past them is refused in words, before or while the endpoint reads its body; it must let that `Refusal` through.
+    """
+
+    def __init__(self, endpoint: ASGIApp, rate: RateLimit, largest: int) -> None:
+        self._endpoint = endpoint
+        self._rate = rate
+        self._largest = largest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        answered = False
+
+        async def watched(message: Message) -> None:
+            nonlocal answered
+            answered = True
+            await send(message)
+
+        try:
+            knock(self._rate, scope)
+            await self._endpoint(scope, Body(scope, receive, self._largest).receive, watched)
+        except Refusal as refusal:
+            if answered:
+                raise  # nothing can be taken back
+            await send_problem(send, refusal)
+
+
+def knock(rate: RateLimit, scope: Scope) -> None:
+    """Count a request against whoever sends it; a `Refusal` if that are too many."""
+    if wait := rate.wait(stranger_of(scope)):
+        raise come_back("Too many requests come from your address.", wait)
+
+
+def stranger_of(scope: Scope) -> str:
+    """Who it is that requests are counted for: an address, or the 64 bits of an IPv6 address that a household or a host has to itself."""
+    address = address_of(scope) or ""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if not isinstance(parsed, IPv6Address):
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(IPv6Address(int(parsed) >> _HOUSEHOLD << _HOUSEHOLD))

@@ -1,0 +1,292 @@
+"""Runs subscriptions: long-lived boxes whose events go where their call's result went.
+
+A confirmed subscription is a box of its own, and its POSTs are in the lane named after it, behind the confirmation. One whose events come
+from a generator is claimed as long as the generator runs; one with a topic only while it has mail. Whatever is committed under a claim is
+fenced, so that nothing is sent after a cancellation (SUB-5), and a box that has sent its final event is kept until that was delivered, so
+that even then a cancellation finds what is still queued.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+
+from rapkit.delivery.courier import Fate
+from rapkit.delivery.retry import Kind, Verdict, verdict
+from rapkit.errors import Fenced, InvalidMessage, StoreError, ToolError
+from rapkit.mailbox import Claim, Commit, Letter, Taken
+from rapkit.protocol import Invocation
+from rapkit.pump import Pump
+from rapkit.server.generating import Generating
+from rapkit.server.hearing import Hearing
+from rapkit.server.invocation import Call, subscription_kind
+from rapkit.server.premises import Premises
+from rapkit.server.resources import Resources
+from rapkit.server.standing import Standing
+from rapkit.server.telling import Telling, backoff, log_subscription
+from rapkit.server.tool import SubscriptionTraits, Tool
+from rapkit.server.topics import farewell, greeting
+from rapkit.server.workplace import Workplace
+
+_MOST = 10_000
+_FULL = 100
+_PUT_OFF_FOR = 3600.0
+_LOOK_FOR_FUNCTION_EVERY = 60.0
+_MISS_FUNCTION_FOR = 24 * 3600.0
+_LOSSES_BEFORE_DELAY = 3
+_PAUSE_AFTER_STORE_FAILURE = 1.0
+_PAUSE_AFTER_MISTAKE = 60.0
+_PATIENCE_WITH_CANCELLED = 5.0
+
+_LANES = "s_"
+_DONE = "done"
+_GONE = "gone"
+
+log = logging.getLogger("rapkit.subscriptions")
+
+
+async def confirmation(premises: Premises, tool: Tool, call: Call) -> tuple[str, Commit]:
+    """What confirms a subscription (SUB-2), and what is to be committed together with that (SUB-1): its box first of all."""
+    traits = tool.subscription
+    assert traits is not None
+    assert isinstance(call.message, Invocation)
+    if traits.pattern is None:
+        if await premises.store.backlog(subscription_kind(call.toolset)) >= _MOST:
+            raise ToolError(f"the server has {_MOST:,} subscriptions already and takes no more. Try again later.")
+        standing = Standing(call)
+        commit = Commit(spawn=[standing.to_box()])
+    else:
+        topic = traits.pattern.fill(tool.signature.bind(call.message.arguments))
+        standing = Standing(call, topic)
+        box, letter = greeting(call.toolset, topic, standing.box_id)
+        commit = Commit(spawn=[standing.to_box(), box], letters=[letter])
+    return f"Subscribed to {tool.name}. The id of the subscription is {call.message.id}.", commit
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A subscription and our claim of it."""
+
+    claim: Claim
+    standing: Standing
+
+
+@dataclass(slots=True)
+class Running:
+    """A subscription at work here."""
+
+    task: "asyncio.Task[None]"
+    thread: str
+    endless: bool
+    workplace: Workplace | None = None
+
+
+class Subscriptions:
+    """Runs a toolset's subscriptions under one lease. Past `full` events that have not got through, a subscription is paused."""
+
+    def __init__(self, premises: Premises, resources: Resources, *, full: int = _FULL) -> None:
+        self._premises = premises
+        self._resources = resources
+        self._store = premises.store
+        self._toolset = premises.plan.toolset
+        self._kind = subscription_kind(self._toolset)
+        self._full = full
+        self._claimed: dict[str, int] = {}
+        self._running: dict[str, Running] = {}
+        self._endings: set[asyncio.Task[None]] = set()
+        self._places = asyncio.Semaphore(premises.plan.limits.concurrency)
+        # More places than generators, because topics need some too.
+        self._pump = Pump(premises.store, self._kind, 2 * _MOST, self._claim, self._run)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._pump.run()
+
+    async def drain(self, patience: float) -> None:
+        """Interrupt generators, which go on after the next start; let functions of topics end."""
+        try:
+            if endless := [running.task for running in self._running.values() if running.endless]:
+                for task in endless:
+                    task.cancel()
+                await asyncio.wait(endless, timeout=_PATIENCE_WITH_CANCELLED)
+        finally:
+            for ending in self._endings:
+                ending.cancel()
+            await self._pump.drain(patience)
+
+    async def quiet(self, thread: str) -> None:
+        """Return when nothing runs for a thread here."""
+        if tasks := [running.task for running in self._running.values() if running.thread == thread]:
+            await asyncio.wait(tasks)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether subscriptions can be fetched."""
+        return self._pump.healthy
+
+    @property
+    def running(self) -> int:
+        """How many subscriptions are at work here; those that wait for their topic are not."""
+        return len(self._running)
+
+    def cancel(self, boxes: tuple[str, ...]) -> None:
+        """Interrupt these boxes if they run here. They were stopped, so nothing of theirs is committed."""
+        for box in boxes:
+            self._claimed.pop(box, None)
+            if running := self._running.get(box):
+                if running.workplace is not None and running.workplace.context is not None:
+                    running.workplace.context.cancel()
+                running.task.cancel()
+
+    def report(self, taken: Taken, fate: Fate) -> Letter | None:
+        """The letter to be written together with the fate of a POST, to the subscription it belongs to."""
+        lane = taken.outgoing.lane
+        if not lane.startswith(_LANES):
+            return None
+        if taken.outgoing.kind == Kind.FINAL:
+            return Letter(lane, _DONE, b"")
+        if fate.status is None or verdict(fate.status) is not Verdict.GONE:
+            return None
+        # Nobody listens any more (semantics 18). The letter is for a box that nobody runs, or if we are lost before the box is stopped.
+        ending = asyncio.create_task(self._stop(lane))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        return Letter(lane, _GONE, b"", dedup=_GONE)
+
+    async def _stop(self, lane: str) -> None:
+        try:
+            box = await self._store.box(lane)
+            if box is None or box.parent is None or box.name is None:
+                return
+            stopped = await self._store.stop([box.kind], box.parent, box.name, 0)
+        except StoreError as error:
+            log.error("cannot end a subscription that nobody listens to: %s", error)
+            return
+        self.cancel(stopped.boxes)
+
+    async def _claim(self, limit: int) -> list[Job]:
+        claims = await self._store.claim(self._premises.worker, self._kind, limit)
+        # At once, because a box can be stopped before its task begins; see `cancel`.
+        self._claimed.update((claim.box.id, claim.epoch) for claim in claims)
+        jobs = []
+        for claim in claims:
+            try:
+                jobs.append(Job(claim, Standing.from_state(self._toolset, claim.box.state)))
+            except (InvalidMessage, ValueError, TypeError) as error:
+                # It was fine when it was written, so this version of ours is stricter, or it is damaged. Another version may read it.
+                log.error("a stored subscription cannot be read and is put off for an hour: %s", error)
+                await self._store.commit(claim, Commit(again_at=claim.now + _PUT_OFF_FOR, charge=True))
+        return jobs
+
+    async def _run(self, job: Job) -> None:
+        claim, standing = job.claim, job.standing
+        task = asyncio.current_task()
+        assert task is not None
+        running = Running(task, standing.call.thread_key, endless=standing.topic is None)
+        wanted = self._claimed.get(claim.box.id) == claim.epoch
+        if wanted:
+            del self._claimed[claim.box.id]
+            self._running[claim.box.id] = running
+        elif not claim.box.stopped:
+            return  # it was stopped after we have claimed it, and comes again
+        try:
+            await self._try(job, running)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._give_back(claim))
+            raise
+        finally:
+            if self._running.get(claim.box.id) is running:
+                del self._running[claim.box.id]
+
+    async def _try(self, job: Job, running: Running) -> None:
+        try:
+            await self._work(job, running)
+        except Fenced as error:
+            log.debug("%s", error)  # it was cancelled, or taken over: whoever has it now goes on with it
+        except StoreError as error:
+            log_subscription(job.standing, "is started over: it is not known what was stored", error)
+            await self._start_over(job, _PAUSE_AFTER_STORE_FAILURE)
+        except Exception as error:  # noqa: BLE001 - a mistake of ours; without this the box would stay claimed and do nothing
+            log_subscription(job.standing, "is started over: the server has failed", error)
+            await self._start_over(job, _PAUSE_AFTER_MISTAKE)
+
+    async def _work(self, job: Job, running: Running) -> None:
+        claim, standing = job.claim, job.standing
+        told = {mail.kind for mail in claim.mail}
+        if claim.box.stopped:
+            await self._forget(job, "ended: it was cancelled")
+        elif _GONE in told:
+            await self._forget(job, "ended: nobody listens any more")
+        elif standing.ended and _DONE in told:
+            await self._forget(job, "is over")
+        elif standing.ended:
+            await self._store.commit(claim, Commit(consumed=[mail.seq for mail in claim.mail]))
+        else:
+            if claim.attempts > 1:
+                await self._premises.kill_leftovers(claim.box.id)
+            await self._go_on(job, running)
+
+    async def _go_on(self, job: Job, running: Running) -> None:
+        claim, standing = job.claim, job.standing
+        tool = self._premises.plan.tools.get(standing.message.operation)
+        traits = None if tool is None else tool.subscription
+        if tool is None or traits is None or (traits.topic is None) != (standing.topic is None):
+            await self._miss(Telling(self._premises, claim, standing, SubscriptionTraits(), self._full))
+            return
+        telling = Telling(self._premises, claim, standing, traits, self._full)
+        if standing.topic is None:
+            await self._generate(telling, tool, running)
+            return
+        if not claim.mail and not claim.timers:
+            telling.log("started")
+
+        def at_work(workplace: Workplace) -> None:
+            running.workplace = workplace
+
+        await Hearing(self._premises, self._resources, telling, tool, self._places, at_work).run(claim)
+
+    async def _generate(self, telling: Telling, tool: Tool, running: Running) -> None:
+        standing = telling.standing
+        losses = standing.losses + telling.lost
+        if telling.lost and losses > _LOSSES_BEFORE_DELAY:
+            # It may be what takes the server down; the others on it should have some peace.
+            seconds = backoff(losses - _LOSSES_BEFORE_DELAY)
+            telling.log(f"was lost with the server {losses} times and is started again in {seconds:g} s")
+            await telling.put_off(replace(standing, losses=losses), seconds, charge=False)
+            return
+        running.workplace = await Workplace.open(self._premises, self._resources, telling.hold, tool, standing)
+        await Generating(self._premises, telling, tool, running.workplace).run()
+
+    async def _miss(self, telling: Telling) -> None:
+        """Its function is not there. Perhaps another version of the server has it, or the next one; one day it is no more."""
+        now, operation = self._premises.clock.now(), telling.standing.message.operation
+        since = telling.standing.missed_at or now
+        if now - since >= _MISS_FUNCTION_FOR:
+            await telling.refuse(ToolError(f"the server has no subscription {operation} any more."))
+            return
+        telling.log("waits: this server has no such subscription")
+        standing = replace(telling.standing, missed_at=since)
+        await telling.put_off(standing, _LOOK_FOR_FUNCTION_EVERY, charge=standing.topic is not None)
+
+    async def _forget(self, job: Job, why: str) -> None:
+        claim, standing = job.claim, job.standing
+        await self._premises.kill_leftovers(claim.box.id)
+        letters = farewell(self._toolset, standing.topic, claim.box.id)
+        # Not remembered: that a repeated invocation is one, the call's box knows.
+        commit = Commit(forget_for=0, unsend=[claim.box.id], letters=letters)
+        if await self._premises.hold(claim, "").insist(commit):
+            log_subscription(standing, why)
+
+    async def _start_over(self, job: Job, seconds: float) -> None:
+        # We wait, rather than the box, because one with mail would be due at once.
+        await self._premises.clock.sleep(seconds)
+        await self._premises.hold(job.claim, "").insist(Commit(again_at=job.claim.now))
+
+    async def _give_back(self, claim: Claim) -> None:
+        """We are interrupted: leave the subscription to whoever comes next, as it is stored."""
+        try:
+            await self._store.commit(claim, Commit(again_at=claim.now))
+        except Fenced as error:
+            log.debug("%s", error)  # it was cancelled, or has ended
+        except StoreError as error:
+            # It is free when our lease ends. Insisting would keep the server from stopping.
+            log.error("cannot give a subscription back: %s", error)

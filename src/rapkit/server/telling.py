@@ -1,0 +1,191 @@
+"""How the events of a subscription get out: each in one commit with how the subscription stands after it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from rapkit.delivery.retry import Kind
+from rapkit.errors import Fenced, ToolError
+from rapkit.mailbox import Claim, Commit, Outgoing, Timer
+from rapkit.server.event import Occurrence
+from rapkit.server.outflow import Departure, Outflow
+from rapkit.server.output import BadResult, error_text
+from rapkit.server.premises import Premises
+from rapkit.server.standing import Standing
+from rapkit.server.tool import SubscriptionTraits
+from rapkit.server.topics import farewell
+from rapkit.server.workplace import Workplace
+
+T = TypeVar("T")
+
+FLUSH = "flush"
+"""The timer by which a topic's batch leaves."""
+
+ENDED = "ended"
+"""The status of a subscription whose final event is on its way."""
+
+_LONGEST_BACKOFF = 300.0
+_NOTHING = Commit()
+
+log = logging.getLogger("rapkit.subscriptions")
+
+
+class Refused(Exception):
+    """The author's function raised a `ToolError`: the subscription is to end with it."""
+
+    def __init__(self, error: ToolError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Broke(Exception):
+    """The author's function raised something else."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
+
+
+async def authors(work: Awaitable[T]) -> T:
+    """What an author's code returns; what it raises comes as `Refused` or `Broke`. Our own cancellation and `Fenced` are let through."""
+    task = asyncio.current_task()
+    assert task is not None
+    try:
+        return await work
+    except asyncio.CancelledError as error:
+        if task.cancelling():
+            raise
+        raise Broke(error) from error
+    except (Fenced, GeneratorExit):
+        raise
+    except ToolError as error:
+        raise Refused(error) from error
+    except BaseException as error:
+        raise Broke(error) from error
+
+
+def backoff(times: int) -> float:
+    """Seconds to wait after something has failed so many times in a row."""
+    return min(2.0 ** (min(times, 30) - 1), _LONGEST_BACKOFF)
+
+
+class Telling:
+    """A claimed subscription, and what is written of it.
+
+    `standing` is how it stands in the store. After a `StoreError` nobody knows how it stands: start over, with what is stored.
+    """
+
+    def __init__(
+        self,
+        premises: Premises,
+        claim: Claim,
+        standing: Standing,
+        traits: SubscriptionTraits,
+        full: int,
+    ) -> None:
+        self.standing = standing
+        self.traits = traits
+        self.hold = premises.hold(claim, standing.message.callback_url)
+        self.hold.traceparent = standing.call.traceparent
+        self.outflow = Outflow(traits, premises.plan.limits.result)
+        self._premises = premises
+        self._full = full
+        self._in_lane = full  # so that the store is asked at first
+        self._attempts = claim.attempts
+
+    @property
+    def lost(self) -> int:
+        """How many servers were lost on the subscription since it last got on."""
+        return max(0, self._attempts - 1 - self.standing.excused)
+
+    async def has_room(self) -> bool:
+        """Whether more events may be added to those that have not got through yet (semantics 18)."""
+        if self._in_lane >= self._full:
+            self._in_lane = await self._premises.store.waiting(self.hold.lane)
+        return self._in_lane < self._full
+
+    async def tell(
+        self,
+        events: Sequence[Occurrence],
+        workplace: Workplace | None = None,
+        *,
+        changes: Commit = _NOTHING,
+        consumed: Sequence[int] = (),
+        keep: bool = True,
+    ) -> None:
+        """Write events, and that the subscription got on (SUB-3). With a final one it has ended (SUB-4), and so has our hold."""
+        now = self._premises.clock.now()
+        standing, departures = self.outflow.send(self.standing.got_on(), events, now)
+        commit = replace(changes, consumed=consumed, keep=keep)
+        if standing.ended:
+            shown = workplace.take_views() if workplace is not None else []
+            letters = [*commit.letters, *farewell(standing.call.toolset, standing.topic, standing.box_id)]
+            commit = replace(commit, keep=False, status=ENDED, outgoing=shown, letters=letters)
+        await self._write(standing, departures, commit, now)
+        for _ in events:
+            self._premises.metrics.event(standing.message.operation)
+        if standing.ended:
+            self.log("ended: it sent its final event")
+
+    async def flush(self) -> None:
+        """Let the batch leave."""
+        now = self._premises.clock.now()
+        standing, departures = self.outflow.flush(self.standing, now)
+        await self._write(standing, departures, Commit(keep=True), now)
+
+    async def got_on(self) -> None:
+        """Write that the troubles are past."""
+        await self._write(self.standing.got_on(), [], Commit(keep=True), self._premises.clock.now())
+
+    async def refuse(self, error: ToolError, consumed: Sequence[int] = ()) -> None:
+        """End with an error (semantics 25)."""
+        if isinstance(error, BadResult):
+            self.log("sent what cannot be sent", error)
+        text = error_text(error, "")
+        await self.tell([Occurrence(text, None, self.traits.associative, final=True)], consumed=consumed)
+
+    async def put_off(self, standing: Standing, seconds: float, *, charge: bool) -> None:
+        """Let go for a while. With unread mail that takes a `charge`, which is excused."""
+        now = self._premises.clock.now()
+        standing, departures = self.outflow.flush(standing, now)
+        excused = self._attempts if charge else 0
+        commit = Commit(again_at=now + seconds, charge=charge)
+        await self._write(replace(standing, excused=excused), departures, commit, now)
+
+    async def set_aside(self, seq: int, reason: str, *, keep: bool) -> None:
+        """Go on without a letter that cannot be handled."""
+        self.log(f"goes on without an event of its topic: {reason}")
+        commit = Commit(set_aside={seq: reason}, keep=keep)
+        await self._write(self.standing.got_on(), [], commit, self._premises.clock.now())
+
+    async def _write(self, standing: Standing, departures: Sequence[Departure], commit: Commit, now: float) -> None:
+        posts = [self._post(departure) for departure in departures]
+        timers = [Timer(FLUSH, self.outflow.flush_at(standing, now))] if standing.topic and self.traits.batch else []
+        outgoing = [*commit.outgoing, *posts]
+        await self.hold.commit(replace(commit, state=standing.to_state(), outgoing=outgoing, timers=timers))
+        self.standing = standing
+        self._in_lane += len(outgoing)
+        if not commit.charge:
+            self._attempts = 0
+
+    def _post(self, departure: Departure) -> Outgoing:
+        kind = Kind.FINAL if departure.final else Kind.CALLBACK
+        return self.hold.post(departure.body, kind, not_before=departure.not_before)
+
+    def log(self, what: str, error: BaseException | None = None) -> None:
+        """A line about the subscription. Its callback URL is nobody's business (SUB-9)."""
+        log_subscription(self.standing, what, error)
+
+
+def log_subscription(standing: Standing, what: str, error: BaseException | None = None) -> None:
+    """A line about a subscription."""
+    message = standing.message
+    log.log(
+        logging.INFO if error is None else logging.ERROR,
+        "subscription %s",
+        what,
+        exc_info=error,
+        extra={"operation": message.operation, "thread_id": message.group_id, "call_id": message.id},
+    )

@@ -1,0 +1,70 @@
+"""What a call shows while it runs: views, and its progress as one of them.
+
+Runtimes keep the latest content of a view, so only the latest is worth sending: updates that come faster than they can leave are merged.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from pydantic import ValidationError
+
+from rapkit.clock import Clock
+from rapkit.errors import StoreError
+from rapkit.mailbox import Commit, Outgoing, Store
+from rapkit.protocol import ViewUpdate, dump
+from rapkit.protocol.problems import problems
+from rapkit.server.hold import Hold
+
+_PAUSE_BETWEEN_UPDATES = 0.25
+
+log = logging.getLogger("rapkit.calls")
+
+
+class Views:
+    """The views of one call, or of one subscription."""
+
+    def __init__(self, hold: Hold, store: Store, clock: Clock, group_id: str, largest: int) -> None:
+        self._hold = hold
+        self._store = store
+        self._clock = clock
+        self._group_id = group_id
+        self._largest = largest
+        self._latest: dict[str, bytes] = {}
+        self._flusher: asyncio.Task[None] | None = None
+
+    async def show(self, view_type: str, content: object) -> None:
+        """Show the content soon. `ValueError` if no message can carry it."""
+        try:
+            update = ViewUpdate.model_validate({"group_id": self._group_id, "view_type": view_type, "content": content})
+            body = dump(update)
+        except ValidationError as error:
+            raise ValueError("\n".join(problems("view", ViewUpdate, error))) from None
+        if len(body) > self._largest:
+            raise ValueError(f"The view {view_type!r} has {len(body):,} bytes, and {self._largest:,} can be sent.")
+        self._latest[view_type] = body
+        if self._flusher is None:
+            self._flusher = asyncio.create_task(self._flush())
+
+    def take(self) -> list[Outgoing]:
+        """What has not been sent yet, for the commit that ends the hold: nothing is shown after a result."""
+        latest, self._latest = self._latest, {}
+        return [self._hold.post(body) for body in latest.values()]
+
+    async def close(self) -> None:
+        """Send nothing more."""
+        if self._flusher is not None:
+            self._flusher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._flusher
+
+    async def _flush(self) -> None:
+        while True:
+            # What waits in the lane holds up everything behind it, so nothing is added before it is empty.
+            try:
+                if self._latest and not await self._store.waiting(self._hold.lane):
+                    # Charged: that something was shown does not mean that the call may run again from the top.
+                    await self._hold.commit(Commit(outgoing=self.take(), keep=True, charge=True))
+            except StoreError as error:
+                log.debug("a view is not shown: %s", error)  # the next one, or the result, tells more
+            await self._clock.sleep(_PAUSE_BETWEEN_UPDATES)

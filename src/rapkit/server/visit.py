@@ -1,0 +1,104 @@
+"""One run of a handler: what it works with, and what becomes of that when it ends."""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Any, NoReturn
+
+from rapkit.mailbox import Commit
+from rapkit.protocol import Invocation
+from rapkit.server.context import Context, Means
+from rapkit.server.handler import bound, invoke
+from rapkit.server.hold import Hold
+from rapkit.server.hooks import HookedCall, around
+from rapkit.server.invocation import Call
+from rapkit.server.output import Output
+from rapkit.server.people import People
+from rapkit.server.premises import Premises
+from rapkit.server.questions import Questions
+from rapkit.server.resources import Resources
+from rapkit.server.subscriptions import confirmation
+from rapkit.server.tool import Tool
+from rapkit.server.views import Views
+
+
+class Visit:
+    """One run of a handler: what it works with, and what becomes of that when it ends."""
+
+    def __init__(
+        self,
+        premises: Premises,
+        resources: Resources,
+        hold: Hold,
+        tool: Tool,
+        call: Call,
+        task: "asyncio.Task[None]",
+    ) -> None:
+        self.suspended = False
+        self._premises = premises
+        self._hold = hold
+        self._tool = tool
+        self._call = call
+        self._task = task
+        self._space = resources.space(call)
+        self._views = Views(hold, premises.store, premises.clock, call.message.group_id, premises.plan.limits.result)
+        self._processes = premises.processes(hold)
+        self._questions = Questions(premises.store, hold, premises.clock, self._suspend)
+        self._people = People(premises, hold, call, tool.name, self._questions)
+        self._subscription: Commit | None = None
+
+    async def context(self) -> Context:
+        """The context of the handler."""
+        await self._space.load()
+        means = Means(self._premises.clock, self._views, self._space, self._processes, self._people)
+        return Context(self._call, self._tool.name, means)
+
+    async def handle(self, message: Invocation, context: Context | None) -> Any:
+        """Call the handler, with the hooks around it."""
+        arguments = bound(self._tool.signature, message, context)
+        result = await self._with_hooks(arguments, context)
+        self._space.settle()
+        return result
+
+    async def _with_hooks(self, arguments: dict[str, Any], context: Context | None) -> Any:
+        hooks = self._premises.plan.hooks
+        if not hooks or context is None:
+            return await self._handle(arguments)
+        seen = {name: value for name, value in arguments.items() if name != self._tool.signature.context_parameter}
+        hooked = HookedCall(self._tool.name, self._call.caller, seen, context)
+        return await around(hooks, hooked, partial(self._handle, arguments))
+
+    async def _handle(self, arguments: dict[str, Any]) -> Any:
+        if self._tool.subscription is None:
+            return await invoke(self._tool.signature, arguments, self._premises.threads)
+        provider = self._tool.traits.requires_auth
+        if provider is not None and provider in self._premises.oauth.providers:
+            # Now, because once the subscription is confirmed its call is answered, and nobody can be asked any more.
+            await self._people.oauth(provider, None)
+        text, self._subscription = await confirmation(self._premises, self._tool, self._call)
+        return text
+
+    def commit(self, output: Output) -> tuple[Commit, bool]:
+        """What is to be written with this output, and whether it confirms a subscription, whose box is then the first to be made."""
+        subscription = None if output.failed else self._subscription
+        commit = subscription or Commit()
+        changes = self._space.changes(kept=not output.failed)
+        commit = replace(
+            commit,
+            outgoing=[*self._views.take(), *commit.outgoing],
+            spawn=[*commit.spawn, *changes.spawn],
+            facts=[*commit.facts, *changes.facts],
+        )
+        return commit, subscription is not None
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+        await self._views.close()
+        await self._processes.close()
+
+    async def _suspend(self, commit: Commit) -> NoReturn:
+        # What the state was changed to is not kept: the handler changes it again when it runs again.
+        self.suspended = await self._hold.insist(replace(commit, outgoing=[*self._views.take(), *commit.outgoing]))
+        self._task.cancel()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")

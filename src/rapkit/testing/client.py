@@ -1,0 +1,180 @@
+"""A runtime in a test: somebody who calls a toolset, on behalf of a user, in a thread."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import EllipsisType
+from typing import Any
+
+from pydantic_core import to_json
+
+from rapkit.protocol import Callback, ToolsetDocument, parse_toolset
+from rapkit.testing.callbacks import Callbacks
+from rapkit.testing.calls import Call, Subscription
+from rapkit.testing.clock import ManualClock
+from rapkit.testing.correspondence import Correspondence
+from rapkit.testing.providers import Providers
+from rapkit.testing.requests import Reply
+from rapkit.testing.result import Result
+from rapkit.testing.stage import Stage
+
+_OK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who calls, for whom, in which thread."""
+
+    caller: str
+    thread_id: str = "thread_1"
+    user_id: str | None = "user_1"
+    thread_ancestors: tuple[str, ...] = ()
+
+
+class Client:
+    """Calls the tools of a served toolset, and controls all that is around it."""
+
+    def __init__(self, stage: Stage, identity: Identity) -> None:
+        self._stage = stage
+        self._identity = identity
+
+    def as_(
+        self,
+        *,
+        caller: str | None = None,
+        thread_id: str | None = None,
+        user_id: str | EllipsisType | None = ...,
+        thread_ancestors: Sequence[str] | None = None,
+    ) -> "Client":
+        """The same server, called by another caller, for another user or in another thread. `user_id=None` is for nobody in particular."""
+        identity = self._identity
+        if caller is not None:
+            self._stage.requests.credentials(caller, b"")  # a name nobody has is found now
+            identity = replace(identity, caller=caller)
+        if thread_id is not None:
+            identity = replace(identity, thread_id=thread_id)
+        if user_id is not ...:
+            identity = replace(identity, user_id=user_id)
+        if thread_ancestors is not None:
+            identity = replace(identity, thread_ancestors=tuple(thread_ancestors))
+        return Client(self._stage, identity)
+
+    # Calling
+
+    async def call(self, operation: str, /, **arguments: Any) -> Result:
+        """What a tool answers."""
+        call = await self.start(operation, **arguments)
+        return await call.result()
+
+    async def start(self, operation: str, /, **arguments: Any) -> Call:
+        """Call a tool, and return as soon as the server has acknowledged that."""
+        who = self._identity
+        correspondence = Correspondence(operation, next(self._stage.call_ids), who.thread_id, who.caller)
+        invocation = {
+            "operation": operation,
+            "arguments": arguments,
+            "id": correspondence.id,
+            "callback_url": self._stage.inbox.expect(correspondence),
+            "group_id": who.thread_id,
+            "thread_ancestors": who.thread_ancestors or None,
+            "user_id": who.user_id,
+        }
+        reply = await self._stage.requests.post("/invoke", to_json(invocation), who.caller)
+        assert reply.status == _OK, f"{correspondence} was not accepted: {reply.status} {reply.text}"
+        return Call(self._stage, correspondence)
+
+    async def subscribe(self, operation: str, /, **arguments: Any) -> Subscription:
+        """Call a tool that sends events, and return when the subscription is confirmed."""
+        call = await self.start(operation, **arguments)
+        return await call.subscribed()
+
+    async def close_thread(self) -> None:
+        """Say that the thread is closed."""
+        who = self._identity
+        await self._stage.notify("/close_thread", {"thread_id": who.thread_id}, who.caller)
+        self._stage.inbox.release(who.caller, who.thread_id)
+
+    async def toolset(self) -> ToolsetDocument:
+        """What the server tells about its tools."""
+        reply = await self.request("GET", "/.well-known/rap-toolset")
+        assert reply.status == _OK, f"Discovery failed: {reply.status} {reply.text}"
+        return parse_toolset(reply.body)
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        body: bytes | object = b"",
+        *,
+        headers: Mapping[str, str] | None = None,
+        authenticated: bool = False,
+    ) -> Reply:
+        """Any request, such as one to a webhook, and what is answered. What is not bytes is sent as JSON.
+
+        `url` is a path, or a URL the server has given away. Only if it is `authenticated` the caller's credentials are shown.
+        """
+        sent = body if isinstance(body, bytes) else to_json(body)
+        credentials = self._stage.requests.credentials(self._identity.caller, sent) if authenticated else {}
+        given = {"content-type": "application/json", **credentials, **(headers or {})}
+        return await self._stage.requests.send(method, url, sent, given)
+
+    # What has come
+
+    @property
+    def messages(self) -> list[Callback]:
+        """Everything the server has sent so far, to anybody, in order."""
+        return list(self._stage.inbox.messages)
+
+    @property
+    def views(self) -> Mapping[str, Any]:
+        """The latest content of each view of the thread."""
+        return self._stage.inbox.views(self._identity.caller, self._identity.thread_id)
+
+    async def settled(self) -> None:
+        """Return when the server does nothing any more, until somebody calls it, answers it or advances the clock.
+
+        Handlers that wait for something else, such as a thread, a program or the network, are not waited for.
+        """
+        await self._stage.activity.settle()
+        self._stage.inbox.complain()
+
+    # What is around
+
+    @property
+    def clock(self) -> ManualClock:
+        """The server's clock."""
+        return self._stage.clock
+
+    @property
+    def callbacks(self) -> Callbacks:
+        """The other end of the callback URLs, which can be made to fail."""
+        return self._stage.callbacks
+
+    @property
+    def oauth(self) -> Providers:
+        """The OAuth providers."""
+        return self._stage.providers
+
+    async def advance(self, seconds: float) -> None:
+        """Set the clock forward, and return when everything has happened that was due by then: in order, each thing at its time."""
+        await self._stage.advance(seconds)
+        self._stage.inbox.complain()
+
+    async def restart(self) -> None:
+        """Stop the server in order, and start it again."""
+        await self._stage.restart()
+
+    async def crash(self) -> None:
+        """Lose the server as by `kill -9`: it writes and sends nothing from this moment on. The next one starts on the same store."""
+        await self._stage.crash()
+
+    def crash_after(self, operations: int) -> None:
+        """Lose the server by itself, after so many more steps in its store. From then on it answers 503; `crash` starts the next one.
+
+        To try a crash at every step: begin with 0, and go on until `lost` stays False.
+        """
+        self._stage.crash_after(operations)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the server is lost."""
+        return self._stage.lost

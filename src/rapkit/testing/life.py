@@ -1,0 +1,112 @@
+"""One run of the server, from its start to its end, which can come at any moment and without a word.
+
+A process that is killed writes nothing more and sends nothing more. Ours cannot be killed, so from the moment of its death whatever it
+tries is refused: it may go through all the motions of cleaning up, and none of it reaches anybody.
+"""
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, cast
+
+from rapkit.delivery.client import Answer, Poster
+from rapkit.errors import DeliveryError, Fenced
+from rapkit.mailbox import OUTBOX, Store
+from rapkit.testing.activity import Activity
+
+
+class Life:
+    """A run of the server, and all it has hold of: the store, and the line to those who called.
+
+    `workers` are the names under which it holds what it claimed; `topics` is what it waits for.
+    """
+
+    def __init__(self, store: Store, activity: Activity) -> None:
+        self.over = False
+        self.workers: set[str] = set()
+        self.topics: set[str] = {OUTBOX}
+        self._real = store
+        self._activity = activity
+        self._under_way = 0
+        self._left: int | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store, as long as the life lasts. Closing it closes nothing: the next life goes on with it."""
+        return cast("Store", _LivingStore(self))
+
+    @contextlib.asynccontextmanager
+    async def line(self, poster: Poster) -> AsyncIterator[Poster]:
+        """The way out, as long as the life lasts."""
+        yield _LivingLine(self, poster)
+
+    def end_after(self, operations: int) -> None:
+        """End by itself: so many more operations are done in the store, and the next one is not."""
+        self._left = operations
+
+    async def end(self) -> None:
+        """End now. What the store was asked for already happens, and nobody hears of it."""
+        self.over = True
+        while self._under_way:
+            await asyncio.sleep(0)
+
+    async def do(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """One operation of the store; `Fenced` if it, or its answer, comes after the end."""
+        if name == "close":
+            return None
+        self._check()
+        if name == "wait":
+            self.topics.add(arguments[0])
+            await self._real.wait(*arguments, **options)
+            self._check()
+            return None
+        if name == "renew":
+            self.workers.add(arguments[0])
+        self._count_down()
+        self._under_way += 1
+        try:
+            result = await getattr(self._real, name)(*arguments, **options)
+        finally:
+            self._under_way -= 1
+            self._activity.note()
+        self._check()
+        return result
+
+    def _count_down(self) -> None:
+        if self._left is not None:
+            self.over = self._left == 0
+            self._left -= 1
+            self._check()
+
+    def _check(self) -> None:
+        if self.over:
+            # Of all that can go wrong with a store this is what it amounts to: others have taken over.
+            raise Fenced("The test has this server be dead.")
+
+
+class _LivingStore:
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._life._real, name)
+        if not inspect.iscoroutinefunction(method):
+            return method
+
+        async def operation(*arguments: Any, **options: Any) -> Any:
+            return await self._life.do(name, *arguments, **options)
+
+        return operation
+
+
+class _LivingLine:
+    def __init__(self, life: Life, poster: Poster) -> None:
+        self._life = life
+        self._poster = poster
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """POST, unless we are dead."""
+        if self._life.over:
+            raise DeliveryError("The test has this server be dead.")
+        return await self._poster.post(url, body, headers)

@@ -1,0 +1,214 @@
+"""Traces: a call continues the trace of whoever invoked it, and its callbacks continue the call's.
+
+Spans are OpenTelemetry's. While the process has no SDK configured none are made; what came in as `traceparent` still goes out with the
+callbacks, so that a trace does not break here.
+"""
+
+import logging
+import re
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from opentelemetry import context, trace
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    NoOpTracer,
+    ProxyTracer,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    TraceFlags,
+    set_span_in_context,
+)
+
+from rapkit import __version__
+from rapkit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.trace import Tracer, TracerProvider
+
+HEADER = "traceparent"
+
+_NAME = HEADER.encode()
+_LONGEST = 512
+_FORMAT = re.compile(r"([0-9a-f]{2})-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-[ -~]*)?")
+_KNOWN_FLAGS = 0x03  # sampled, and that the trace id is random; others are not passed on
+_FAILURES = frozenset({"error", "retry", "dead"})
+
+log = logging.getLogger("rapkit.tracing")
+
+
+def incoming(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The `traceparent` among the headers of a request, in the form of version 00; "" if there is none, or none that is valid.
+
+    A version we do not know is read as far as we know it, as W3C Trace Context wants it.
+    """
+    found = [value for name, value in headers if name == _NAME]
+    if len(found) != 1 or len(found[0]) > _LONGEST:
+        return ""
+    match = _FORMAT.fullmatch(found[0].decode("latin-1").strip(" \t"))
+    if match is None:
+        return ""
+    version, ids, flags, more = match.groups()
+    if version == "ff" or (version == "00" and more is not None):
+        return ""
+    return f"00-{ids}-{int(flags, 16) & _KNOWN_FLAGS:02x}"
+
+
+class Span:
+    """A piece of work that may be part of a trace: this one is not, and only passes on what came in.
+
+    `traceparent` belongs with whatever follows from the work; it is "" if there is no trace at all.
+    """
+
+    __slots__ = ("traceparent",)
+
+    def __init__(self, traceparent: str) -> None:
+        self.traceparent = traceparent
+
+    def __enter__(self) -> Self:
+        """Make it the current span."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End it. If nobody said how it went: ok, or cancelled, or an error whose class is told and whose message is not."""
+
+    def answered(self, status: int) -> None:
+        """Note the HTTP status of the answer."""
+
+    def ended(self, outcome: str, error: str = "") -> None:
+        """Say how it went: ok, error, cancelled or suspended for a call; delivered, retry or dead for a callback.
+
+        `error` is the name of a kind of error, such as an exception's class; never a message, which may have secrets.
+        """
+
+
+class Tracing:
+    """Makes spans, with the given provider or with the one that the process has configured by then."""
+
+    def __init__(self, provider: "TracerProvider | None" = None) -> None:
+        self._given = provider
+        self._provider: TracerProvider | None = None
+        self._tracer: Tracer | None = None
+        try:
+            self._find_tracer()
+        except Exception as error:
+            # Here, where somebody reads it. It would be the same for every call.
+            raise ConfigError(
+                f"The OpenTelemetry tracer provider cannot be loaded ({type(error).__name__}). "
+                "Install what OTEL_PYTHON_TRACER_PROVIDER names, or unset it."
+            ) from error
+
+    def call(self, operation: str, traceparent: str, *, toolset: str, thread_id: str, call_id: str) -> Span:
+        """The execution of a call; `traceparent` is as `incoming` gave it. The handler's own spans are to be made within."""
+        tracer = self._find_tracer()
+        if tracer is None:
+            return Span(traceparent)
+        attributes: dict[str, str | int] = {
+            "rap.toolset": toolset,
+            "rap.operation": operation,
+            "rap.thread_id": thread_id,
+            "rap.call_id": call_id,
+        }
+        return _start(tracer, f"rap.call {operation}", SpanKind.CONSUMER, traceparent, attributes)
+
+    def callback(self, traceparent: str, *, message_id: str, origin: str, attempt: int) -> Span:
+        """One attempt of a POST. Without a traceparent it belongs to no trace, and starts none."""
+        tracer = self._find_tracer() if traceparent else None
+        if tracer is None:
+            return Span(traceparent)
+        attributes: dict[str, str | int] = {
+            "rap.message_id": message_id,
+            "rap.origin": origin,
+            "rap.attempt": attempt,
+            "http.request.method": "POST",
+        }
+        return _start(tracer, "rap.callback", SpanKind.CLIENT, traceparent, attributes)
+
+    def _find_tracer(self) -> "Tracer | None":
+        provider = self._given or trace.get_tracer_provider()
+        if provider is not self._provider:
+            tracer = provider.get_tracer("rapkit", __version__)
+            # These would make spans that do nothing, and take several times as long for it; older ones lose the trace on top.
+            self._tracer = None if isinstance(tracer, ProxyTracer | NoOpTracer) else tracer
+            self._provider = provider
+        return self._tracer
+
+
+class _Recorded(Span):
+    """A span that the SDK knows."""
+
+    __slots__ = ("_ended", "_span", "_token")
+
+    def __init__(self, span: trace.Span, traceparent: str) -> None:
+        super().__init__(traceparent)
+        self._span = span
+        self._ended = False
+        self._token: Token[context.Context] | None = None
+
+    def __enter__(self) -> Self:
+        self._token = context.attach(set_span_in_context(self._span))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._token is not None:
+            context.detach(self._token)
+        if not self._ended:
+            if error is None:
+                self.ended("ok")
+            elif isinstance(error, Exception):
+                self.ended("error", type(error).__name__)
+            else:
+                self.ended("cancelled")
+        try:
+            self._span.end()
+        except Exception as failure:  # noqa: BLE001 - as in `_start`
+            log.error("a span cannot be ended: %r", failure)
+
+    def answered(self, status: int) -> None:
+        self._span.set_attribute("http.response.status_code", status)
+
+    def ended(self, outcome: str, error: str = "") -> None:
+        self._ended = True
+        self._span.set_attribute("rap.outcome", str(outcome))
+        if outcome in _FAILURES:
+            self._span.set_status(StatusCode.ERROR, error or None)
+        if error:
+            self._span.set_attribute("error.type", error)
+
+
+def _start(tracer: "Tracer", name: str, kind: SpanKind, traceparent: str, attributes: dict[str, str | int]) -> Span:
+    try:
+        # Exceptions are not recorded: their messages and tracebacks are full of secrets.
+        span = tracer.start_span(
+            name,
+            _parent(traceparent),
+            kind,
+            attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+        return _Recorded(span, _traceparent(span.get_span_context()) or traceparent)
+    except Exception as error:  # noqa: BLE001 - samplers and processors are anybody's code, and no call is lost over one of them
+        log.error("a span cannot be started: %r", error)
+        return Span(traceparent)
+
+
+def _parent(traceparent: str) -> context.Context:
+    # Never the span that happens to be current: work is started by whatever request or timer comes along.
+    if not traceparent:
+        return context.Context()
+    _, trace_id, span_id, flags = traceparent.split("-")
+    remote = SpanContext(int(trace_id, 16), int(span_id, 16), True, TraceFlags(int(flags, 16)))
+    return set_span_in_context(NonRecordingSpan(remote), context.Context())
+
+
+def _traceparent(span: SpanContext) -> str:
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}" if span.is_valid else ""
