@@ -358,6 +358,24 @@ async def test_an_aborted_post_is_broken_off_and_its_lane_goes_on(post: Post, si
     assert await store.outbox(dead=True) == []
 
 
+async def test_what_is_aborted_before_it_was_handed_over_is_not_sent(post: Post, sink: Sink) -> None:
+    """SUB-5: a commit and the cancellation after it can be answered in one flush, the cancellation first."""
+    store = post.store
+    async with post.courier() as courier:
+        await store.create(NewBox("b1", "box", parent="thread", name="c1"))
+        (claim,) = await store.claim("sender", "box", 1)
+        with courier.place_for(sink.url) as sender:
+            taken = await store.commit(claim, Commit(outgoing=[to(sink, "m1", "b1")], keep=True), sender)
+            stopped = await store.stop(["box"], "thread", "c1", remember_for=60)
+            await courier.abort(stopped.in_flight)
+            courier.hand(taken)
+        (claim,) = await store.claim("sender", "box", 1)
+        await store.commit(claim, Commit(outgoing=[to(sink, "cancelled", "b1")]))
+        await post.empty()
+
+    assert arrived(sink) == ["cancelled"]
+
+
 async def test_draining_waits_for_what_is_under_way(post: Post, sink: Sink) -> None:
     release = asyncio.Event()
     sink.otherwise = after(release, answer(200))

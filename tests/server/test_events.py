@@ -218,7 +218,7 @@ def test_an_event_too_large_to_be_sent_is_told_of_instead() -> None:
     outflow = Outflow(SubscriptionTraits(associative=True), 500)
     after, left = send(outflow, [event("x" * 1000, cursor="1", associative=True), event("y", final=True)])
 
-    assert left[0].text == "Error: an event has 1,112 bytes, and 500 can be sent."
+    assert left[0].text == "Error: an event has 1,094 bytes, and 500 can be sent."
     assert left[0].associative
     assert after.cursor == "1"
     assert left[1] == Said("y", 0, final=True)
@@ -380,5 +380,5 @@ def test_what_cannot_be_a_subscription_is_refused_in_plain_words(
 
 
 def test_a_tool_that_yields_is_told_of_subscriptions() -> None:
-    with pytest.raises(ConfigError, match="is a generator.*@tools.subscription"):
+    with pytest.raises(ConfigError, match=r"is a generator.*@tools\.subscription"):
         make_tool(storm_alerts, None, Traits())

@@ -558,6 +558,38 @@ async def test_whatever_the_moment_of_a_cancellation_nothing_is_left(processes: 
     assert carriers(*journal.recorded) == []
 
 
+@on_both_loops
+async def test_descriptors_of_other_threads_are_left_alone(processes: Processes) -> None:
+    """A descriptor that is closed twice is somebody else's the second time."""
+    enough = threading.Event()
+
+    def open_and_look() -> None:
+        while not enough.is_set():
+            with open("/dev/null") as file:
+                os.fstat(file.fileno())
+
+    watching = [asyncio.ensure_future(asyncio.to_thread(open_and_look)) for _ in range(2)]
+    for _ in range(60):
+        await processes.run(["true"], input="x")
+    enough.set()
+
+    await asyncio.gather(*watching)
+
+
+@on_both_loops
+async def test_without_a_thread_to_watch_it_no_program_goes_on(
+    processes: Processes, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(RuntimeError, match="thread"):
+        await processes.run(["sleep", "1000"])
+
+    assert carriers(*journal.recorded) == []
+
+
 # What is durable when
 
 

@@ -21,6 +21,7 @@ from rapkit.pump import Pump
 from rapkit.tracing import HEADER, Span, Tracing
 
 _PAUSE_BEFORE_SETTLING_AGAIN = 0.5
+_MOST_ABORTED = 10_000
 
 log = logging.getLogger("rapkit.delivery")
 
@@ -79,6 +80,7 @@ class Courier:
         self._per_origin: Counter[str] = Counter()
         self._silent: set[str] = set()
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._aborted: dict[str, None] = {}
         self._pump = Pump(store, OUTBOX, self._traffic.total, self._take, self._deliver)
 
     async def run(self) -> None:
@@ -90,8 +92,12 @@ class Courier:
         await self._pump.drain(patience)
 
     async def abort(self, ids: Sequence[str]) -> None:
-        """Stop these POSTs if they are under way here, and wait until they are."""
+        """Stop these POSTs if they are in our hands, and wait until they are. They were deleted: nobody sends them again."""
         tasks = [task for id in ids if (task := self._under_way.get(id))]
+        # What was taken in the same flush may be on its way to us still; what is in others' hands never comes.
+        self._aborted.update(dict.fromkeys(id for id in ids if id not in self._under_way))
+        while len(self._aborted) > _MOST_ABORTED:
+            del self._aborted[next(iter(self._aborted))]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -147,6 +153,9 @@ class Courier:
         assert task is not None
         self._under_way[outgoing.id] = task  # if it was taken twice, the first is no longer ours
         try:
+            if outgoing.id in self._aborted:
+                del self._aborted[outgoing.id]
+                return
             settlement = await self._attempt(taken)
             if not outgoing.once:
                 await self._settle(taken, settlement)

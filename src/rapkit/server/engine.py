@@ -54,6 +54,7 @@ class Surroundings:
     open_client: Callable[[Guard], contextlib.AbstractAsyncContextManager[Poster]] = HttpClient
     oauth_client: OAuthClient | None = None
     workspaces: Callable[[Plan], Path | None] = lambda plan: workspaces_for(plan.store)
+    threads: Callable[[], Threads] = Threads
     is_lost: Callable[[], bool] = lambda: False
 
 
@@ -116,7 +117,7 @@ class Engine:
             clock=clock,
             signer=signer,
             oauth=self.oauth,
-            threads=Threads(),
+            threads=outside.threads(),
             metrics=self.metrics,
             tracing=tracing,
             origin_of=self._origin_of,

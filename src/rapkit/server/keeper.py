@@ -107,8 +107,7 @@ class Keeper:
             await hold.insist(Commit(again_at=claim.now + _PAUSE * 2**claim.attempts, charge=True))
 
     async def _kept_until(self, claim: Claim) -> float:
-        new = _TTL not in claim.timers
-        if new or claim.mail or claim.box.id in self._in_use():
+        if claim.mail or claim.box.id in self._in_use():
             return claim.now + max(self._keep, _SHORTEST_SILENCE)
         records = await self._premises.store.records(claim.box.id, STATE)
         used = next((json.loads(record.body) for record in records if record.key == USED), claim.box.created_at)

@@ -49,9 +49,11 @@ class People:
         if remember not in (None, "thread", "user"):
             raise ValueError(f"remember is 'thread' or 'user', not {remember!r}.")
         memory = digest("r", json.dumps([self._tool, prompt, labels]))
-        if remember and (known := await self._remembered(remember, memory)) is not None:
-            return known
         key = self._questions.key("choice", prompt, *labels)
+        if remember and not await self._questions.was_asked(key):
+            known = await self._remembered(remember, memory)
+            if known is not None:
+                return known
 
         async def ask() -> Ask:
             token = self._premises.signer.sign(ANSWER_PURPOSE, self._call.box_id, key)

@@ -24,9 +24,9 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple
 
 from rapkit.errors import ToolError
 
@@ -34,6 +34,7 @@ _VARIABLE = "RAPKIT_RUN"
 _LONGEST_LINE = 64 * 1024
 _MOST_WAITING = 64 * 1024
 _LINES_AT_ONCE = 100
+_AT_ONCE = 64 * 1024
 _LARGEST_PIPE = 1024 * 1024
 _LINGER = 0.5
 _DIES_WITHIN = 5.0
@@ -294,19 +295,20 @@ class _Life:
     async def _run(self, token: str) -> bool:
         """Start the program and see it out; whether nothing of it is left."""
         try:
-            leader = _Leader(self._command.start(token, together=isinstance(self._output, _Lines)))
+            popen = self._command.start(token, together=isinstance(self._output, _Lines))
         except (OSError, ValueError, ToolError):
             await self._forget(token)
             raise
+        leader = _Leader(popen, self._output, self._command.input)
         try:
-            await leader.connect(self._output, self._command.input)
             return await self._see_out(token, leader)
-        except BaseException:  # the event loop is closing, or has no thread or pipe for us: no time for a grace
+        except asyncio.CancelledError:
+            # The event loop is closing, as nobody else knows this task: no time for a grace.
             _signal(leader.group, signal.SIGKILL)
             await asyncio.wait({leader.exited}, timeout=_DIES_WITHIN)
             raise
         finally:
-            await leader.disconnect()
+            leader.close()
 
     async def _see_out(self, token: str, leader: "_Leader") -> bool:
         """Wait until the program ends or has to; whether nothing of it is left then."""
@@ -331,49 +333,33 @@ class _Life:
 class _Leader:
     """A program that was started, as the event loop sees it.
 
-    Not by the loop's own means, as uvloop gives a program sockets, which it cannot open as /dev/stderr, and more descriptors than it should
-    have, so that its children cannot let go of them.
+    Not by the loop's own means: uvloop gives a program sockets, which cannot be opened as /dev/stderr, and more descriptors than it should
+    have; and its pipes close a descriptor twice, the second time perhaps somebody else's (MagicStack/uvloop#763).
     """
 
-    def __init__(self, popen: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, popen: "subprocess.Popen[bytes]", output: "_Output", input: bytes | None) -> None:  # noqa: A002
         loop = asyncio.get_running_loop()
         self.group = popen.pid
         self.exited: asyncio.Future[int] = loop.create_future()
-        self.drained: asyncio.Future[None] = loop.create_future()
         self._popen = popen
-        self._pipes: list[_Pipe] = []
-        self._unread = 0
+        sinks: tuple[_Lines | _Kept, ...] = (output,) if isinstance(output, _Lines) else output
+        files = zip((popen.stdout, popen.stderr), sinks, strict=False)
+        readers = [_Reader(file, sink) for file, sink in files if file is not None]
+        self.drained = asyncio.gather(*(reader.ended for reader in readers))
+        self._ends: list[_Reader | _Writer] = [*readers]
+        if popen.stdin is not None:
+            self._ends.append(_Writer(popen.stdin, input or b""))
+        try:
+            threading.Thread(target=self._wait, args=(loop,), name=f"rapkit-run-{self.group}", daemon=True).start()
+        except RuntimeError:  # the system has no thread to give
+            _signal(self.group, signal.SIGKILL)
+            popen.wait()
+            self.close()
+            raise
 
-    async def connect(self, output: "_Output", input: bytes | None) -> None:  # noqa: A002
-        loop = asyncio.get_running_loop()
-        threading.Thread(target=self._wait, args=(loop,), name=f"rapkit-run-{self.group}", daemon=True).start()
-        ends = list(self._ends(output))
-        self._unread = len(ends)
-        for sink, end in ends:
-            _, pipe = await loop.connect_read_pipe(partial(_Pipe, sink, self._read), end)
-            self._pipes.append(pipe)
-        if input is not None:
-            transport, pipe = await loop.connect_write_pipe(_Pipe, self._popen.stdin)
-            self._pipes.append(pipe)
-            transport.write(input)
-            transport.write_eof()
-
-    async def disconnect(self) -> None:
-        for pipe in self._pipes:
-            pipe.close()
-        await _first(_DIES_WITHIN, self.drained)
-
-    def _ends(self, output: "_Output") -> "Iterator[tuple[_Lines | _Kept, IO[bytes] | None]]":
-        if isinstance(output, _Lines):
-            yield output, self._popen.stdout
-        else:
-            yield output[0], self._popen.stdout
-            yield output[1], self._popen.stderr
-
-    def _read(self) -> None:
-        self._unread -= 1
-        if not self._unread:
-            self.drained.set_result(None)
+    def close(self) -> None:
+        for end in self._ends:
+            end.close()
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
         returncode = self._popen.wait()
@@ -381,34 +367,68 @@ class _Leader:
             loop.call_soon_threadsafe(self.exited.set_result, returncode)
 
 
-class _Pipe(asyncio.Protocol):
-    """Our end of a pipe."""
+class _Reader:
+    """Our end of a pipe the program writes to."""
 
-    def __init__(self, sink: "_Lines | _Kept | None" = None, read: Callable[[], None] = lambda: None) -> None:
-        self._transport: asyncio.BaseTransport | None = None
+    def __init__(self, file: IO[bytes], sink: "_Lines | _Kept") -> None:
+        self._loop = asyncio.get_running_loop()
+        self._file = file
         self._sink = sink
-        self._read = read
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        os.set_blocking(file.fileno(), False)
+        self.resume()
+        if isinstance(sink, _Lines):
+            sink.pipe = self
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-        if isinstance(self._sink, _Lines):
-            self._sink.pipe = cast("asyncio.ReadTransport", transport)
+    def pause(self) -> None:
+        if not self._file.closed:
+            self._loop.remove_reader(self._file)
 
-    def data_received(self, data: bytes) -> None:
-        if self._sink is not None:
-            self._sink.feed(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._read()
+    def resume(self) -> None:
+        if not self._file.closed:
+            self._loop.add_reader(self._file, self._read)
 
     def close(self) -> None:
-        if self._transport is None:
+        self.pause()
+        self._file.close()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._file.fileno(), _AT_ONCE)
+        except BlockingIOError:
             return
-        if self._sink is None:  # `close` would wait until the program has read everything
-            cast("asyncio.WriteTransport", self._transport).abort()
+        if data:
+            self._sink.feed(data)
         else:
-            self._transport.close()
+            self.close()
+
+
+class _Writer:
+    """Our end of the pipe the program reads from."""
+
+    def __init__(self, file: IO[bytes], data: bytes) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._file = file
+        self._data = memoryview(data)
+        os.set_blocking(file.fileno(), False)
+        self._loop.add_writer(file, self._write)
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self._loop.remove_writer(self._file)
+            self._file.close()
+
+    def _write(self) -> None:
+        try:
+            self._data = self._data[os.write(self._file.fileno(), self._data[:_AT_ONCE]) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # the program has read enough
+            self._data = self._data[:0]
+        if not self._data:
+            self.close()
 
 
 class _Kept:
@@ -440,7 +460,7 @@ class _Lines:
     """Lines that wait to be taken. While too much waits, nothing more is read."""
 
     def __init__(self) -> None:
-        self.pipe: asyncio.ReadTransport | None = None
+        self.pipe: _Reader | None = None
         self._waiting = bytearray()
         self._line = bytearray()
         self._left_out = 0
@@ -510,13 +530,9 @@ class _Lines:
         return None
 
     def _pause(self, pause: bool) -> None:
-        if self.pipe is None or self.pipe.is_closing() or pause == self._paused:
-            return
-        self._paused = pause
-        if pause:
-            self.pipe.pause_reading()
-        else:
-            self.pipe.resume_reading()
+        if self.pipe is not None and pause != self._paused:
+            self._paused = pause
+            (self.pipe.pause if pause else self.pipe.resume)()
 
 
 _Output = _Lines | tuple[_Kept, _Kept]
@@ -608,10 +624,10 @@ def _processes(proc: Path) -> Iterator[_Process]:
             stat = (proc / name / "stat").read_bytes()
         except OSError:  # gone
             continue
-        # The second field is the program's name, which may hold anything, brackets and spaces too.
-        state, _, group, *others = stat[stat.rindex(b")") + 2 :].split()
-        if state not in (b"Z", b"X"):
-            yield _Process(int(name), int(group), int(others[16]))
+        # The second field is the program's name, which may hold anything, brackets and spaces too. Of one that is just going there is none.
+        fields = stat.rpartition(b")")[2].split()
+        if fields and fields[0] not in (b"Z", b"X"):
+            yield _Process(int(name), group=int(fields[2]), started=int(fields[19]))
 
 
 def _kill_carriers(tokens: Collection[str], patience: float, proc: Path) -> bool:

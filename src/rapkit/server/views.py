@@ -43,7 +43,7 @@ class Views:
         if len(body) > self._largest:
             raise ValueError(f"The view {view_type!r} has {len(body):,} bytes, and {self._largest:,} can be sent.")
         self._latest[view_type] = body
-        if self._flusher is None:
+        if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush())
 
     def take(self) -> list[Outgoing]:
@@ -59,10 +59,10 @@ class Views:
                 await self._flusher
 
     async def _flush(self) -> None:
-        while True:
+        while self._latest:
             # What waits in the lane holds up everything behind it, so nothing is added before it is empty.
             try:
-                if self._latest and not await self._store.waiting(self._hold.lane):
+                if not await self._store.waiting(self._hold.lane):
                     # Charged: that something was shown does not mean that the call may run again from the top.
                     await self._hold.commit(Commit(outgoing=self.take(), keep=True, charge=True))
             except StoreError as error:

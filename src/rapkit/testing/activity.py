@@ -1,27 +1,55 @@
 """Whether anything happens: what a test waits for when it wants to know that nothing more will."""
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from rapkit.server.threads import Threads
+
+T = TypeVar("T")
 
 _QUIET_TURNS = 50
 _MOST_TURNS = 1_000_000
+_PATIENCE_WITH_THREADS = 0.5
 
 
 class Activity:
     """Counts what the server does: its steps in the store, its POSTs, its dealings with the clock.
 
     All of that happens on one event loop and without waiting for anything real, so a server that has done nothing for some turns of the
-    loop does nothing until somebody calls it, answers it or advances the clock. Work in threads and other processes is not seen.
+    loop does nothing until somebody calls it, answers it or advances the clock. What it runs in threads is waited for too, unless it takes
+    long. What other processes do is not seen.
     """
 
     def __init__(self) -> None:
         self._count = 0
+        self._in_threads: set[asyncio.Future[None]] = set()
 
     def note(self) -> None:
         """Something happened."""
         self._count += 1
 
+    def threads(self) -> Threads:
+        """Threads that are waited for."""
+        return _WatchedThreads(self)
+
+    def begin(self) -> "asyncio.Future[None]":
+        """Something begins in a thread; it ends when this is resolved."""
+        self.note()
+        ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._in_threads.add(ending)
+        ending.add_done_callback(self._in_threads.discard)
+        return ending
+
     async def settle(self) -> None:
         """Return when nothing happens any more."""
+        await self._come_to_rest()
+        while self._in_threads:
+            _, stuck = await asyncio.wait(self._in_threads, timeout=_PATIENCE_WITH_THREADS)
+            self._in_threads -= stuck  # it is not waited for again: it may wait for us
+            await self._come_to_rest()
+
+    async def _come_to_rest(self) -> None:
         quiet = 0
         for _ in range(_MOST_TURNS):
             before = self._count
@@ -30,3 +58,27 @@ class Activity:
             if quiet == _QUIET_TURNS:
                 return
         raise AssertionError("The server does not come to rest: something in it goes on and on without waiting.")
+
+
+class _WatchedThreads(Threads):
+    def __init__(self, activity: Activity) -> None:
+        super().__init__()
+        self._activity = activity
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """The function's result."""
+        ending = self._activity.begin()
+        loop = asyncio.get_running_loop()
+
+        def watched() -> T:
+            try:
+                return function()
+            finally:
+                loop.call_soon_threadsafe(_resolve, ending)
+
+        return await super().run(watched)
+
+
+def _resolve(ending: "asyncio.Future[None]") -> None:
+    if not ending.done():
+        ending.set_result(None)

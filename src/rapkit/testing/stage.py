@@ -54,6 +54,7 @@ class Stage:
             open_client=lambda _guard: life.line(self.callbacks),
             oauth_client=self.providers,
             workspaces=lambda _plan: self._workspaces,
+            threads=self.activity.threads,
             is_lost=lambda: life.over,
         )
         # In a task of its own, so that whoever started the server need not be the one who ends it.

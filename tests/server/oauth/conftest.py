@@ -39,11 +39,15 @@ class Interrupted:
         self.asked = 0
         self.loses_before: Callable[[Fact], bool] = lambda _: False
         """The note before which the process is lost."""
+        self.loses_after: Callable[[Fact], bool] = lambda _: False
+        """The note after which it is."""
 
     async def note(self, box: NewBox, fact: Fact, expect: bytes | EllipsisType | None = ...) -> bool:
         self.lost = self.lost or self.loses_before(fact)
         self._check()
-        return await self.store.note(box, fact, expect)
+        noted = await self.store.note(box, fact, expect)
+        self.lost = self.loses_after(fact)
+        return noted
 
     async def records(self, box: str, kind: str) -> list[Record]:
         self._check()

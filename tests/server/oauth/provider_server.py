@@ -198,9 +198,7 @@ async def provider_running(now: Callable[[], float] = time.time) -> AsyncIterato
     """A provider on a port of its own, with the clock it is told."""
     with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
         provider = ProviderServer(f"http://127.0.0.1:{listener.getsockname()[1]}", now)
-        config = uvicorn.Config(
-            provider.app, lifespan="off", ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1
-        )
+        config = uvicorn.Config(provider.app, lifespan="off", ws="none", log_config=None, timeout_graceful_shutdown=1)
         config.load()
         server = uvicorn.Server(config)
         server.lifespan = config.lifespan_class(config)
@@ -256,8 +254,11 @@ class _Asked(OAuth2Request):  # type: ignore[misc]
 
     @classmethod
     async def read(cls, request: Request) -> "_Asked":
-        body = (await request.body()).decode()
-        return cls(request, parse_qsl(request.url.query, True), parse_qsl(body, True))
+        query, body = request.url.query, (await request.body()).decode()
+        request.scope["query_string"] = (
+            b""  # what uvicorn logs in our process must not be mistaken for the client's log
+        )
+        return cls(request, parse_qsl(query, True), parse_qsl(body, True))
 
     @property
     def form(self) -> dict[str, str]:

@@ -64,9 +64,7 @@ async def test_a_stored_token_is_used_as_long_as_it_is_good(
     assert provider.refreshes == 0
 
 
-async def test_tokens_of_different_users_providers_and_toolsets_are_apart(
-    vault: Vault, store: Store, client: AuthlibClient, token: Token, github: OAuthProvider, clock: ManualClock
-) -> None:
+async def test_tokens_of_different_users_and_providers_are_apart(vault: Vault, token: Token) -> None:
     """OAU-2"""
     await vault.put(ANN, "github", token)
 
@@ -302,6 +300,23 @@ async def test_a_refresher_that_dies_before_it_asked_is_replaced_when_its_lease_
     fresh = await call
 
     assert provider.owner_of(cast("str", fresh)) == "ann"
+    stuck.end.set()
+    await asyncio.gather(dying, return_exceptions=True)
+
+
+async def test_a_clock_that_was_set_back_does_not_make_a_dead_refreshers_lease_last(
+    another_store: Callable[[], Store], client: AuthlibClient, token: Token, github: OAuthProvider, clock: ManualClock
+) -> None:
+    doomed, stuck = Interrupted(another_store()), Stuck()
+    first, second = _vault(doomed, stuck, clock), Vault(another_store(), "tools", client, clock)
+    await second.put(ANN, "github", token)
+    dying = asyncio.create_task(first.usable(ANN, github, refused=token.access_token))
+    await stuck.begun.wait()
+    doomed.lost = True
+
+    clock.time -= 100_000
+
+    assert await second.usable(ANN, github, refused=token.access_token) not in (None, token.access_token)
     stuck.end.set()
     await asyncio.gather(dying, return_exceptions=True)
 
