@@ -35,7 +35,10 @@ async def close_issue(repository: str, number: int, ctx: Context) -> str:
         repository: Such as acme/api.
         number: The issue's number.
     """
-    if await ctx.choose(f"Close {repository}#{number}?", ["Close it", "Leave it open"], default="Leave it open") != "Close it":
+    if (
+        await ctx.choose(f"Close {repository}#{number}?", ["Close it", "Leave it open"], default="Leave it open")
+        != "Close it"
+    ):
         raise ToolError("The user wants to leave it open.")
     await ask(ctx, "PATCH", f"/repos/{repository}/issues/{number}", {"state": "closed"})
     return f"{repository}#{number} is closed."

@@ -31,7 +31,9 @@ async def follow(command: str, ctx: Context) -> AsyncIterator[Event]:
         command: A line for sh.
     """
     if ctx.cursor is not None:  # the server was restarted, and the command ended with it
-        raise ToolError("the server was interrupted while the command ran. Look at what it did before you run it again.")
+        raise ToolError(
+            "the server was interrupted while the command ran. Look at what it did before you run it again."
+        )
     yield Event(f"$ {command}", cursor="started")
     process = ctx.run(["sh", "-c", command], cwd=ctx.workspace())
     async for line in process:

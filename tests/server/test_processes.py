@@ -564,13 +564,16 @@ async def test_descriptors_of_other_threads_are_left_alone(processes: Processes)
     enough = threading.Event()
 
     def open_and_look() -> None:
-        while not enough.is_set():
-            with open("/dev/null") as file:
-                os.fstat(file.fileno())
+        while not enough.wait(0):
+            with contextlib.ExitStack() as stack:
+                files = [stack.enter_context(open("/dev/null")) for _ in range(3)]
+                enough.wait(0.0005)
+                for file in files:
+                    os.fstat(file.fileno())
 
-    watching = [asyncio.ensure_future(asyncio.to_thread(open_and_look)) for _ in range(2)]
-    for _ in range(60):
-        await processes.run(["true"], input="x")
+    watching = [asyncio.ensure_future(asyncio.to_thread(open_and_look)) for _ in range(4)]
+    for _ in range(5):
+        await asyncio.gather(*(processes.run(["true"], input="x") for _ in range(20)))
     enough.set()
 
     await asyncio.gather(*watching)

@@ -22,6 +22,28 @@ from rapkit.server.tool import Tool
 from rapkit.server.views import Views
 
 
+class Suspension:
+    """How a handler stops to wait for somebody: the hold is let go, and the handler interrupted.
+
+    It knows nothing of the visit, so that one that is over is gone at once: a thread is in use as long as anything holds on to its space.
+    """
+
+    def __init__(self, hold: Hold, views: Views, task: "asyncio.Task[None]") -> None:
+        self.happened = False
+        self._hold = hold
+        self._views = views
+        self._task = task
+
+    async def __call__(self, commit: Commit) -> NoReturn:
+        """Write the commit, with what is still to be shown, and stop. This never returns."""
+        # What the state was changed to is not kept: the handler changes it again when it runs again.
+        if await self._hold.insist(replace(commit, outgoing=[*self._views.take(), *commit.outgoing])):
+            self.happened = True
+        self._task.cancel()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+
 class Visit:
     """One run of a handler: what it works with, and what becomes of that when it ends."""
 
@@ -34,18 +56,22 @@ class Visit:
         call: Call,
         task: "asyncio.Task[None]",
     ) -> None:
-        self.suspended = False
         self._premises = premises
         self._hold = hold
         self._tool = tool
         self._call = call
-        self._task = task
         self._space = resources.space(call)
         self._views = Views(hold, premises.store, premises.clock, call.message.group_id, premises.plan.limits.result)
         self._processes = premises.processes(hold)
-        self._questions = Questions(premises.store, hold, premises.clock, self._suspend)
-        self._people = People(premises, hold, call, tool.name, self._questions)
+        self._suspension = Suspension(hold, self._views, task)
+        questions = Questions(premises.store, hold, premises.clock, self._suspension)
+        self._people = People(premises, hold, call, tool.name, questions)
         self._subscription: Commit | None = None
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the handler waits for somebody, and the hold has been let go."""
+        return self._suspension.happened
 
     async def context(self) -> Context:
         """The context of the handler."""
@@ -95,10 +121,3 @@ class Visit:
         """Leave nothing behind."""
         await self._views.close()
         await self._processes.close()
-
-    async def _suspend(self, commit: Commit) -> NoReturn:
-        # What the state was changed to is not kept: the handler changes it again when it runs again.
-        self.suspended = await self._hold.insist(replace(commit, outgoing=[*self._views.take(), *commit.outgoing]))
-        self._task.cancel()
-        await asyncio.Event().wait()
-        raise AssertionError("nobody sets it")

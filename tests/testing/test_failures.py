@@ -1,0 +1,250 @@
+"""What a test is told when something does not come, or should not have come."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from rapkit import Context, Event, Toolset, testing
+from rapkit.testing.correspondence import Correspondence
+from rapkit.testing.inbox import Inbox
+
+SOON = 0.05
+
+
+@pytest.fixture
+def tools() -> Toolset:
+    tools = Toolset("tools")
+
+    @tools.tool
+    async def ask(ctx: Context) -> str:
+        """Ask."""
+        await ctx.view("map", {"zoom": 3})
+        return await ctx.choose("Well?", ["Yes", "No"])
+
+    @tools.tool
+    async def nap(ctx: Context) -> None:
+        """Sleep."""
+        await ctx.sleep(90)
+
+    @tools.tool
+    async def wait() -> None:
+        """Take for ever."""
+        await asyncio.Event().wait()
+
+    @tools.subscription
+    async def two() -> AsyncIterator[Event]:
+        """Two events."""
+        yield Event("one")
+        yield Event("two", final=True)
+
+    return tools
+
+
+async def test_a_result_that_does_not_come_is_told_with_what_came_instead(tools: Toolset) -> None:
+    async with testing.serve(tools, patience=SOON) as client:
+        call = await client.start("ask")
+
+        with pytest.raises(AssertionError) as failure:
+            await call.result()
+
+        assert str(failure.value) == (
+            f"'ask' ({call.id} in thread_1) has sent no result within 0.05 s. It has sent:\n"
+            "  view 'map': \"{'zoom': 3}\"\n"
+            "  question 'Well?' with the choices 'Yes', 'No'"
+        )
+
+
+async def test_a_handler_that_waits_for_the_clock_is_told_of(tools: Toolset) -> None:
+    async with testing.serve(tools, patience=SOON) as client:
+        with pytest.raises(AssertionError) as failure:
+            await client.call("nap")
+
+        assert str(failure.value).endswith(
+            "has sent no result within 0.05 s. It has sent:\n"
+            "  nothing\n"
+            "The server waits for the clock: `await client.advance(90)` sets it forward."
+        )
+
+
+async def test_a_callback_that_waits_for_its_next_attempt_is_told_of(tools: Toolset) -> None:
+    async with testing.serve(tools, patience=SOON) as client:
+        client.callbacks.fail()
+        call = await client.start("ask")
+
+        with pytest.raises(AssertionError, match=r"`await client\.advance\([\d.]+\)` sets it forward"):
+            await call.choice()
+
+
+async def test_a_question_a_consent_or_an_event_that_does_not_come_is_told(tools: Toolset) -> None:
+    async with testing.serve(tools, patience=SOON) as client:
+        call = await client.start("wait")
+        watch = await client.subscribe("two")
+        assert [event.text async for event in watch] == ["one", "two"]
+
+        with pytest.raises(AssertionError, match="has sent no question within 0.05 s. It has sent:\n  nothing$"):
+            await call.choice()
+        with pytest.raises(AssertionError, match="has sent no request to authorise the server within"):
+            await call.oauth()
+        with pytest.raises(
+            AssertionError, match="no more events within 0.05 s(.|\n)*  event 'one'\n  final event 'two'$"
+        ):
+            await watch.event()
+
+
+async def test_a_question_is_taken_once(tools: Toolset) -> None:
+    async with testing.serve(tools, patience=SOON) as client:
+        call = await client.start("ask")
+        await call.choice()
+
+        with pytest.raises(AssertionError, match="has sent no question"):
+            await call.choice()
+
+
+async def test_a_tool_that_is_no_subscription_is_told(tools: Toolset) -> None:
+    async with testing.serve(tools) as client:
+        with pytest.raises(
+            AssertionError, match=r"is no subscription\. It was answered: 'Error: there is no operation"
+        ):
+            await client.subscribe("three")
+
+
+async def test_a_call_that_is_not_accepted_is_told(tools: Toolset) -> None:
+    async with testing.serve(tools) as client:
+        client.crash_after(0)
+
+        with pytest.raises(
+            AssertionError, match=r"'ask' \(call_1 in thread_1\) was not accepted: 503 .*could not be stored"
+        ):
+            await client.start("ask")
+        await client.crash()
+        await (await client.start("ask")).choice()
+
+
+async def test_what_a_lost_server_does_not_send_is_told(tools: Toolset) -> None:
+    async with testing.serve(tools, patience=SOON) as client:
+        call = await client.start("nap")
+        await client.settled()
+        client.crash_after(0)
+        await client.advance(90)
+
+        with pytest.raises(AssertionError, match="The server is lost: `await client.crash\\(\\)` starts the next one"):
+            await call.result()
+
+
+# What no server of ours sends is sent by hand.
+
+RESULT = {"type": "tool_result", "group_id": "t1", "id": "c1", "text": "done"}
+CONFIRMED = {**RESULT, "subscription": True}
+EVENT = {"type": "subscription_event", "group_id": "t1", "tool_call_id": "c1", "text": "news"}
+CHOICE = {
+    "type": "user_choice",
+    "group_id": "t1",
+    "id": "c1",
+    "prompt": "Well?",
+    "choices": ["Yes"],
+    "default": 0,
+    "response_url": "http://127.0.0.1/answer",
+}
+VIEW = {"type": "view_update", "group_id": "t1", "view_type": "map", "content": None}
+
+Take = Callable[[dict[str, object]], int]
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return Inbox(SOON, lambda: "")
+
+
+@pytest.fixture
+def call() -> Correspondence:
+    return Correspondence("tool", "c1", "t1", "local")
+
+
+@pytest.fixture
+def take(inbox: Inbox, call: Correspondence) -> Take:
+    url = inbox.expect(call)
+    numbers = iter(range(100))
+    return lambda message: inbox.take(url, str(next(numbers)), json.dumps(message).encode())
+
+
+@pytest.mark.parametrize(
+    ("before", "message", "objection"),
+    [
+        ([], {**RESULT, "id": "c2"}, "ids of another call"),
+        ([], {**RESULT, "group_id": "t2"}, "ids of another call"),
+        ([], {**VIEW, "group_id": "t2"}, "ids of another call"),
+        ([CONFIRMED], {**EVENT, "tool_call_id": "c2"}, "ids of another call"),
+        ([], {**RESULT, "call_id": "f1"}, "does not echo the call_id"),
+        ([RESULT], RESULT, "Nothing may follow the end"),
+        ([RESULT], VIEW, "Nothing may follow the end"),
+        ([CONFIRMED, {**EVENT, "final": True}], EVENT, "Nothing may follow the end"),
+        ([CONFIRMED], RESULT, "is answered already"),
+        ([CONFIRMED], CHOICE, "nobody can be asked any more"),
+        ([], EVENT, "not confirmed yet"),
+        ([], {**RESULT, "text": None}, "is no message"),
+    ],
+)
+async def test_what_must_not_be_sent_makes_the_test_fail(
+    inbox: Inbox,
+    call: Correspondence,
+    take: Take,
+    before: list[dict[str, object]],
+    message: dict[str, object],
+    objection: str,
+) -> None:
+    assert [take(each) for each in before] == [200] * len(before)
+    inbox.complain()
+
+    assert take(message) in (400, 404)
+    with pytest.raises(AssertionError, match=objection):
+        await inbox.wait(call, "anything", lambda: None)
+    inbox.complain()  # it was told once, and that is enough
+    assert len(call.messages) == len(before)
+
+
+async def test_what_is_sent_after_a_cancellation_makes_the_test_fail(
+    inbox: Inbox, call: Correspondence, take: Take
+) -> None:
+    """SUB-5"""
+    take(CONFIRMED)
+    take(EVENT)
+    inbox.release("local", "t1", "c1")
+
+    assert take(EVENT) == 404
+    with pytest.raises(AssertionError, match="sent after the cancellation was acknowledged"):
+        inbox.complain()
+
+
+async def test_a_cancelled_call_may_still_be_answered(inbox: Inbox, call: Correspondence, take: Take) -> None:
+    inbox.release("local", "t1")
+
+    assert take(VIEW) == 404
+    assert take(RESULT) == 200
+    with pytest.raises(AssertionError, match="sent after the cancellation"):
+        inbox.complain()
+
+
+async def test_other_calls_are_not_meant(inbox: Inbox, call: Correspondence, take: Take) -> None:
+    inbox.release("local", "t2")
+    inbox.release("somebody", "t1")
+    inbox.release("local", "t1", "c2")
+
+    assert take(VIEW) == 200
+    inbox.complain()
+
+
+async def test_a_message_that_comes_twice_is_one(inbox: Inbox, call: Correspondence) -> None:
+    url = inbox.expect(call)
+    body = json.dumps(RESULT).encode()
+
+    assert inbox.take(url, "msg_1", body) == inbox.take(url, "msg_1", body) == 200
+    inbox.complain()
+    assert (len(inbox.messages), inbox.repeated) == (1, 1)
+
+
+async def test_a_message_to_an_unknown_url_makes_the_test_fail(inbox: Inbox) -> None:
+    assert inbox.take("http://runtime.test/elsewhere", "msg_1", b"{}") == 404
+    with pytest.raises(AssertionError, match="never given away"):
+        inbox.complain()
