@@ -9,10 +9,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from rapkit import Diff, Image, Limits, ToolError, Toolset
+from rapkit import Context, Diff, Image, Limits, ToolError, Toolset
 from rapkit.mailbox import NewBox
 from rapkit.server.invocation import call_kind
 from rapkit.stores import open_store
@@ -425,3 +426,26 @@ async def test_a_stored_call_that_cannot_be_read_holds_nobody_up(
         assert await text_of(server, sink, "echo") == "echo"
         await until(lambda: "cannot be read and is put off" in caplog.text)
         assert (await server.get("/readyz")).status == 200
+
+
+async def test_a_call_whose_answers_cannot_be_written_down_is_begun_when_they_can(
+    tools: Toolset, sink: Sink, caplog: pytest.LogCaptureFixture
+) -> None:
+    """INV-11: a failing store delays a call, and never leaves it in nobody's hands."""
+
+    @tools.tool
+    async def ask(ctx: Context) -> str:
+        """Ask."""
+        return await ctx.choose("Which?", ["left", "right"])
+
+    async with serving(tools) as server:
+        message = invocation(sink.url, "ask")
+        await server.invoke(message)
+        question = (await sink.result(message["id"])).message
+        with failing(tools.store_url, "INSERT", "records"):
+            answer = {"id": message["id"], "selected": 1}
+            assert (await server.post(urlsplit(question["response_url"]).path, answer)).status == 200
+            await until(lambda: "a call cannot be begun" in caplog.text)
+        posts = await sink.received(2)
+
+        assert posts[1].text == "right"

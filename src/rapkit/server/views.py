@@ -4,7 +4,6 @@ Runtimes keep the latest content of a view, so only the latest is worth sending:
 """
 
 import asyncio
-import contextlib
 import logging
 
 from pydantic import ValidationError
@@ -32,6 +31,7 @@ class Views:
         self._largest = largest
         self._latest: dict[str, bytes] = {}
         self._flusher: asyncio.Task[None] | None = None
+        self._committing = asyncio.Lock()
 
     async def show(self, view_type: str, content: object) -> None:
         """Show the content soon. `ValueError` if no message can carry it."""
@@ -52,19 +52,22 @@ class Views:
         return [self._hold.post(body) for body in latest.values()]
 
     async def close(self) -> None:
-        """Send nothing more."""
-        if self._flusher is not None:
-            self._flusher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._flusher
+        """Send nothing more but what is being committed."""
+        async with self._committing:
+            if self._flusher is not None:
+                self._flusher.cancel()
 
     async def _flush(self) -> None:
         while self._latest:
             # What waits in the lane holds up everything behind it, so nothing is added before it is empty.
-            try:
-                if not await self._store.waiting(self._hold.lane):
-                    # Charged: that something was shown does not mean that the call may run again from the top.
-                    await self._hold.commit(Commit(outgoing=self.take(), keep=True, charge=True))
-            except StoreError as error:
-                log.debug("a view is not shown: %s", error)  # the next one, or the result, tells more
+            async with self._committing:
+                await self._try_to_send()
             await self._clock.sleep(_PAUSE_BETWEEN_UPDATES)
+
+    async def _try_to_send(self) -> None:
+        try:
+            if not await self._store.waiting(self._hold.lane):
+                # Charged: that something was shown does not mean that the call may run again from the top.
+                await self._hold.commit(Commit(outgoing=self.take(), keep=True, charge=True))
+        except StoreError as error:
+            log.debug("a view is not shown: %s", error)  # the next one, or the result, tells more

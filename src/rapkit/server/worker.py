@@ -29,6 +29,7 @@ from rapkit.tracing import Span
 
 _MOST_RUNS = 3
 _PUT_OFF_FOR = 3600.0
+_PAUSE_AFTER_FAILURE = 0.5
 _CANCELLED = "Error: Cancelled."
 
 log = logging.getLogger("rapkit.calls")
@@ -165,6 +166,9 @@ class Worker:
         except asyncio.CancelledError:
             await asyncio.shield(self._give_back(claim, call.message))
             raise
+        except StoreError as error:
+            await self._put_off(hold, error)
+            return
         self._on_finished()
         self._tell(call, outcome, time.monotonic() - started)
 
@@ -287,6 +291,12 @@ class Worker:
             return body
         told = f"Error: the result has {len(body):,} bytes, and {largest:,} can be sent. Ask for less."
         return dump(_tool_result(message, Ending(Output(told))))
+
+    async def _put_off(self, hold: Hold, error: StoreError) -> None:
+        """The handler was not called, because what there is to know about the call could not be read. It keeps its account."""
+        log.error("a call cannot be begun: %s", error)
+        await asyncio.sleep(_PAUSE_AFTER_FAILURE)
+        await hold.insist(Commit(again_at=hold.claim.now, charge=hold.claim.attempts > 1))
 
     async def _give_back(self, claim: Claim, message: Invocation | BadInvocation) -> None:
         """The handler was interrupted: leave the call to the next worker, charged with a lost run if running it twice could do harm."""
