@@ -252,6 +252,34 @@ async def test_past_their_rate_notices_are_answered_and_not_acted_on() -> None:
         assert await send("/close_thread", "nobody") != (200, b"")
 
 
+async def test_a_toolset_s_notices_are_limited_for_each_caller(toolset: Callable[..., Toolset], sink: Sink) -> None:
+    """CLO-8, CAN-2"""
+    anna, bert = "the-token-of-anna", "the-token-of-bert"
+    tokens = {"anna": anna, "bert": bert}
+    # So slow that no second notice comes due while the test runs.
+    tools = toolset(tokens=tokens, allow_callbacks=[sink.url], limits=Limits(notices=0.0001))
+    release = asyncio.Event()
+
+    @tools.tool
+    async def wait() -> str:
+        """Wait."""
+        await release.wait()
+        return "not cancelled"
+
+    async with serving(tools) as server:
+        for id, token in (("a1", anna), ("a2", anna), ("b1", bert)):
+            await server.invoke(invocation(sink.url, "wait", id=id, group_id="t"), token)
+        for id in ("unknown", "a1"):
+            assert (await server.cancel("t", id, anna)).status == 200
+        assert (await server.post("/close_thread", {"thread_id": "t"}, anna)).status == 200
+        assert (await server.cancel("t", "b1", bert)).status == 200
+        assert (await sink.result("b1")).text == "Error: Cancelled."
+
+        release.set()
+        assert (await sink.result("a1")).text == "not cancelled"
+        assert (await sink.result("a2")).text == "not cancelled"
+
+
 async def test_a_stranger_s_notices_do_not_use_up_what_callers_may_send() -> None:
     """CLO-6, CLO-8"""
     heeded: list[str] = []

@@ -2,21 +2,24 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from rapkit import Toolset
 from rapkit.errors import ConfigError
 from rapkit.server import requests
 from rapkit.server.callers import Callers
-from rapkit.server.endpoints import Endpoint, cancel_tool_call, close_thread, invoke
-from rapkit.server.engine import Admission, Engine
-from rapkit.server.invocation import Call
+from rapkit.server.endpoints import Endpoint
+from rapkit.server.engine import Engine
+from rapkit.server.metrics import Metrics
 from rapkit.server.requests import Refusal, Request, read_request, send_json, send_problem
 from tests.server.doors import Doors, opened
-from tests.server.served import Reply, invocation
+from tests.server.served import Reply, invocation, serving
+from tests.server.sink import Sink
 
 NOW = 1_700_000_000.0
 OLD, NEW, BERTS = ("whsec_" + base64.b64encode(letter * 24).decode() for letter in (b"o", b"n", b"b"))
@@ -43,7 +46,8 @@ class Visitors:
 
     def __init__(self, callers: Callers, largest: int = 1000) -> None:
         self.came: list[tuple[str, bytes]] = []
-        self.endpoint = Endpoint(self._note, lambda: cast("Engine", None), callers, largest)
+        self.endpoint = Endpoint(self._note, lambda: cast("Engine", self), callers, largest)
+        self.metrics = Metrics("tools", ())  # all that is asked of an engine here
 
     async def _note(self, _engine: Engine, request: Request) -> None:
         self.came.append((request.caller, request.body))
@@ -141,38 +145,42 @@ async def test_a_signature_is_good_for_five_minutes_in_both_directions() -> None
             assert (await doors.post("/", BODY, signed(BODY, OLD, at=at))).status == 200
 
 
-class Noted:
-    """Where an engine would be: it notes whose messages arrive."""
-
-    toolset = "tools"
-
-    def __init__(self) -> None:
-        self.arrived: list[tuple[str, str]] = []
-
-    async def admit(self, call: Call) -> Admission:
-        self.arrived.append((call.caller, call.message.group_id))
-        return Admission.ACCEPTED
-
-    async def cancel(self, caller: str, thread_id: str, _call_id: str | None) -> None:
-        self.arrived.append((caller, thread_id))
-
-
-async def test_every_door_takes_signatures_and_refuses_all_others() -> None:
-    """CLO-6, CAN-2"""
-    noted = Noted()
-    endpoints = {
-        f"/{handler.__name__}": Endpoint(handler, lambda: cast("Engine", noted), known(), 1000)
-        for handler in (invoke, close_thread, cancel_tool_call)
+async def test_every_door_takes_signatures_and_refuses_all_others(
+    toolset: Callable[..., Toolset], sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CLO-6, CAN-2, INV-17"""
+    monkeypatch.setenv("NEW_SECRET", NEW)
+    secrets = {"anna": [OLD, "env:NEW_SECRET"], "bert": BERTS}
+    tools = toolset(tokens={"anna": TOKEN}, caller_secrets=secrets, allow_callbacks=[sink.url])
+    runs: list[str] = []
+    tools.tool(name="note")(lambda: runs.append("run"))
+    messages: dict[str, object] = {
+        "/invoke": invocation(sink.url, "note", id="c1"),
+        "/close_thread": {"thread_id": "t"},
+        "/cancel_tool_call": {"thread_id": "t", "tool_call_id": "c"},
+        "/metrics": None,
     }
-    message = {**invocation("https://runtime.example/c", group_id="t"), "thread_id": "t", "tool_call_id": "c"}
-    body = json.dumps(message).encode()
-    async with opened(endpoints) as doors:
-        for path in endpoints:
-            replies = [await doors.post(path, body, headers) for headers in (signed(body, BERTS), GOOD, {})]
+    async with serving(tools) as server:
+        for path, message in messages.items():
+            body = b"" if message is None else json.dumps(message).encode()
+            method = "GET" if message is None else "POST"
+            now = time.time()
+            for status, headers in (
+                (200, signed(body, OLD, at=now)),
+                (200, signed(body, NEW, at=now)),
+                (200, {"Authorization": f"Bearer {TOKEN}"}),
+                (401, signed(body + b" ", OLD, at=now)),
+                (401, signed(body, OLD, at=now - 1000)),
+                (401, {}),
+            ):
+                assert (await server.request(method, path, body, headers)).status == status, (path, headers)
+        await server.quiet()
+        assert runs == ["run"]  # it is one caller who repeats the call, whatever it shows
 
-            assert [reply.status for reply in replies] == [200, 401, 401]
-
-    assert noted.arrived == [("bert", "t")] * 3
+        body = json.dumps(messages["/invoke"]).encode()
+        assert (await server.request("POST", "/invoke", body, signed(body, BERTS, at=time.time()))).status == 200
+        await server.quiet()
+        assert runs == ["run", "run"]  # another caller may use the same ids
 
 
 async def test_whoever_shows_neither_token_nor_signature_is_refused_before_the_body_comes() -> None:
@@ -287,4 +295,7 @@ def test_a_secret_that_cannot_be_one_is_refused_in_words(secrets: Any, told: str
 
 
 def test_a_request_does_not_show_what_it_was_authenticated_with() -> None:
-    assert repr(Request("anna", b"secret", {b"authorization": b"secret"})) == "Request(caller='anna')"
+    shown = repr(Request("anna", b"secret", {b"authorization": b"secret"}))
+
+    assert "anna" in shown
+    assert "secret" not in shown

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rapkit.errors import ToolError
@@ -98,6 +98,7 @@ def test_a_key_deleted_and_set_again_is_what_it_was_set_to() -> None:
     assert state.take() == {"a": None}
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.dictionaries(keys, values, max_size=5))
 def test_what_json_can_hold_comes_back_the_same(values: dict[str, Any]) -> None:
     state = State()

@@ -5,13 +5,14 @@ import hashlib
 import hmac
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rapkit import Limits, Toolset
 from rapkit.errors import ConfigError, StoreBusy, ToolError
 from rapkit.server.app import Only
 from rapkit.server.deliveries import Delivery
@@ -19,6 +20,7 @@ from rapkit.server.engine import TooBusy
 from rapkit.server.limits import RateLimit
 from rapkit.server.webhooks import Webhook, WebhookEndpoint
 from tests.server.doors import opened
+from tests.server.served import serving
 
 NOW = 1_700_000_000
 SECRET, NEXT = "the secret of the source", "its next secret"
@@ -567,6 +569,47 @@ async def test_a_webhook_is_posted_to() -> None:
             assert (await doors.request(method, "/hook", BODY, github(BODY))).status == 405
 
     assert source.got == []
+
+
+async def test_a_webhook_of_a_toolset_is_served_with_it(
+    toolset: Callable[..., Toolset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SUB-7"""
+    tools = toolset(tokens="a-token-sources-do-not-have", limits=Limits(body=1000, strangers=3))
+    tools.tool(name="echo")(lambda: "x")
+    got: list[tuple[str | None, str]] = []
+
+    @tools.webhook("/hooks/github", style="github", secret=["env:HOOK_SECRET", NEXT])
+    async def hook(delivery: Delivery) -> None:
+        got.append((delivery.id, delivery.json["repository"]["full_name"]))
+
+    with pytest.raises(ConfigError, match="HOOK_SECRET is not set"):
+        async with tools.lifespan():
+            pass
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    async with serving(tools) as server:
+
+        async def send(headers: Headers, body: bytes = BODY, method: str = "POST") -> int:
+            return (await server.request(method, "/hooks/github", body, headers)).status
+
+        assert [await send(github(BODY)), await send(github(BODY, NEXT))] == [200, 200]
+        large = b" " * 1001
+        assert [await send({}), await send(github(large), large), await send(github(BODY), method="GET")] == [
+            401,
+            413,
+            405,
+        ]
+        assert [await send({}), await send({}), await send(github(BODY))] == [401, 503, 503]
+
+    assert got == [("d1", "acme/api")] * 2
+
+
+def test_two_webhooks_at_one_path_are_refused(toolset: Callable[..., Toolset]) -> None:
+    tools = toolset()
+    tools.webhook("/hooks/github", style="github", secret=SECRET)(print)
+
+    with pytest.raises(ConfigError, match="two webhooks at '/hooks/github'"):
+        tools.webhook("/hooks/github", style="github", secret=SECRET)(print)
 
 
 def _yields(_: Delivery) -> Any:

@@ -19,7 +19,8 @@ log = logging.getLogger("rapkit.threads")
 class ClosedThread:
     """A thread that is over: somebody closed it, or it has not called for so long that it is forgotten.
 
-    `workspace` is its folder, if it has one, still there while the hooks run; `state` is what its calls have kept.
+    `workspace` is its folder, if it has one, still there while the hooks run; `state` is what its calls have kept. `thread_id` is what the
+    caller called it: other callers may use the same, and nothing says what is in it, so make no path of it.
     """
 
     thread_id: str

@@ -8,12 +8,12 @@ from rapkit.mailbox import Commit
 from rapkit.server.event import Occurrence, occurrences
 from rapkit.server.handler import bound
 from rapkit.server.premises import Premises
-from rapkit.server.steps import DONE, Steps, steps_of
+from rapkit.server.steps import DONE, Outcome, Steps, steps_of
 from rapkit.server.telling import Broke, Refused, Telling, authors, backoff
 from rapkit.server.tool import Tool
 from rapkit.server.workplace import Workplace
 
-_LOOK_FOR_ROOM_EVERY = 1.0
+_LONGEST_PAUSE = 30.0
 _GOT_ON_AFTER = 60.0
 _PATIENCE_WITH_CLOSED = 3.0
 _ENDED = "The subscription has ended."
@@ -76,9 +76,11 @@ class Generating:
     async def _wait_for_room(self) -> None:
         if await self._telling.has_room():
             return
-        self._telling.log("is paused: its events do not get through")
+        self._telling.log("is paused: its events do not get through", warn=True)
+        tries = 1
         while not await self._telling.has_room():
-            await self._clock.sleep(_LOOK_FOR_ROOM_EVERY)
+            await self._clock.sleep(min(backoff(tries), _LONGEST_PAUSE))
+            tries += 1
         self._telling.log("goes on: its events get through")
 
     async def _next(self, steps: Steps) -> Any:
@@ -88,16 +90,17 @@ class Generating:
             await self._wait(asked)
             if not asked.done():
                 await self._do_chores()
-        return await authors(asked)
+        return await authors(_value(asked))
 
-    async def _wait(self, asked: "asyncio.Future[Any]") -> None:
+    async def _wait(self, asked: "asyncio.Future[Outcome]") -> None:
         at = self._next_chore()
         if at is None:
             await asyncio.wait({asked})
             return
         sleep = asyncio.ensure_future(self._clock.sleep(max(0.0, at - self._clock.now())))
+        either: set[asyncio.Future[Any]] = {asked, sleep}
         try:
-            await asyncio.wait({asked, sleep}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
             sleep.cancel()
 
@@ -119,6 +122,13 @@ class Generating:
         closing = steps.close()
         await asyncio.wait({closing}, timeout=_PATIENCE_WITH_CLOSED)
         if not closing.done():
-            self._telling.log("does not stop; it goes on unheard")
+            self._telling.log("does not stop; it goes on unheard", warn=True)
         elif not closing.cancelled() and (error := closing.exception()) is not None:
             self._telling.log("failed when it was ended", error)
+
+
+async def _value(asked: "asyncio.Future[Outcome]") -> Any:
+    value, error = asked.result()
+    if error is not None:
+        raise error
+    return value

@@ -18,7 +18,7 @@ from rapkit.server.topics import EVENT
 from rapkit.server.workplace import Workplace
 
 _MOST_RUNS = 3
-_LOOK_FOR_ROOM_EVERY = 3.0
+_LONGEST_PAUSE = 60.0
 
 
 class Hearing:
@@ -51,13 +51,19 @@ class Hearing:
             await telling.flush()
         for number, letter in enumerate(mail, start=1):
             if not await telling.has_room():
-                telling.log("is paused: its events do not get through")
-                await telling.put_off(telling.standing, _LOOK_FOR_ROOM_EVERY, charge=True)
+                await self._pause()
                 return
             if not await self._handle(letter, keep=number < len(mail)):
                 return
         if not mail:
             await telling.hold.commit(Commit())
+
+    async def _pause(self) -> None:
+        """Leave the mail unread for a while, longer every time."""
+        telling = self._telling
+        if not telling.standing.excused:  # else it was said before
+            telling.log("is paused: its events do not get through", warn=True)
+        await telling.put_off(telling.standing, min(backoff(telling.attempts), _LONGEST_PAUSE), charge=True)
 
     async def _handle(self, letter: Mail, *, keep: bool) -> bool:
         """Whether to go on with the next."""

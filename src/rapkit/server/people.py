@@ -1,5 +1,6 @@
 """Asking people: a choice, or their consent that we act for them elsewhere."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -10,7 +11,8 @@ from rapkit.mailbox import Commit, Fact, NewBox
 from rapkit.protocol import OAuthRequest, UserChoice, dump
 from rapkit.server.invocation import Call, digest
 from rapkit.server.oauth import OAuth, OAuthProvider
-from rapkit.server.questions import REMEMBERED, Ask, Questions
+from rapkit.server.oauth.flow import Waiter
+from rapkit.server.questions import REMEMBERED, Ask, Questions, answer_letter
 from rapkit.server.resources import thread_box
 from rapkit.server.users import user_box
 
@@ -33,6 +35,7 @@ class People:
         self._call = call
         self._tool = tool
         self._questions = questions
+        self._loop = asyncio.get_running_loop()
 
     async def choose(
         self,
@@ -43,6 +46,7 @@ class People:
         expires_in: float | None,
     ) -> str:
         """The label the user chose."""
+        self._check_loop()
         labels = _checked(choices)
         if default is not None and default not in labels:
             raise ValueError(f"The default {default!r} is none of the choices: {', '.join(map(repr, labels))}.")
@@ -79,6 +83,7 @@ class People:
 
     async def oauth(self, provider: str, refused: str | None) -> str:
         """An access token of the user's, which the provider has not refused yet as far as we know."""
+        self._check_loop()
         oauth = self._premises.oauth
         declared = _declared(oauth, provider)
         user = user_box(self._call)
@@ -91,18 +96,30 @@ class People:
             ask = partial(self._ask_for_consent, provider, user, key)
             question = await self._questions.answer(key, (), self._premises.plan.durations.authorise, ask)
             if question.error is not None:
+                await oauth.vault.drop_waiter(user.id, provider, Waiter(self._call.box_id, key))
                 raise ToolError(f"{provider}: {question.error}")
             refused = None  # what was refused was the token from before
 
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError("A plain function cannot wait for people. Define the tool with `async def`.")
+
     async def _ask_for_consent(self, provider: str, user: NewBox, key: str) -> Ask:
         call = self._call
-        flow = self._premises.oauth.begin(provider, user.id, call.base_url, call.box_id, key)
+        oauth = self._premises.oauth
+        flow = oauth.begin(provider, user.id, call.base_url, call.box_id, key)
         message = OAuthRequest(
             group_id=call.message.group_id, id=call.message.id, call_id=call.message.call_id, auth_url=flow.auth_url
         )
         # Before the question: who is woken without having asked does not mind.
         await self._premises.store.note(user, flow.waiter)
-        return Ask([self._hold.post(dump(message))], [flow.record])
+
+        async def look_again() -> None:
+            # Another call's consent may have come after we looked, and before anybody could wake us.
+            if await oauth.vault.usable(user.id, oauth.providers[provider]) is not None:
+                await self._premises.store.accept(answer_letter(call.box_id, key))
+
+        return Ask([self._hold.post(dump(message))], [flow.record], look_again)
 
     async def _remembered(self, where: Remember, key: str) -> str | None:
         records = await self._premises.store.records(self._memory(where).id, REMEMBERED)

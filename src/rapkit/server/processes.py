@@ -39,6 +39,7 @@ _LARGEST_PIPE = 1024 * 1024
 _LINGER = 0.5
 _DIES_WITHIN = 5.0
 _PAUSE = 0.02
+_MOST_LOOKS = 20
 _PROC = Path("/proc")
 # What a wrong program, argument or folder leads to. Anything else, such as too many open files, is the server's own trouble.
 _MISTAKES = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.E2BIG, errno.ENAMETOOLONG)
@@ -305,7 +306,7 @@ class _Life:
         except asyncio.CancelledError:
             # The event loop is closing, as nobody else knows this task: no time for a grace.
             _signal(leader.group, signal.SIGKILL)
-            await asyncio.wait({leader.exited}, timeout=_DIES_WITHIN)
+            await _gone(leader.group, leader.exited, _DIES_WITHIN)
             raise
         finally:
             leader.close()
@@ -603,6 +604,16 @@ class _Process(NamedTuple):
         except OSError:  # gone, or not ours to look at
             return frozenset()
 
+    def is_ours(self) -> bool:
+        return self.pid == os.getpid() or self.group == os.getpgrp()
+
+    def kill_group(self) -> None:
+        if self.group > 1:
+            _signal(self.group, signal.SIGKILL)
+        else:  # it is outside of our container, and by 0 and 1 the system would understand our own group, and everybody
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, signal.SIGKILL)
+
 
 def _can_look(proc: Path) -> bool:
     return (proc / "self" / "environ").exists()
@@ -616,18 +627,22 @@ def _say_that_we_cannot_look() -> None:
 
 
 def _processes(proc: Path) -> Iterator[_Process]:
-    """All processes that live. Zombies do not."""
-    for name in os.listdir(proc):
-        if not name.isdigit():
-            continue
-        try:
-            stat = (proc / name / "stat").read_bytes()
-        except OSError:  # gone
-            continue
-        # The second field is the program's name, which may hold anything, brackets and spaces too. Of one that is just going there is none.
-        fields = stat.rpartition(b")")[2].split()
-        if fields and fields[0] not in (b"Z", b"X"):
-            yield _Process(int(name), group=int(fields[2]), started=int(fields[19]))
+    """All processes that live, those born while we look too. Zombies do not live."""
+    seen: set[str] = set()
+    for _ in range(_MOST_LOOKS):
+        names = {name for name in os.listdir(proc) if name.isdigit()} - seen
+        if not names:
+            return
+        seen |= names
+        for name in names:
+            try:
+                stat = (proc / name / "stat").read_bytes()
+            except OSError:  # gone
+                continue
+            # The second field is the program's name, which may hold anything, brackets and spaces too.
+            fields = stat.rpartition(b")")[2].split()
+            if fields and fields[0] not in (b"Z", b"X"):
+                yield _Process(int(name), group=int(fields[2]), started=int(fields[19]))
 
 
 def _kill_carriers(tokens: Collection[str], patience: float, proc: Path) -> bool:
@@ -635,27 +650,17 @@ def _kill_carriers(tokens: Collection[str], patience: float, proc: Path) -> bool
     marks = {f"{_VARIABLE}={token}".encode() for token in tokens}
     until = time.monotonic() + patience
     killed: set[_Process] = set()
-    nothing_found = 0
-    # Twice, because a process that forks and ends while we look can hide its child from us once.
-    while nothing_found < 2:
-        living = set(_processes(proc))
-        carriers = {process for process in living if not marks.isdisjoint(process.environment(proc))}
-        killed &= living
-        for process in carriers:
-            if process.pid != os.getpid() and process.group != os.getpgrp():
-                _kill(process)
-                killed |= {process} | {other for other in living if other.group == process.group > 1}
-        nothing_found = 0 if killed else nothing_found + 1
-        if killed:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(_PAUSE)
-    return True
-
-
-def _kill(process: _Process) -> None:
-    if process.group > 1:
-        _signal(process.group, signal.SIGKILL)
-    else:  # its group is outside of our container, and by 0 and 1 the system would understand our own group, and everybody
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(process.pid, signal.SIGKILL)
+    while True:
+        living, carriers = set(), set()
+        for process in _processes(proc):
+            living.add(process)
+            if not marks.isdisjoint(process.environment(proc)) and not process.is_ours():
+                process.kill_group()  # at once, as the next moment it may have moved on
+                carriers.add(process)
+        groups = {process.group for process in carriers if process.group > 1}
+        killed = {process for process in living if process in killed | carriers or process.group in groups}
+        if not killed:
+            return True
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_PAUSE)

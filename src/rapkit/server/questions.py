@@ -68,10 +68,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """How a question gets to the user: the POSTs that carry it, and what is to be recorded beside the call."""
+    """How a question gets to the user: the POSTs that carry it, and what is to be recorded beside the call.
+
+    `afterwards` is called when it can be answered: to look whether that has become needless in the meantime.
+    """
 
     outgoing: Sequence[Outgoing]
     put: Sequence[Record] = ()
+    afterwards: Callable[[], Awaitable[None]] | None = None
 
 
 def answer_letter(box: str, key: str, selected: int = 0, error: str | None = None) -> Letter:
@@ -80,12 +84,14 @@ def answer_letter(box: str, key: str, selected: int = 0, error: str | None = Non
     return Letter(box, ANSWER, body, dedup=f"{ANSWER}/{key}", needs=(OPEN, key))
 
 
+Suspend = Callable[[Commit, Callable[[], Awaitable[None]] | None], Awaitable[NoReturn]]
+"""Ends the hold with a commit, does something after it, and interrupts the handler."""
+
+
 class Questions:
     """What one call has asked so far, and the way to ask more."""
 
-    def __init__(
-        self, store: Store, hold: Hold, clock: Clock, suspend: Callable[[Commit], Awaitable[NoReturn]]
-    ) -> None:
+    def __init__(self, store: Store, hold: Hold, clock: Clock, suspend: Suspend) -> None:
         self._store = store
         self._hold = hold
         self._clock = clock
@@ -119,10 +125,11 @@ class Questions:
                         drop=[(RESUMED, "")],
                         timers=[Timer(key, self._clock.now() + expires_in)],
                         outgoing=way.outgoing,
-                    )
+                    ),
+                    way.afterwards,
                 )
             if question.is_open:
-                await self._suspend(Commit())  # something else woke us
+                await self._suspend(Commit(), None)  # something else woke us
             if question.number == len(asked):
                 await self._resume()
             return question

@@ -19,7 +19,7 @@ from rapkit.mailbox import Fact, NewBox
 from rapkit.server.invocation import Call, thread_kind
 from rapkit.server.keeper import STATE, USED, Keeper
 from rapkit.server.state import State
-from rapkit.server.workspace import Workspaces, workspaces_for  # noqa: F401
+from rapkit.server.workspace import Workspaces
 
 if TYPE_CHECKING:
     from rapkit.server.premises import Premises
@@ -41,7 +41,6 @@ class Changes(NamedTuple):
 
     spawn: Sequence[NewBox] = ()
     facts: Sequence[Fact] = ()
-    letters: tuple[()] = ()
 
 
 class ThreadSpace:

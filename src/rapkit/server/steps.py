@@ -12,11 +12,14 @@ from rapkit.server.threads import Threads
 DONE: Final = object()
 """What is there instead of a value when the generator has returned."""
 
+Outcome = tuple[Any, BaseException | None]
+"""A value, or what was raised. Not simply raised, because a future or a task lets some of what authors raise out into the event loop."""
+
 
 class Steps(Protocol):
     """The values of a generator, one by one."""
 
-    def ask(self) -> "asyncio.Future[Any]":
+    def ask(self) -> "asyncio.Future[Outcome]":
         """The next value, or `DONE`, or what the generator raised. Not to be asked again before it is there."""
 
     def close(self) -> "asyncio.Future[None]":
@@ -41,24 +44,25 @@ class _AsyncSteps:
         self._signature = signature
         self._arguments = arguments
         self._iterator: AsyncIterator[Any] | None = None
-        self._asked: asyncio.Future[Any] | None = None
+        self._asked: asyncio.Future[Outcome] | None = None
         self._wanted = asyncio.Event()
         self._closing = asyncio.Event()
         self._task = asyncio.create_task(self._drive())
 
-    def ask(self) -> "asyncio.Future[Any]":
+    def ask(self) -> "asyncio.Future[Outcome]":
         self._asked = asyncio.get_running_loop().create_future()
         self._wanted.set()
         return self._asked
 
     def close(self) -> "asyncio.Future[None]":
         self._closing.set()
-        _give_up(self._asked)
+        if self._asked is not None:
+            self._asked.cancel()
         self._task.cancel()
         return self._task
 
     async def _drive(self) -> None:
-        ahead: _Outcome | None = None
+        ahead: Outcome | None = None
         try:
             while not self._closing.is_set():
                 try:
@@ -85,21 +89,13 @@ class _AsyncSteps:
             self._iterator = aiter(opened)
         return await anext(self._iterator)
 
-    def _answer(self, outcome: "_Outcome") -> None:
+    def _answer(self, outcome: Outcome) -> None:
         assert self._asked is not None
-        if self._asked.done():
-            return  # we are being closed, and nobody listens any more
-        value, error = outcome
-        if error is None:
-            self._asked.set_result(value)
-        else:
-            self._asked.set_exception(error)
+        if not self._asked.done():  # else we are being closed, and nobody listens any more
+            self._asked.set_result(outcome)
 
 
-_Outcome = tuple[Any, BaseException | None]
-
-
-async def _outcome(step: Awaitable[Any]) -> _Outcome:
+async def _outcome(step: Awaitable[Any]) -> Outcome:
     try:
         return await step, None
     except StopAsyncIteration:
@@ -116,23 +112,26 @@ class _PlainSteps:
     def __init__(self, iterator: Iterator[Any], threads: Threads) -> None:
         self._iterator = iterator
         self._threads = threads
-        self._asked: asyncio.Future[Any] | None = None
+        self._asked: asyncio.Future[Outcome] | None = None
         self._closed = False
         self._at_work = threading.Lock()
 
-    def ask(self) -> "asyncio.Future[Any]":
+    def ask(self) -> "asyncio.Future[Outcome]":
         self._asked = asyncio.ensure_future(self._threads.run(self._step))
         return self._asked
 
     def close(self) -> "asyncio.Future[None]":
         self._closed = True
-        _give_up(self._asked)
+        if self._asked is not None:
+            self._asked.cancel()
         return asyncio.ensure_future(self._threads.run(self._end))
 
-    def _step(self) -> Any:
+    def _step(self) -> Outcome:
         try:
             with self._at_work:
-                return next(self._iterator, DONE)
+                return next(self._iterator, DONE), None
+        except BaseException as error:  # noqa: BLE001 - authors raise anything; it belongs to whoever asked
+            return None, error
         finally:
             if self._closed:
                 self._end()
@@ -145,9 +144,3 @@ class _PlainSteps:
                 close()
             finally:
                 self._at_work.release()
-
-
-def _give_up(asked: "asyncio.Future[Any] | None") -> None:
-    """Nobody listens any more; an exception that came just before is none that anybody missed."""
-    if asked is not None and not asked.cancel() and not asked.cancelled():
-        asked.exception()

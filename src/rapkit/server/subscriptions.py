@@ -162,6 +162,8 @@ class Subscriptions:
             log.error("cannot end a subscription that nobody listens to: %s", error)
             return
         self.cancel(stopped.boxes)
+        # The next in the lane may have left meanwhile. Nobody could stop it any more once the box is forgotten.
+        await self._premises.courier.abort(stopped.in_flight)
 
     async def _claim(self, limit: int) -> list[Job]:
         claims = await self._store.claim(self._premises.worker, self._kind, limit)
@@ -250,7 +252,7 @@ class Subscriptions:
         if telling.lost and losses > _LOSSES_BEFORE_DELAY:
             # It may be what takes the server down; the others on it should have some peace.
             seconds = backoff(losses - _LOSSES_BEFORE_DELAY)
-            telling.log(f"was lost with the server {losses} times and is started again in {seconds:g} s")
+            telling.log(f"was lost with the server {losses} times and is started again in {seconds:g} s", warn=True)
             await telling.put_off(replace(standing, losses=losses), seconds, charge=False)
             return
         running.workplace = await Workplace.open(self._premises, self._resources, telling.hold, tool, standing)
@@ -263,7 +265,8 @@ class Subscriptions:
         if now - since >= _MISS_FUNCTION_FOR:
             await telling.refuse(ToolError(f"the server has no subscription {operation} any more."))
             return
-        telling.log("waits: this server has no such subscription")
+        if telling.standing.missed_at is None:
+            telling.log("waits: this server has no such subscription", warn=True)
         standing = replace(telling.standing, missed_at=since)
         await telling.put_off(standing, _LOOK_FOR_FUNCTION_EVERY, charge=standing.topic is not None)
 

@@ -74,7 +74,8 @@ def backoff(times: int) -> float:
 class Telling:
     """A claimed subscription, and what is written of it.
 
-    `standing` is how it stands in the store. After a `StoreError` nobody knows how it stands: start over, with what is stored.
+    `standing` is how it stands in the store, `attempts` what is on the account of its box there. After a `StoreError` nobody knows how it
+    stands: start over, with what is stored.
     """
 
     def __init__(
@@ -93,12 +94,12 @@ class Telling:
         self._premises = premises
         self._full = full
         self._in_lane = full  # so that the store is asked at first
-        self._attempts = claim.attempts
+        self.attempts = claim.attempts
 
     @property
     def lost(self) -> int:
         """How many servers were lost on the subscription since it last got on."""
-        return max(0, self._attempts - 1 - self.standing.excused)
+        return max(0, self.attempts - 1 - self.standing.excused)
 
     async def has_room(self) -> bool:
         """Whether more events may be added to those that have not got through yet (semantics 18)."""
@@ -150,13 +151,13 @@ class Telling:
         """Let go for a while. With unread mail that takes a `charge`, which is excused."""
         now = self._premises.clock.now()
         standing, departures = self.outflow.flush(standing, now)
-        excused = self._attempts if charge else 0
+        excused = self.attempts if charge else 0
         commit = Commit(again_at=now + seconds, charge=charge)
         await self._write(replace(standing, excused=excused), departures, commit, now)
 
     async def set_aside(self, seq: int, reason: str, *, keep: bool) -> None:
         """Go on without a letter that cannot be handled."""
-        self.log(f"goes on without an event of its topic: {reason}")
+        self.log(f"goes on without an event of its topic: {reason}", warn=True)
         commit = Commit(set_aside={seq: reason}, keep=keep)
         await self._write(self.standing.got_on(), [], commit, self._premises.clock.now())
 
@@ -168,22 +169,23 @@ class Telling:
         self.standing = standing
         self._in_lane += len(outgoing)
         if not commit.charge:
-            self._attempts = 0
+            self.attempts = 0
 
     def _post(self, departure: Departure) -> Outgoing:
         kind = Kind.FINAL if departure.final else Kind.CALLBACK
         return self.hold.post(departure.body, kind, not_before=departure.not_before)
 
-    def log(self, what: str, error: BaseException | None = None) -> None:
-        """A line about the subscription. Its callback URL is nobody's business (SUB-9)."""
-        log_subscription(self.standing, what, error)
+    def log(self, what: str, error: BaseException | None = None, *, warn: bool = False) -> None:
+        """A line about the subscription."""
+        log_subscription(self.standing, what, error, warn=warn)
 
 
-def log_subscription(standing: Standing, what: str, error: BaseException | None = None) -> None:
-    """A line about a subscription."""
+def log_subscription(standing: Standing, what: str, error: BaseException | None = None, *, warn: bool = False) -> None:
+    """A line about a subscription. Its callback URL is nobody's business (SUB-9)."""
     message = standing.message
+    level = logging.WARNING if warn else logging.INFO
     log.log(
-        logging.INFO if error is None else logging.ERROR,
+        level if error is None else logging.ERROR,
         "subscription %s",
         what,
         exc_info=error,

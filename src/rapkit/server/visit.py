@@ -1,10 +1,13 @@
 """One run of a handler: what it works with, and what becomes of that when it ends."""
 
 import asyncio
+import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
+from rapkit.errors import StoreError, ToolError
 from rapkit.mailbox import Commit
 from rapkit.protocol import Invocation
 from rapkit.server.context import Context, Means
@@ -21,6 +24,8 @@ from rapkit.server.subscriptions import confirmation
 from rapkit.server.tool import Tool
 from rapkit.server.views import Views
 
+log = logging.getLogger("rapkit.calls")
+
 
 class Suspension:
     """How a handler stops to wait for somebody: the hold is let go, and the handler interrupted.
@@ -34,14 +39,22 @@ class Suspension:
         self._views = views
         self._task = task
 
-    async def __call__(self, commit: Commit) -> NoReturn:
-        """Write the commit, with what is still to be shown, and stop. This never returns."""
+    async def __call__(self, commit: Commit, afterwards: Callable[[], Awaitable[None]] | None) -> NoReturn:
+        """Write the commit, with what is still to be shown, do what is to be done after that, and stop. This never returns."""
         # What the state was changed to is not kept: the handler changes it again when it runs again.
         if await self._hold.insist(replace(commit, outgoing=[*self._views.take(), *commit.outgoing])):
             self.happened = True
+            await self._do(afterwards)
         self._task.cancel()
         await asyncio.Event().wait()
         raise AssertionError("nobody sets it")
+
+    async def _do(self, afterwards: Callable[[], Awaitable[None]] | None) -> None:
+        try:
+            if afterwards is not None:
+                await afterwards()
+        except (StoreError, ToolError) as error:
+            log.error("a call that waits may have to wait longer: %s", error)
 
 
 class Visit:

@@ -23,14 +23,16 @@ class Callbacks:
         """How many POSTs were begun."""
         self._inbox = inbox
         self._activity = activity
-        self._faults: list[Answer] = []
+        self._faults: list[tuple[Answer, bool]] = []
         self._down = False
         self._answering = asyncio.Event()
         self._answering.set()
 
-    def fail(self, times: int = 1, status: int = _UNAVAILABLE, retry_after: float | None = None) -> None:
-        """Answer the next POSTs with another status."""
-        self._faults += [Answer(status, retry_after)] * times
+    def fail(
+        self, times: int = 1, status: int = _UNAVAILABLE, *, retry_after: float | None = None, heard: bool = False
+    ) -> None:
+        """Answer the next POSTs with another status. If they are `heard` all the same, they come a second time."""
+        self._faults += [(Answer(status, retry_after), heard)] * times
 
     def down(self) -> None:
         """Accept no connection, until `up`."""
@@ -54,6 +56,9 @@ class Callbacks:
         self._activity.note()
         if self._down:
             raise DeliveryError("The test has the callback URL be down.")
-        if self._faults:
-            return self._faults.pop(0)
-        return Answer(self._inbox.take(url, headers[MESSAGE_ID], body))
+        if not self._faults:
+            return Answer(self._inbox.take(url, headers[MESSAGE_ID], body))
+        answer, heard = self._faults.pop(0)
+        if heard:
+            self._inbox.take(url, headers[MESSAGE_ID], body)
+        return answer

@@ -100,7 +100,7 @@ class Subscription:
 
     async def event(self) -> SubscriptionEvent:
         """The next event."""
-        return await self._call._next(SubscriptionEvent, "event, or no more of them,")
+        return await self._call._next(SubscriptionEvent, "(more) events")
 
     async def __aiter__(self) -> AsyncIterator[SubscriptionEvent]:
         """Its events, up to the final one."""

@@ -48,7 +48,7 @@ class Correspondence:
             return "It does not echo the call_id of its call (CB-2)."
         if self.over:
             return "Nothing may follow the end of a call or of a subscription (CB-5, SUB-4)."
-        if self.released and (self.result is not None or not isinstance(message, ToolResult)):
+        if self.released and not self._may_be_late(message):
             return "It was sent after the cancellation was acknowledged (SUB-5)."
         if isinstance(message, ToolResult) and self.result is not None:
             return "The call is answered already (CB-5)."
@@ -57,6 +57,12 @@ class Correspondence:
         if isinstance(message, OAuthRequest | UserChoice) and self.result is not None:
             return "The call is answered, and nobody can be asked any more (CB-5)."
         return None
+
+    def _may_be_late(self, message: Callback) -> bool:
+        """Whether it may come after a cancellation: the call may have ended before that, and what it sent be on its way."""
+        if isinstance(message, ToolResult):
+            return not message.subscription
+        return isinstance(message, ViewUpdate) and self.result is None
 
     def told(self) -> str:
         """What came so far, a line each."""

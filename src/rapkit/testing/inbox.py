@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from rapkit.errors import InvalidMessage
@@ -18,10 +18,10 @@ _OK, _MALFORMED, _UNKNOWN = 200, 400, 404
 class Inbox:
     """Takes messages as a runtime does: a repetition changes nothing, and what must not have been sent makes the test fail.
 
-    `patience` is how many real seconds are waited for what is expected; `hint` says, when that is over, what it may wait for itself.
+    `patience` is how many real seconds are waited for what is expected; `hint` says, when that is over, what else could be tried.
     """
 
-    def __init__(self, patience: float, hint: Callable[[], str]) -> None:
+    def __init__(self, patience: float, hint: Callable[[], Awaitable[str]]) -> None:
         self.messages: list[Callback] = []
         self.repeated = 0
         self._patience = patience
@@ -79,11 +79,8 @@ class Inbox:
                     await self._news.wait()
         except TimeoutError:
             pass
-        hint = self._hint()
-        raise AssertionError(
-            f"{call} has sent no {what} within {self._patience:g} s. It has sent:\n{call.told()}"
-            + (f"\n{hint}" if hint else "")
-        )
+        told = f"{call} has sent no {what} within {self._patience:g} s. It has sent:\n{call.told()}"
+        raise AssertionError(f"{told}\n{await self._hint()}")
 
     def complain(self) -> None:
         """`AssertionError` if something was sent that must not have been; each breach is told once."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 from pathlib import Path
 
 from rapkit.keys import Keyring
@@ -67,6 +68,7 @@ class Stage:
         if not life.workers:
             await self._end()
             raise RuntimeError(f"The toolset {self.tools.name!r} is being served already. End that first.")
+        await self.activity.settle()
 
     async def _run(self, surroundings: Surroundings, started: asyncio.Event, ending: asyncio.Event) -> None:
         async with self.tools.lifespan(loopback_callbacks=True, surroundings=surroundings):
@@ -134,10 +136,10 @@ class Stage:
         await self._lose()
         await self._store.close()
 
-    def _hint(self) -> str:
+    async def _hint(self) -> str:
         if self._life.over:
             return "The server is lost: `await client.crash()` starts the next one."
-        if (alarm := self.clock.next_alarm()) is not None:
-            wait = alarm - self.clock.now()
-            return f"The server waits for the clock: `await client.advance({wait:g})` sets it forward."
-        return ""
+        if (at := await self._next_due()) is None:
+            return "Nothing is due later."
+        wait = math.ceil((at - self.clock.now()) * 1000) / 1000
+        return f"By the clock something is due in {wait:g} s: `await client.advance({wait:g})` lets it happen."

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from rapkit import Context, Durations, Event, Toolset
+from rapkit import Context, Durations, Event, Toolset, testing
+from rapkit.server.people import People
+from rapkit.server.questions import Ask
 from tests.server.oauth.browser import Browser
 from tests.server.oauth.provider_server import ProviderServer, provider_running
 from tests.server.served import Served, invocation, serving
@@ -31,6 +33,11 @@ def tools(toolset: Callable[..., Toolset], provider: ProviderServer) -> Toolset:
             token = await ctx.oauth("github", refused=token)
             name = provider.owner_of(token)
         return f"you are {name}"
+
+    @tools.tool
+    async def token(ctx: Context) -> str:
+        """Tell a secret."""
+        return await ctx.oauth("github")
 
     @tools.subscription(requires_auth="github")
     async def follow(ctx: Context) -> AsyncIterator[Event]:
@@ -115,6 +122,29 @@ async def test_one_consent_wakes_all_calls_of_the_user_that_wait_for_it(
         for call in calls:
             assert (await message_of(sink, "tool_result", call)).text == "you are ann"
         assert provider.token_requests == ["authorization_code"]
+
+
+async def test_a_consent_that_comes_while_another_call_is_about_to_ask_wakes_that_too(
+    tools: Toolset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between having looked for a token and waiting for one there is a moment in which nobody could be woken."""
+    ask = People._ask_for_consent
+    waiting: list[testing.Consent] = []
+
+    async def slow(self: People, *about: Any) -> Ask:
+        asked = await ask(self, *about)
+        if waiting:
+            await waiting.pop().approve("t0ken")
+        return asked
+
+    monkeypatch.setattr(People, "_ask_for_consent", slow)
+    async with testing.serve(tools) as client:
+        first = await client.start("token")
+        waiting.append(await first.oauth())
+        second = await client.start("token")
+
+        assert (await first.result()).text == "t0ken"
+        assert (await second.result()).text == "t0ken"
 
 
 async def test_a_denial_is_an_error_result_and_the_next_call_asks_again(

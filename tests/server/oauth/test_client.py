@@ -4,9 +4,11 @@ import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from starlette.responses import Response, StreamingResponse
 
 from rapkit.server.oauth.client import AuthlibClient
 from rapkit.server.oauth.errors import AuthorizationRefused, ProviderUnavailable
@@ -128,7 +130,7 @@ async def test_a_refresh_gives_a_new_token_and_keeps_where_it_comes_from(
     provider: ProviderServer, client: Client, clock: ManualClock
 ) -> None:
     """OAU-2"""
-    token = await client.token()
+    token = replace(await client.token(), flow="c_call/q_1", asked=("read", "more"))
     clock.time += 4000
 
     fresh = await client.client.refresh(client.declared, token)
@@ -136,7 +138,7 @@ async def test_a_refresh_gives_a_new_token_and_keeps_where_it_comes_from(
     assert provider.owner_of(token.access_token) is None
     assert provider.owner_of(fresh.access_token) == "ann"
     assert fresh.refresh_token not in (None, token.refresh_token)
-    assert (fresh.expires_at, fresh.asked) == (clock.time + 3600, token.asked)
+    assert (fresh.expires_at, fresh.asked, fresh.flow) == (clock.time + 3600, token.asked, token.flow)
 
 
 async def test_a_provider_that_does_not_rotate_leaves_us_the_old_refresh_token(
@@ -149,6 +151,15 @@ async def test_a_provider_that_does_not_rotate_leaves_us_the_old_refresh_token(
 
     assert fresh.refresh_token == token.refresh_token
     assert provider.owner_of(fresh.access_token) == "ann"
+
+
+@pytest.mark.parametrize("nothing", ["null", '""', "7"])
+async def test_a_refresh_token_that_is_none_does_not_replace_the_old_one(
+    provider: ProviderServer, client: Client, nothing: str
+) -> None:
+    provider.trouble = answers(200, f'{{"access_token": "new", "refresh_token": {nothing}}}')
+
+    assert await client.client.refresh(client.declared, Token("old", "good")) == Token("new", "good", scopes=("read",))
 
 
 async def test_a_refresh_token_used_twice_is_refused_and_so_is_its_successor(client: Client) -> None:
@@ -243,6 +254,25 @@ async def test_a_provider_that_does_not_answer_is_given_up(provider: ProviderSer
         await client.client.exchange(client.declared, "code", new_verifier(), BACK)
     await client.client.aclose()
     end.set()
+
+
+async def test_a_provider_that_answers_forever_is_given_up(provider: ProviderServer, clock: ManualClock) -> None:
+    async def drip() -> AsyncIterator[bytes]:
+        while not given_up:
+            yield b" "
+            await asyncio.sleep(0.02)
+
+    async def trouble() -> Response:
+        return StreamingResponse(drip())
+
+    given_up = False
+    provider.trouble = trouble
+    client = Client(provider, provider.declare(), clock, patience=0.2)
+
+    with pytest.raises(ProviderUnavailable, match=r"did not answer within 0\.2 s"):
+        await client.client.exchange(client.declared, "code", new_verifier(), BACK)
+    given_up = True
+    await client.client.aclose()
 
 
 async def test_a_provider_that_is_not_there_is_told_apart(provider: ProviderServer, clock: ManualClock) -> None:

@@ -29,12 +29,14 @@ KEYS = [b"k" * 32]
 class Desk:
     """One process of a server: what it was told to wake, and the redirects it is sent."""
 
-    def __init__(self, store: Store | Interrupted, providers: list[OAuthProvider], clock: ManualClock) -> None:
+    def __init__(
+        self, store: Store | Interrupted, providers: list[OAuthProvider], clock: ManualClock, toolset: str = "tools"
+    ) -> None:
         self.store = cast("Store", store)
         self.woken: list[tuple[str, str, str | None]] = []
         self.waits = True
         self.wakes = True
-        self.oauth = OAuth(providers, self.store, "tools", Signer(KEYS), clock, self._wake, LIFETIME)
+        self.oauth = OAuth(providers, self.store, toolset, Signer(KEYS), clock, self._wake, LIFETIME)
 
     async def _wake(self, box: str, key: str, error: str | None) -> bool:
         if not self.wakes:
@@ -174,6 +176,26 @@ async def test_a_query_no_provider_sends_is_refused(desk: Desk, query: bytes) ->
 
     assert page.status == 400
     assert desk.woken == []
+
+
+async def test_toolsets_on_one_store_do_not_complete_each_others_flows(
+    desk: Desk, store: Store, provider: ProviderServer, clock: ManualClock
+) -> None:
+    other = Desk(store, [provider.declare()], clock, toolset="other")
+    location = await Browser().decide((await desk.suspend()).auth_url)
+
+    assert (await other.back(location)).status == 400
+    assert (await desk.back(location)).status == 200
+    await other.oauth.aclose()
+
+
+async def test_an_error_counts_even_if_there_is_a_code(desk: Desk, provider: ProviderServer) -> None:
+    location = await Browser().decide((await desk.suspend()).auth_url)
+
+    await desk.back(f"{location}&error=access_denied")
+
+    assert desk.woken == [(CALL, KEY, "the user declined.")]
+    assert provider.token_requests == []
 
 
 async def test_a_code_of_another_flow_is_worth_nothing(desk: Desk) -> None:

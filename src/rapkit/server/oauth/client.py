@@ -95,7 +95,7 @@ class AuthlibClient:
         if self._transport is not None:
             await self._transport.aclose()
 
-    async def _ask(self, provider: OAuthProvider, request: Callable[[Any], Awaitable[dict[str, Any]]]) -> Token:
+    async def _ask(self, provider: OAuthProvider, request: Callable[[Any], Awaitable[object]]) -> Token:
         problem: _Problem
         try:
             async with asyncio.timeout(self._patience), await self._session(provider) as session:

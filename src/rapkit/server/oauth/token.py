@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 # What an HTTP header can carry: authors put the token into one.
 _USABLE = re.compile(r"[!-~]{1,16384}")
@@ -27,9 +26,9 @@ class Token:
     flow: str = ""
 
     @classmethod
-    def from_answer(cls, answer: Mapping[str, Any], asked: Sequence[str], now: float) -> "Token":
+    def from_answer(cls, answer: object, asked: Sequence[str], now: float) -> "Token":
         """Read a token endpoint's answer. `ValueError`, without a word of it, if it has no usable token."""
-        if not _is_usable(answer.get("access_token")):
+        if not isinstance(answer, Mapping) or not _is_usable(answer.get("access_token")):
             raise ValueError("no usable access token")
         refresh_token = answer.get("refresh_token")
         scope, kind = answer.get("scope"), answer.get("token_type")
