@@ -7,7 +7,21 @@ import pytest
 
 import rapkit
 
-NAMES = ["Context", "Diff", "Durations", "Image", "Limits", "RapkitError", "ToolError", "Toolset"]
+NAMES = [
+    "ClosedThread",
+    "Context",
+    "Delivery",
+    "Diff",
+    "Durations",
+    "Event",
+    "HookedCall",
+    "Image",
+    "Limits",
+    "OAuthProvider",
+    "RapkitError",
+    "ToolError",
+    "Toolset",
+]
 
 
 def test_these_are_the_public_names() -> None:

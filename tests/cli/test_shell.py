@@ -14,7 +14,19 @@ import rapkit as package
 from tests.cli.command import Running, eventually, rapkit, running
 
 COMMANDS = ("serve", "inspect", "call", "outbox")
-HEAVY = ("uvicorn", "starlette", "pydantic", "rich", "pyreqwest", "apsw", "cryptography", "watchfiles", "asyncio")
+HEAVY = (
+    "uvicorn",
+    "starlette",
+    "pydantic",
+    "rich",
+    "pyreqwest",
+    "apsw",
+    "cryptography",
+    "watchfiles",
+    "asyncio",
+    "opentelemetry",
+    "prometheus_client",
+)
 
 
 def test_version(tmp_path: Path) -> None:

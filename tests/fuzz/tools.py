@@ -2,9 +2,10 @@
 
 import asyncio
 
-from rapkit import Context, Toolset
+from rapkit import Context, Limits, Toolset
 
-tools = Toolset("fuzzed", description="Tools that say what they were given")
+# Without a limit on notices, so that every one of them is looked at.
+tools = Toolset("fuzzed", description="Tools that say what they were given", limits=Limits(notices=None))
 
 
 @tools.tool(read_only=True)

@@ -680,3 +680,11 @@ def test_a_path_of_our_own_is_refused(path: str) -> None:
     with pytest.raises(ConfigError, match=r"is a path of rapkit's own. Put the webhook elsewhere"):
         Webhook(path, print, style="github", secret=SECRET)
     Webhook(f"/hooks{path}", print, style="github", secret=SECRET)
+
+
+def test_a_webhook_that_comes_too_late_to_be_routed_is_refused() -> None:
+    tools = Toolset("late")
+    assert tools.app
+
+    with pytest.raises(ConfigError, match=r"The webhook '/hooks/late' comes too late"):
+        tools.webhook("/hooks/late", style="github", secret=SECRET)(print)

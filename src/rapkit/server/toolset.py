@@ -209,6 +209,8 @@ class Toolset:
 
         def register(function: W) -> W:
             webhook = Webhook(path, function, style=style, secret=secret, verify=verify)
+            if self._app is not None:
+                raise ConfigError(f"The webhook {path!r} comes too late: declare it before tools.app is used.")
             if path in self._webhooks:
                 raise ConfigError(f"toolset {self.name!r} has two webhooks at {path!r}. Put one elsewhere.")
             self._webhooks[path] = webhook
