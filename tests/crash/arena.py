@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
-import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -14,9 +13,13 @@ import apsw
 from rapkit.mailbox import OUTBOX
 from rapkit.server.invocation import call_kind
 from rapkit.stores import open_store
-from tests.crash.history import Delivery, Effect, History, account
+from tests.crash.account import account, summary
+from tests.crash.door import Door
+from tests.crash.growing import Growing, delivery, effect
+from tests.crash.history import History
+from tests.crash.ledger import Ledger
 from tests.crash.load import Load
-from tests.crash.processes import Process, complaints_in, server_process, sink_process
+from tests.crash.processes import HERE, Process, complaints_in, server_process, sink_process
 
 
 @dataclass(frozen=True)
@@ -39,15 +42,24 @@ class Setting:
 class Arena:
     """All that a crash test needs; leaves no process behind."""
 
+    target = str(HERE / "tools.py")
+    """The toolset that is served."""
+
     def __init__(self, folder: Path, seed: int, setting: Setting | None = None) -> None:
         self.random = random.Random(seed)
-        self._folder = folder
+        self.folder = folder
         self._setting = setting or Setting()
         self._store = f"sqlite:///{folder / 'calls.db'}"
         self.sink = sink_process(folder, seed, self._setting.faults, self._setting.most_faults)
-        self.servers = [server_process(folder, self._store, self._setting.lease) for _ in range(self._setting.servers)]
-        ports = [server.port for server in self.servers]
-        self.load = Load(ports, self.sink.port, self.random, self._setting.most_calls, self._setting.longest)
+        self.servers = [
+            server_process(folder, self.target, self._store, self._setting.lease) for _ in range(self._setting.servers)
+        ]
+        self.door = Door([server.port for server in self.servers], self.random)
+        self.ledger = Ledger(self.door, self.sink.port)
+        self.load = Load(self.ledger, self.random, self._setting.most_calls, self._setting.longest)
+        self._arrived = Growing(folder / "sink.jsonl", delivery)
+        self._traced = Growing(folder / "effects.log", effect)
+        self._stack = contextlib.AsyncExitStack()
         print(f"\nseed {seed}", end=": ")
 
     @property
@@ -56,29 +68,43 @@ class Arena:
         return server
 
     async def __aenter__(self) -> Self:
-        self.sink.start()
-        for server in self.servers:
-            server.start()
-        for process in (self.sink, *self.servers):
-            await process.ready()
+        async with contextlib.AsyncExitStack() as stack:
+            for process in (self.sink, *self.servers):
+                stack.callback(process.clean_up)
+            await self._open(stack)
+            for process in (self.sink, *self.servers):
+                process.start()
+            for process in (self.sink, *self.servers):
+                await process.ready()
+            self._stack = stack.pop_all()
         return self
 
+    async def _open(self, stack: contextlib.AsyncExitStack) -> None:
+        """Begin what has to be there before the processes are."""
+        await stack.enter_async_context(self.door)
+
     async def __aexit__(self, *_: object) -> None:
-        for process in (self.sink, *self.servers):
-            process.clean_up()
+        await self._stack.aclose()
 
     @contextlib.asynccontextmanager
     async def under_load(self) -> AsyncIterator[None]:
         """Calls come in all the while; at the end every one that is under way has been taken."""
-        async with asyncio.timeout(600):
-            running = asyncio.create_task(self.load.run(self._setting.senders, self._setting.pause))
+        async with asyncio.timeout(900):
+            running = asyncio.ensure_future(self._busy())
             try:
                 yield
-                self.load.stop()
+                self._calm()
                 await running
             finally:
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
+
+    def _busy(self) -> Awaitable[object]:
+        """All that goes on under load, until `_calm`."""
+        return self.load.run(self._setting.senders, self._setting.pause)
+
+    def _calm(self) -> None:
+        self.load.stop()
 
     async def some_time(self, least: float, most: float) -> None:
         await asyncio.sleep(self.random.uniform(least, most))
@@ -91,19 +117,22 @@ class Arena:
             await process.ready()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
-                while self.history().unanswered():
-                    await asyncio.sleep(0.1)
+                await self._drain()
         codes = [await server.stop() for server in self.servers]
         history = self.history()
-        print(history.summary())
+        print(summary(history))
         assert account(history, one_worker=one_worker)[:20] == []
-        assert self.load.refused == []
+        assert self.ledger.refused == []
         assert codes == [0] * len(self.servers)
         for server in self.servers:
             assert complaints_in(server.log()) == []
-        await self._check_store(history)
+        await self._check_store()
 
-    async def _check_store(self, history: History) -> None:
+    async def _drain(self) -> None:
+        while self.history().unanswered():
+            await asyncio.sleep(0.1)
+
+    async def _check_store(self) -> None:
         store = open_store(self._store)
         try:
             assert await store.outbox(dead=False) == []
@@ -113,31 +142,23 @@ class Arena:
             assert await store.backlog(call_kind("crash")) == 0
         finally:
             await store.close()
-        db = apsw.Connection(str(self._folder / "calls.db"))
+        db = apsw.Connection(str(self.folder / "calls.db"))
         try:
-            assert db.execute("SELECT count(*) FROM boxes").fetchall() == [(0,)]
+            assert self._left_over(db) == []
             assert db.pragma("integrity_check") == "ok"
         finally:
             db.close()
 
+    def _left_over(self, db: apsw.Connection) -> list[object]:
+        """The boxes that should have ended."""
+        return list(db.execute("SELECT kind, id FROM boxes"))
+
     def history(self) -> History:
+        self._arrived.look()
+        self._traced.look()
         return History(
-            tuple(self.load.sent.values()),
-            tuple(_deliveries(self._folder / "sink.jsonl")),
-            tuple(_effects(self._folder / "effects.log")),
+            tuple(self.ledger.sent.values()),
+            tuple(self._arrived.lines),
+            tuple(self._traced.lines),
             tuple(death for process in (self.sink, *self.servers) for death in process.deaths),
         )
-
-
-def _deliveries(path: Path) -> list[Delivery]:
-    if not path.exists():
-        return []
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [Delivery(line["at"], line["path"], line["id"], line["body"], line["answer"]) for line in lines]
-
-
-def _effects(path: Path) -> list[Effect]:
-    if not path.exists():
-        return []
-    rows = [line.split() for line in path.read_text().splitlines()]
-    return [Effect(float(at), int(pid), what, int(n)) for at, pid, what, n in rows]

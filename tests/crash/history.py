@@ -1,20 +1,18 @@
-"""What happened in a crash test, and what must never have happened. Pure data: `test_history.py` shows what is caught.
+"""What happened in a crash test, as pure data. What must never have happened is said in `account.py` and what it gathers.
 
-Times are `time.monotonic()`, which all processes of one machine share.
+Times are `time.monotonic()`, which all processes of one machine share. Deliveries are in the order of the sink's log.
 """
 
 import json
-import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
+from typing import Any
 
-REPEATABLE = frozenset({"quick", "slow", "put", "block", "refuse", "fail"})
-UNREPEATABLE = frozenset({"pay", "stamp"})
-
+SLACK = 0.05
+UNKNOWN = "not known whether it took effect"
+GIVEN_UP = "interrupted 3 times and given up"
 _MOST_RUNS = 3
-_SLACK = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +25,86 @@ class Call:
     group_id: str
     id: str
     call_id: str | None = None
+    user_id: str | None = None
 
     @property
     def path(self) -> str:
         return f"/cb/{self.n}"
 
+    @property
+    def name(self) -> str:
+        return f"call {self.n} ({self.tool}, {self.group_id}/{self.id})"
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A call that was sent at least once."""
+    """A call that was sent at least once; `cancelled_at` is when somebody began to cancel it."""
 
     call: Call
     at: float
     acknowledged: bool
+    cancelled_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
+class Stream:
+    """A subscription: to a generator that counts to `last`, or to a topic.
+
+    `cancelled_at` is when somebody began to cancel it, `heard_no_more` whether that was answered with 200 and the sink's log marked then.
+    """
+
+    call: Call
+    at: float
+    acknowledged: bool
+    last: int = 0
+    topic: str | None = None
+    cancelled_at: float | None = None
+    heard_no_more: bool = False
+
+    @property
+    def mark(self) -> str:
+        """The path of the line in the sink's log after which nothing may come."""
+        return f"/mark/{self.call.n}"
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """Something a source told us about a topic, sent from a time on, and acknowledged at another."""
+
+    topic: str
+    number: int
+    at: float
+    acknowledged_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A user's answer to a call's question, sent from a time on. `statuses` are those of all attempts, None for no answer at all."""
+
+    n: int
+    question: int
+    selected: int
+    at: float
+    statuses: tuple[int | None, ...] = ()
+    first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What a user did at the provider because of a call: from when on, and with which code they came back, if they agreed.
+
+    `exchanged` is when the code was presented to the provider, `page` the last one our server showed them.
+    """
+
+    n: int
+    at: float
+    user: str
+    code: str | None = None
+    exchanged: tuple[float, ...] = ()
+    page: int | None = None
+
+
+@dataclass(frozen=True)
 class Delivery:
     """A callback that reached the sink."""
 
@@ -57,15 +119,36 @@ class Delivery:
         """Whether the sender was told that it arrived, if sink and sender lived that long."""
         return self.answer in ("200", "slow")
 
+    @cached_property
+    def message(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.body)
+        return found
+
+    @property
+    def type(self) -> str:
+        return str(self.message.get("type"))
+
+    @property
+    def text(self) -> str:
+        return str(self.message.get("text"))
+
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A handler's trace: it started, or it ended."""
+    """A handler's trace: it started, it stopped, it came past its questions, it did what it was to do."""
 
     at: float
     pid: int
     what: str
     n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A process that was alive when the result of the call it was started for had arrived."""
+
+    n: int
+    pid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,168 +160,70 @@ class Death:
     who: str = "server"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class History:
     sent: tuple[Sent, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
     effects: tuple[Effect, ...] = ()
     deaths: tuple[Death, ...] = ()
+    streams: tuple[Stream, ...] = ()
+    emissions: tuple[Emission, ...] = ()
+    answers: tuple[Answer, ...] = ()
+    consents: tuple[Consent, ...] = ()
+    orphans: tuple[Orphan, ...] = ()
+    servers: int = 1
 
     def deaths_between(self, start: float, end: float, *who: str) -> int:
-        return sum(1 for death in self.deaths if start - _SLACK <= death.at <= end + _SLACK and death.who in who)
+        return sum(1 for death in self.deaths if start - SLACK <= death.at <= end + SLACK and death.who in who)
+
+    def may_be_unknown(self, call: Call, at: float, result: Delivery) -> bool:
+        """Whether a server that died can explain that nobody knows what became of a call that was sent at a time."""
+        return UNKNOWN in result.text and self.deaths_between(at, result.at, "server") >= 1
+
+    def may_be_given_up(self, call: Call, at: float, result: Delivery) -> bool:
+        """Whether enough servers died to explain that a call that was sent at a time was given up."""
+        return GIVEN_UP in result.text and self.deaths_between(at, result.at, "server") >= _MOST_RUNS
 
     @property
+    def calls(self) -> list[Call]:
+        """All that was sent."""
+        return [sent.call for sent in self.sent] + [stream.call for stream in self.streams]
+
+    @cached_property
     def by_path(self) -> dict[str, list[Delivery]]:
         found: dict[str, list[Delivery]] = defaultdict(list)
         for delivery in self.deliveries:
             found[delivery.path].append(delivery)
         return found
 
+    @cached_property
+    def traces(self) -> Counter[tuple[int, str]]:
+        """How often what was noted for a call."""
+        return Counter((effect.n, effect.what) for effect in self.effects)
+
+    def messages(self, call: Call) -> list[Delivery]:
+        """What a call was told, in order, without retransmissions."""
+        found: dict[str, Delivery] = {}
+        for delivery in self.by_path.get(call.path, []):
+            found.setdefault(delivery.id, delivery)
+        return list(found.values())
+
+    def results(self, call: Call) -> list[Delivery]:
+        return [delivery for delivery in self.messages(call) if delivery.type == "tool_result"]
+
+    def accepted(self, call: Call, wanted: str) -> list[Delivery]:
+        """The messages of a type that came for a call, with the sender's knowledge."""
+        return [each for each in self.by_path.get(call.path, []) if each.accepted and each.type == wanted]
+
     def unanswered(self) -> list[Sent]:
         """Acknowledged calls whose result nobody has accepted yet."""
-        answered = {delivery.path for delivery in self.deliveries if delivery.accepted}
-        return [sent for sent in self.sent if sent.acknowledged and sent.call.path not in answered]
+        return [sent for sent in self.sent if sent.acknowledged and not self.accepted(sent.call, "tool_result")]
 
-    def summary(self) -> str:
-        acknowledged = sum(sent.acknowledged for sent in self.sent)
-        ids = {delivery.id for delivery in self.deliveries}
-        texts = [_text(delivery) for delivery in {delivery.id: delivery for delivery in self.deliveries}.values()]
-        deaths = Counter(death.who for death in self.deaths)
-        answers = Counter(delivery.answer for delivery in self.deliveries)
-        return (
-            f"{len(self.sent)} sent, {acknowledged} acknowledged, {len(ids)} results, "
-            f"{len(self.deliveries) - len(ids)} retransmissions (sink: {dict(answers)}), "
-            f"{sum('not known whether' in text for text in texts)} 'not known', "
-            f"{sum('given up' in text for text in texts)} given up, "
-            f"{sum(effect.what == 'start' for effect in self.effects)} runs, deaths: {dict(deaths)}"
-        )
+    def unended(self) -> list[Stream]:
+        """Acknowledged subscriptions that nobody has cancelled, and whose end nobody has accepted yet."""
+        return [stream for stream in self.streams if stream.acknowledged and not self._has_ended(stream)]
 
-
-def account(history: History, *, one_worker: bool = True) -> list[str]:
-    """Everything that must not be so, in words. `one_worker` if all deaths are known and no process stood still for long."""
-    complaints = [
-        *_lost(history),
-        *_unsolicited(history),
-        *_contradictory(history),
-        *_misaddressed(history),
-        *_wrong(history),
-        *_run_twice(history),
-    ]
-    if one_worker:
-        complaints += [*_at_once(history), *_sent_again_for_nothing(history)]
-    return complaints
-
-
-def _lost(history: History) -> Iterator[str]:
-    for sent in history.unanswered():
-        yield f"{_name(sent.call)} was acknowledged and never answered (INV-11, INV-13)"
-
-
-def _unsolicited(history: History) -> Iterator[str]:
-    known = {sent.call.path for sent in history.sent}
-    for path in history.by_path.keys() - known:
-        yield f"a result came to {path}, which was never sent"
-
-
-def _contradictory(history: History) -> Iterator[str]:
-    for path, deliveries in history.by_path.items():
-        if len(ids := {delivery.id for delivery in deliveries}) > 1:
-            yield f"{path} got {len(ids)} results, not one (CB-5): {sorted(ids)}"
-        if len({delivery.body for delivery in deliveries}) > 1:
-            yield f"{path} got different bodies: {sorted({delivery.body for delivery in deliveries})}"
-        if "" in ids:
-            yield f"{path} got a message without webhook-id"
-    for id, paths in _paths_by_id(history).items():
-        if len(paths) > 1:
-            yield f"message {id} went to several calls (INV-12): {sorted(paths)}"
-
-
-def _paths_by_id(history: History) -> dict[str, set[str]]:
-    paths: dict[str, set[str]] = defaultdict(set)
-    for delivery in history.deliveries:
-        paths[delivery.id].add(delivery.path)
-    return paths
-
-
-def _misaddressed(history: History) -> Iterator[str]:
-    for sent, delivery in _pairs(history):
-        message, call = json.loads(delivery.body), sent.call
-        found = (message.get("type"), message.get("group_id"), message.get("id"), message.get("call_id"))
-        if found != ("tool_result", call.group_id, call.id, call.call_id):
-            yield f"{_name(call)} got a message with {found} (CB-2, INV-12)"
-
-
-def _wrong(history: History) -> Iterator[str]:
-    ended = {effect.n for effect in history.effects if effect.what == "end"}
-    for sent, delivery in _pairs(history):
-        call, text = sent.call, _text(delivery)
-        if _is_answer(call, text):
-            if call.n not in ended:
-                yield f"{_name(call)} was answered {text!r}, and its handler never came to the end"
-            continue
-        deaths = history.deaths_between(sent.at, delivery.at, "server")
-        unknown = call.tool in UNREPEATABLE and "not known whether it took effect" in text and deaths >= 1
-        given_up = call.tool in REPEATABLE and "interrupted 3 times and given up" in text and deaths >= _MOST_RUNS
-        if not text.startswith("Error: ") or not (unknown or given_up):
-            yield f"{_name(call)} was answered {text!r}, with {deaths} deaths of the server meanwhile"
-
-
-def _is_answer(call: Call, text: str) -> bool:
-    match call.tool:
-        case "refuse":
-            return text == f"Error: refuse {call.n}"
-        case "fail":
-            return re.fullmatch(r"Error: the tool failed unexpectedly \(reference \w+\)\. .*", text) is not None
-    return text == f"{call.tool} {call.n}"
-
-
-def _run_twice(history: History) -> Iterator[str]:
-    starts = Counter(effect.n for effect in history.effects if effect.what == "start")
-    calls = {sent.call.n: sent.call for sent in history.sent}
-    for n, count in starts.items():
-        if n not in calls:
-            yield f"a handler ran for call {n}, which was never sent"
-        elif calls[n].tool in UNREPEATABLE and count > 1:
-            yield f"{_name(calls[n])} ran {count} times, and may run once"
-
-
-def _at_once(history: History) -> Iterator[str]:
-    """Runs of one call that overlap: the second began though the first had neither ended nor died; in one process INV-17 is broken."""
-    died = {death.pid: death.at for death in history.deaths}
-    for n, effects in _by_call(history).items():
-        starts = [effect for effect in effects if effect.what == "start"]
-        for before, after in pairwise(starts):
-            ended = any(e.what == "end" and e.pid == before.pid and before.at <= e.at <= after.at for e in effects)
-            dead = died.get(before.pid, float("inf")) <= after.at
-            if before.pid == after.pid or not (ended or dead):
-                yield f"call {n} ran in {before.pid} and in {after.pid} at once"
-
-
-def _sent_again_for_nothing(history: History) -> Iterator[str]:
-    for path, deliveries in history.by_path.items():
-        ordered = sorted(deliveries, key=lambda delivery: delivery.at)
-        for before, after in pairwise(ordered):
-            if before.accepted and not history.deaths_between(before.at, after.at, "server", "sink"):
-                yield f"{path} was answered 200 and sent again, though nobody had died"
-
-
-def _pairs(history: History) -> Iterator[tuple[Sent, Delivery]]:
-    sent = {each.call.path: each for each in history.sent}
-    for delivery in history.deliveries:
-        if delivery.path in sent:
-            yield sent[delivery.path], delivery
-
-
-def _by_call(history: History) -> dict[int, list[Effect]]:
-    effects: dict[int, list[Effect]] = defaultdict(list)
-    for effect in sorted(history.effects, key=lambda effect: effect.at):
-        effects[effect.n].append(effect)
-    return effects
-
-
-def _text(delivery: Delivery) -> str:
-    return str(json.loads(delivery.body).get("text"))
-
-
-def _name(call: Call) -> str:
-    return f"call {call.n} ({call.tool}, {call.group_id}/{call.id})"
+    def _has_ended(self, stream: Stream) -> bool:
+        final = any(each.message.get("final") for each in self.accepted(stream.call, "subscription_event"))
+        refused = any(not each.message.get("subscription") for each in self.accepted(stream.call, "tool_result"))
+        return stream.heard_no_more or final or refused

@@ -116,12 +116,12 @@ class Process:
         return path.read_text(errors="replace") if path.exists() else ""
 
 
-def server_process(folder: Path, store: str, lease: float) -> Process:
+def server_process(folder: Path, target: str, store: str, lease: float) -> Process:
     port = free_port()
-    command = [sys.executable, "-m", "rapkit", "serve", str(HERE / "tools.py"), "--port", str(port), "--store", store]
+    command = [sys.executable, "-m", "rapkit", "serve", target, "--port", str(port), "--store", store]
     return Process(
         "server",
-        [*command, "--log-format", "json", "--log-level", "warning"],
+        [*command, "--log-format", "json", "--log-level", "info"],
         folder,
         port,
         {"CRASH_LEASE": str(lease)},

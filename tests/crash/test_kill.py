@@ -5,7 +5,6 @@ A run that failed is repeated, as far as processes can be, with `CRASH_SEED=... 
 
 import asyncio
 import os
-import random
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,11 +17,6 @@ from tests.crash.processes import Process
 SHORT = os.environ.get("RAPKIT_SOAK") == "short"
 KILLS = 20 if SHORT else 200
 SECONDS = 45 if SHORT else 600
-
-
-@pytest.fixture
-def seed() -> int:
-    return int(os.environ.get("CRASH_SEED") or random.SystemRandom().randrange(10**6))
 
 
 async def at_random(arena: Arena) -> None:

@@ -7,9 +7,33 @@ import asyncio
 import os
 import time
 
-from rapkit import Durations, ToolError, Toolset
+from rapkit import Durations, Limits, OAuthProvider, ToolError, Toolset
 
-tools = Toolset("crash", durations=Durations(lease=float(os.environ.get("CRASH_LEASE", "0.5")), grace=0.3))
+PROVIDER = os.environ.get("CRASH_PROVIDER", "")
+"""Where users can be asked for their consent, if anywhere."""
+
+
+def providers() -> list[OAuthProvider]:
+    if not PROVIDER:
+        return []
+    return [
+        OAuthProvider(
+            "idp",
+            authorize_url=f"{PROVIDER}/authorize",
+            token_url=f"{PROVIDER}/token",
+            client_id="tools-under-test",
+            client_secret="env:CRASH_CLIENT_SECRET",
+            scopes=["read"],
+        )
+    ]
+
+
+tools = Toolset(
+    "crash",
+    durations=Durations(lease=float(os.environ.get("CRASH_LEASE", "0.5")), grace=0.3),
+    limits=Limits(strangers=None),  # all users, browsers and sources of a test have one address
+    oauth=providers(),
+)
 
 _trace = os.open("effects.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 

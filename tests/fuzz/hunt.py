@@ -17,9 +17,17 @@ T = TypeVar("T")
 SEED = int(os.environ.get("FUZZ_SEED") or random.SystemRandom().randrange(10**6))
 _MANY = 1_500 if os.environ.get("RAPKIT_SOAK") == "short" else 20_000
 
-few_or_many = pytest.mark.parametrize(
-    "examples", [pytest.param(200, id="few"), pytest.param(_MANY, id="many", marks=pytest.mark.soak)]
-)
+
+def _examples(few: int, many: int) -> pytest.MarkDecorator:
+    marks = pytest.mark.soak
+    return pytest.mark.parametrize(
+        "examples", [pytest.param(few, id="few"), pytest.param(many, id="many", marks=marks)]
+    )
+
+
+few_or_many = _examples(200, _MANY)
+fewer_or_many = _examples(30, _MANY // 10)
+"""For what takes a whole call, or several, each time."""
 
 
 def hunt(examples: int, inputs: SearchStrategy[T], check: Callable[[T], object]) -> None:

@@ -10,23 +10,12 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from tests.fuzz.garbage import ODD_BODIES, mutations, readable, texts, values_of
 from tests.fuzz.hunt import few_or_many, hunt
-from tests.fuzz.target import Target
+from tests.fuzz.target import Sent, Target
 
 NOTICES = ("/cancel_tool_call", "/close_thread")
 POSTS = ("/invoke", *NOTICES)
-
-texts = st.text(st.characters(exclude_categories=()), max_size=30)  # lone surrogates and NUL included
-numbers = st.integers() | st.floats() | st.integers(min_value=10**300, max_value=10**400)
-readable = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
-
-
-def values_of(texts: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
-    return st.recursive(
-        st.none() | st.booleans() | numbers | texts,
-        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
-        max_leaves=15,
-    )
 
 
 def stays_here(body: bytes) -> bool:
@@ -49,26 +38,6 @@ def _is_here(url: str) -> bool:
         return not url.lower().lstrip().startswith("http") or host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-@st.composite
-def mutations(draw: st.DrawFn, good: bytes) -> bytes:
-    """A good body with a few bytes changed, inserted, left out or doubled, or cut off."""
-    body = bytearray(good)
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(body)))
-        match draw(st.sampled_from(("change", "insert", "leave out", "double", "cut"))):
-            case "change" if at < len(body):
-                body[at] = draw(st.integers(0, 255))
-            case "insert":
-                body[at:at] = draw(st.binary(max_size=6) | st.sampled_from((b'"', b"\\u0000", b"\\ud800", b"{", b"]")))
-            case "leave out":
-                del body[at : at + draw(st.integers(1, 20))]
-            case "double":
-                body[at:at] = body[at : at + draw(st.integers(1, 60))]
-            case "cut":
-                del body[at:]
-    return bytes(body)
 
 
 @few_or_many
@@ -125,8 +94,7 @@ def test_a_wrong_invocation_that_can_be_answered_is_accepted_and_answered(target
 
     def check(changed: dict[str, Any]) -> None:
         message = target.invocation(**changed)
-        assert target.post("/invoke", json.dumps(message).encode()).status == 200
-        result = target.result(message["group_id"], message["id"])
+        result = target.result(target.send(message))
         assert result.text is not None
         assert "Traceback" not in result.text
         assert "File " not in result.text
@@ -158,7 +126,7 @@ def test_any_ids(target: Target, examples: int) -> None:
         group_id, id = ids
         message = target.invocation(group_id=group_id, id=id)
         if target.post("/invoke", json.dumps(message).encode()).status == 200:
-            assert target.result(group_id, id).text is not None
+            assert target.result(Sent(group_id, id)).text is not None
         for path in NOTICES:
             notice = {"thread_id": group_id, "tool_call_id": id}
             assert target.post(path, json.dumps(notice).encode()).status in (200, 400)
@@ -203,51 +171,6 @@ CALLBACK_URLS = (
 def test_odd_callback_urls(target: Target, url: str) -> None:
     message = target.invocation(callback_url=url)
     assert target.post("/invoke", json.dumps(message).encode()).status in (200, 400)
-
-
-GOOD_BUT = '{"operation": "echo", "id": "i", "group_id": "g", "callback_url": "http://127.0.0.1:1/", "arguments": %s}'
-
-ODD_BODIES = {
-    "nothing": b"",
-    "a byte order mark": b"\xef\xbb\xbf{}",
-    "UTF-16": "{}".encode("utf-16"),
-    "not UTF-8": b'{"thread_id": "\xff\xfe"}',
-    "overlong UTF-8": b'{"thread_id": "\xc0\xaf"}',
-    "a lone surrogate": rb'{"thread_id": "\ud800", "tool_call_id": "\udfff", "id": "\ud800"}',
-    "NUL bytes": b"\x00" * 1000,
-    "NUL in ids": rb'{"thread_id": "\u0000", "tool_call_id": "\u0000"}',
-    "NUL in arguments": (GOOD_BUT % r'{"text": "\u0000"}').encode(),
-    "a surrogate in arguments": (GOOD_BUT % r'{"text": "\ud800"}').encode(),
-    "keys twice": b'{"thread_id": "a", "thread_id": 1, "tool_call_id": "b", "tool_call_id": []}',
-    "arguments twice": GOOD_BUT.replace("%s", '{}, "arguments": []').encode(),
-    "NaN": (GOOD_BUT % '{"numbers": [NaN, Infinity, -Infinity]}').encode(),
-    "numbers beyond floats": (GOOD_BUT % '{"numbers": [1e999, -1e999, 1E400]}').encode(),
-    "an endless integer": (GOOD_BUT % ('{"numbers": [%s]}' % ("9" * 200_000))).encode(),
-    "an endless fraction": (GOOD_BUT % ('{"numbers": [0.%s]}' % ("1" * 200_000))).encode(),
-    "an endless exponent": (GOOD_BUT % ('{"numbers": [1e%s]}' % ("9" * 100_000))).encode(),
-    "open brackets": b"[" * 500_000,
-    "nested arrays": b"[" * 100_000 + b"]" * 100_000,
-    "nested objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
-    "nested arguments": (GOOD_BUT % ('{"text": ' + "[" * 5_000 + "]" * 5_000 + "}")).encode(),
-    "nested in reason": (GOOD_BUT % ('{"text": ' + "[" * 100 + "]" * 100 + "}")).encode(),
-    "many keys": (GOOD_BUT % json.dumps({f"key {n}": n for n in range(30_000)})).encode(),
-    "a long key": (GOOD_BUT % json.dumps({"k" * 500_000: 1})).encode(),
-    "a long operation": GOOD_BUT.replace("echo", "e" * 500_000).replace("%s", "{}").encode(),
-    "long ids": json.dumps({"thread_id": "t" * 500_000, "tool_call_id": "c" * 500_000}).encode(),
-    "a path": rb'{"thread_id": "../../../../etc/passwd", "tool_call_id": "..\\..\\"}',
-    "SQL": b'{"thread_id": "x\'; DROP TABLE boxes; --", "tool_call_id": "\\" OR 1=1"}',
-    "comments": b'{/* no */ "thread_id": "a"}',
-    "single quotes": b"{'thread_id': 'a'}",
-    "a comma too many": b'{"thread_id": "a",}',
-    "two documents": b'{"thread_id": "a"}{"thread_id": "b"}',
-    "blanks": b" " * 900_000,
-    "a form": b"thread_id=a&tool_call_id=b",
-    "XML": b"<?xml version='1.0'?><!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/passwd'>]><a>&b;</a>",
-    "null": b"null",
-    "a string": b'"invoke"',
-    "one byte too many": b'"' + b"x" * (1024 * 1024 - 1) + b'"',
-    "far too large": b"x" * (3 * 1024 * 1024),
-}
 
 
 @pytest.mark.parametrize("path", POSTS)

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import strategies as st
 
+from tests.fuzz.garbage import header_values
 from tests.fuzz.hunt import few_or_many, hunt
 from tests.fuzz.target import Target
 from tests.fuzz.wire import ask, request, talk
@@ -109,7 +110,6 @@ def test_hosts(target: Target, path: str, host: str | None) -> None:
         assert json.loads(answer.body)["endpoint"].endswith("/invoke")
 
 
-header_values = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"), max_size=60)
 headers = st.dictionaries(
     st.sampled_from(
         (

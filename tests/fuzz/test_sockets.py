@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.fuzz.hunt import few_or_many, hunt
-from tests.fuzz.target import Target
+from tests.fuzz.target import Sent, Target
 from tests.fuzz.wire import DEADLINE, ask, request, talk
 
 
@@ -73,7 +73,7 @@ def test_several_requests_at_once_are_answered_in_order(target: Target) -> None:
 
     assert [answer.check().status for answer in answers] == [200, 400, 404] * 20
     for each in good:
-        assert target.result(each["group_id"], each["id"]).text == each["arguments"]["text"]
+        assert target.result(Sent.of(each)).text == each["arguments"]["text"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_body_in_chunks(target: Target) -> None:
     raw = chunked(*(body[at : at + 7] for at in range(0, len(body), 7)))
 
     assert ask(target.port, raw).status == 200
-    assert target.result(good["group_id"], good["id"]).text == good["arguments"]["text"]
+    assert target.result(Sent.of(good)).text == good["arguments"]["text"]
 
 
 def test_chunks_without_end_are_stopped_at_the_limit(target: Target) -> None:
@@ -190,7 +190,7 @@ def test_a_body_that_comes_slowly_is_waited_for(target: Target) -> None:
             connection.sendall(raw[at : at + 16])
             time.sleep(0.02)
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
-    assert target.result(good["group_id"], good["id"]).text == good["arguments"]["text"]
+    assert target.result(Sent.of(good)).text == good["arguments"]["text"]
 
 
 def test_callers_that_dawdle_hold_nobody_up(target: Target) -> None:

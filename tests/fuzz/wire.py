@@ -42,6 +42,21 @@ class Answer:
         assert len(problem["detail"]) > 10, self
         return self
 
+    def check_page(self) -> "Answer":
+        """A page for people, or refused as anything else is. It loads nothing, is kept nowhere, and nobody hears where it was."""
+        if self.headers.get("content-type") != "text/html; charset=utf-8":
+            assert self.status >= 400, self
+            return self.check()
+        assert self.status in (200, 400, 410, 503), self
+        assert self.body.startswith(b"<!doctype html>"), self
+        assert b"<script" not in self.body.lower(), self
+        assert self.headers["content-security-policy"].startswith("default-src 'none';"), self
+        assert self.headers["cache-control"] == "no-store", self
+        assert self.headers["referrer-policy"] == "no-referrer", self
+        if self.status == 503:
+            assert int(self.headers["retry-after"]) >= 1, self
+        return self
+
 
 def request(
     method: str = "POST",
@@ -65,6 +80,14 @@ def ask(port: int, raw: bytes, *, heads: bool = False) -> Answer:
     answers = talk(port, raw, expect=1, heads=heads)
     assert len(answers) == 1, f"no answer to {raw[:500]!r}"
     return answers[0].check()
+
+
+def visit(port: int, path: str, headers: Mapping[str, str | None] | None = None) -> Answer:
+    """The page at a path, checked."""
+    raw = request("GET", path, headers={"Content-Type": None, "Content-Length": None, **(headers or {})})
+    answers = talk(port, raw, expect=1)
+    assert len(answers) == 1, f"no answer to {raw[:500]!r}"
+    return answers[0].check_page()
 
 
 def talk(port: int, raw: bytes, *, expect: int | None = None, heads: bool = False) -> list[Answer]:

@@ -1,8 +1,11 @@
-"""A source of events that tests fill, and subscriptions that follow it."""
+"""Sources of events that tests fill, and a subscription that follows one."""
 
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
+
+from rapkit import Context, Event, Toolset
+from rapkit.testing import Subscription
 
 
 class Feed:
@@ -51,3 +54,31 @@ class Tap:
             self.closed.wait(10)
         finally:
             self.ended.set()
+
+
+def following(tools: Toolset, feed: Feed) -> Toolset:
+    """The toolset with a subscription that follows the feed, and never ends by itself."""
+
+    @tools.subscription(rate=None)
+    async def follow(ctx: Context) -> AsyncIterator[Event]:
+        """Tell me what is new."""
+        async for number, text in feed.after(ctx.cursor):
+            yield Event(text, cursor=number)
+
+    return tools
+
+
+def texts(subscription: Subscription) -> list[str]:
+    """What the events said that have come so far."""
+    return [event.text for event in subscription.events]
+
+
+async def all_of(subscription: Subscription) -> list[str]:
+    """What all events say, up to the final one."""
+    return [event.text async for event in subscription]
+
+
+async def dawdle(turns: int) -> None:
+    """Let everybody else have so many turns."""
+    for _ in range(turns):
+        await asyncio.sleep(0)

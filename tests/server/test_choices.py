@@ -62,6 +62,7 @@ async def test_a_question_has_choices_a_default_and_its_own_place_for_the_answer
             "type": "user_choice",
             "group_id": "thread_1",
             "id": call.id,
+            "call_id": "model_1",
             "prompt": "Well?",
             "choices": ("Yes", "No"),
             "default": 1,
@@ -281,6 +282,27 @@ async def test_a_question_expires_although_the_server_was_lost_meanwhile(tools: 
         assert (await choice.answer(0)).status == 404
 
 
+async def test_an_answer_that_came_in_time_counts_although_nobody_had_time_for_it(tools: Toolset) -> None:
+    tools.limits = Limits(concurrency=1)
+
+    @tools.tool
+    async def wait(ctx: Context) -> None:
+        """Keep the worker."""
+        await ctx.sleep(60)
+
+    async with testing.serve(tools) as client:
+        call = await client.start("ask", expires_in=10)
+        choice = await call.choice()
+        await client.settled()
+        await client.start("wait")
+        await client.settled()
+        await choice.select("No")
+
+        await client.advance(60)
+
+        assert (await call.result()).text == "No"
+
+
 async def test_a_handler_can_go_on_without_an_answer() -> None:
     tools = Toolset("tools")
 
@@ -297,11 +319,11 @@ async def test_a_handler_can_go_on_without_an_answer() -> None:
         call = await client.start("ask")
         hurry = await call.choice()
         await client.advance(10)
+        choice = await call.choice()
 
-        await (await call.choice()).select("Yes")
-
+        assert (await hurry.answer(0)).status == 404  # though the call lives on
+        await choice.select("Yes")
         assert (await call.result()).text == "nobody knows, Yes"
-        assert (await hurry.answer(0)).status == 404
 
 
 async def test_the_time_people_take_is_not_the_handlers() -> None:
@@ -355,6 +377,20 @@ async def test_those_who_wait_hold_no_worker_and_no_memory(tools: Toolset) -> No
         for choice in reversed(choices):
             await choice.select("Yes")
         assert [(await call.result()).text for call in waiting] == ["Yes"] * 50
+
+
+async def test_a_call_that_waits_is_logged_and_counted_as_one(tools: Toolset, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "rapkit.calls")
+    async with testing.serve(tools) as client:
+        call = await client.start("ask")
+        await call.choice()
+        await client.settled()
+
+        (line,) = [record for record in caplog.records if record.name == "rapkit.calls"]
+        assert line.getMessage() == "call suspended"
+        assert vars(line)["call_id"] == call.id
+        metrics = (await client.request("GET", "/metrics", authenticated=True)).text
+        assert 'outcome="suspended"' in metrics
 
 
 async def test_those_who_wait_are_still_there_after_a_restart_in_order(tools: Toolset) -> None:
@@ -485,6 +521,28 @@ async def test_questions_with_the_same_words_and_other_choices_are_different() -
         assert await answered(call, "b", "b") == '["b","b"]'
 
 
+async def test_an_answer_holds_for_the_choices_it_was_given_to() -> None:
+    """Between the question and the answer the world may change: then the user is asked about the new one."""
+    tools = Toolset("tools")
+    files = ["a", "b", "c"]
+
+    @tools.tool
+    async def delete(ctx: Context) -> str:
+        """Delete a file."""
+        return f"deleted {await ctx.choose('Which?', files)}"
+
+    async with testing.serve(tools) as client:
+        call = await client.start("delete")
+        choice = await call.choice()
+        files.remove("a")
+        await choice.select("b")
+
+        choice = await call.choice()
+        assert choice.choices == ("b", "c")
+        await choice.select("b")
+        assert (await call.result()).text == "deleted b"
+
+
 async def test_an_old_answer_repeated_does_not_answer_the_next_question() -> None:
     tools = Toolset("tools")
 
@@ -599,6 +657,57 @@ async def test_a_handler_lost_between_two_questions_follows_the_same_rule(events
 
         assert "it is not known whether it took effect" in (await call.result()).text
         assert events == ["fuelled"]
+
+
+async def test_a_handler_lost_on_its_way_to_its_last_answer_runs_again(events: list[str]) -> None:
+    """What stands before a wait must bear to be repeated, also when the answer is there."""
+    tools = Toolset("tools")
+
+    @tools.tool
+    async def launch(ctx: Context) -> str:
+        """Ask, take a while, ask."""
+        events.append("begun")
+        fuel = await ctx.choose("Fuel?", ["Yes", "No"])
+        await ctx.sleep(10)
+        launch = await ctx.choose("Launch?", ["Yes", "No"])
+        events.append("launched")
+        return f"{fuel}, {launch}"
+
+    async with testing.serve(tools) as client:
+        call = await client.start("launch")
+        await (await call.choice()).select("Yes")
+        await client.advance(10)
+        await (await call.choice()).select("No")
+        await client.settled()
+        assert events == ["begun"] * 3
+
+        for _ in range(2):
+            await client.crash()
+            await client.settled()
+        await client.advance(10)
+
+        assert (await call.result()).text == "Yes, No"
+        assert events == [*["begun"] * 5, "launched"]
+
+
+async def test_a_handler_that_kills_its_server_again_and_again_is_given_up() -> None:
+    tools = Toolset("tools")
+
+    @tools.tool
+    async def launch(ctx: Context) -> str:
+        """Ask, after a while."""
+        await ctx.sleep(10)
+        return await ctx.choose("Launch?", ["Yes", "No"])
+
+    async with testing.serve(tools) as client:
+        call = await client.start("launch")
+        await client.advance(10)
+        await (await call.choice()).select("Yes")
+        for _ in range(3):
+            await client.settled()
+            await client.crash()
+
+        assert (await call.result()).text == "Error: launch was interrupted 3 times and given up. Tell the user."
 
 
 async def test_a_handler_lost_while_it_waits_again_runs_again(events: list[str]) -> None:
@@ -735,6 +844,9 @@ async def test_what_is_changed_in_the_state_before_a_question_is_changed_once(ev
         await cancelled.choice()
         await cancelled.cancel()
         await cancelled.result()
+        expired = await client.start("count")
+        await client.advance(3 * DAY)
+        assert (await expired.result()).is_error
         assert (await client.call("count", ask=False)).text == "2"
 
 

@@ -382,6 +382,17 @@ async def test_a_state_that_cannot_be_kept_fails_the_call_and_nothing_else(world
     assert await server.work(call(id="c3"), state) == {"log": [], "other": 1}
 
 
+async def test_a_call_that_fails_after_it_was_settled_keeps_nothing(world: World) -> None:
+    """Its result may turn out to be too large to be sent."""
+    server = await world.server()
+    claim, space = await server.begin(call())
+    space.state["count"] = 1
+    space.settle()
+    await server.end(claim, space, failed=True)
+
+    assert await server.work(call(id="c2"), state) == {}
+
+
 async def test_what_was_settled_is_what_is_kept(world: World) -> None:
     server = await world.server()
     claim, space = await server.begin(call())
@@ -670,6 +681,7 @@ async def test_a_hook_that_fails_is_logged_and_the_others_still_run(
     assert await server.store.box(call().thread_key) is None
     (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert "run because a thread was closed" in record.getMessage()
+    assert "did not end" not in record.getMessage()
 
 
 @pytest.mark.parametrize("plain", [True, False])
@@ -941,8 +953,12 @@ async def test_a_folder_that_cannot_be_deleted_is_said_and_tried_again_daily(
 
 async def test_a_thread_nobody_closes_is_forgotten_after_its_time(world: World) -> None:
     """CLO-9, CLO-11: correct if no notice ever comes."""
+
+    async def quiet(_: str) -> None:
+        raise AssertionError("nobody was told to end")
+
     diary = Diary()
-    server = await world.server(diary.closed)
+    server = await world.server(diary.closed, quiet=quiet)
     await server.work(call(), write("hello"))
     await server.work(call(id="c2"), put(city="Oslo"))
     await server.tend()
@@ -1013,6 +1029,20 @@ async def test_a_thread_is_not_forgotten_while_a_handler_of_it_runs(world: World
         await server.tend()
 
     assert world.folders() == []
+
+
+async def test_a_state_is_not_forgotten_while_a_handler_that_has_seen_it_runs(world: World) -> None:
+    """It would keep what it changes, and the rest would be gone."""
+    server = await world.server(durations=Durations(keep_threads=60))
+    await server.work(call(), put(a=1, b=1))
+    await server.tend()
+    claim, space = await server.begin(call(id="c2"))
+    world.clock.advance(61)
+    await server.tend()
+    space.state["b"] = 2
+    await server.end(claim, space)
+
+    assert await server.work(call(id="c3"), state) == {"a": 1, "b": 2}
 
 
 async def test_a_thread_is_not_forgotten_while_a_handler_of_it_runs_on_another_server(world: World) -> None:

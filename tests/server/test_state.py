@@ -238,3 +238,14 @@ def test_what_stops_being_json_inside_is_noticed_at_the_end() -> None:
 
     with pytest.raises(TypeError, match=r"state\['log'\] cannot be kept: object is not JSON"):
         state.take()
+
+
+def test_a_state_that_calls_at_once_made_too_large_together_can_be_made_smaller() -> None:
+    half = "x" * (LARGEST_STATE - 100)
+    state = kept(a=half, b=half)
+
+    state["a"] = "x"
+
+    assert state.take() == {"a": b'"x"'}
+    with pytest.raises(ToolError):
+        state["c"] = half

@@ -1,9 +1,8 @@
-"""Subscriptions whose events come from a generator."""
+"""Subscriptions whose events come from a generator: from the confirmation to the end."""
 
 import asyncio
 import contextlib
 import functools
-import itertools
 import json
 import logging
 import random
@@ -15,14 +14,9 @@ from typing import Any
 import apsw
 import pytest
 
-from rapkit import Context, Event, ToolError, Toolset, testing
-from rapkit.errors import StoreError
-from rapkit.mailbox import Claim, Commit, Outcome, Settlement, Taken
-from rapkit.server import subscriptions
-from rapkit.stores.sqlite import SqliteStore
-from rapkit.testing import Subscription
-from tests.server.feeds import Feed, Tap
-from tests.server.served import failing, invocation, serving, until
+from rapkit import Context, Event, Limits, ToolError, Toolset, testing
+from tests.server.feeds import Feed, Tap, all_of, dawdle, following, texts
+from tests.server.served import invocation, serving, until
 from tests.server.sink import Sink, answer
 
 NUMBERS = [str(number) for number in range(1, 8)]
@@ -35,26 +29,7 @@ def feed() -> Feed:
 
 @pytest.fixture
 def tools(toolset: Callable[..., Toolset], feed: Feed) -> Toolset:
-    """A toolset with a subscription that follows the feed, and never ends by itself."""
-    tools = toolset()
-
-    @tools.subscription(rate=None)
-    async def follow(ctx: Context) -> AsyncIterator[Event]:
-        """Tell me what is new."""
-        async for number, text in feed.after(ctx.cursor):
-            yield Event(text, cursor=number)
-
-    return tools
-
-
-def texts(subscription: Subscription) -> list[str]:
-    """What the events said that have come so far."""
-    return [event.text for event in subscription.events]
-
-
-async def all_of(subscription: Subscription) -> list[str]:
-    """What all events say, up to the final one."""
-    return [event.text async for event in subscription]
+    return following(toolset(), feed)
 
 
 # From the confirmation to the end
@@ -69,7 +44,7 @@ async def test_a_subscription_is_confirmed_and_then_each_event_is_a_message(tool
         feed.add("snow")
         await client.settled()
 
-        assert [message.model_dump(exclude_none=True) for message in client.messages] == [
+        assert [message.model_dump(exclude_none=True, exclude={"call_id"}) for message in client.messages] == [
             {
                 "type": "tool_result",
                 "group_id": "thread_1",
@@ -192,10 +167,8 @@ async def test_arguments_are_checked_before_anything_is_confirmed(toolset: Calla
         assert len(client.messages) == 1
 
 
-async def test_there_is_an_end_to_how_many_generators_a_server_takes_on(
-    tools: Toolset, feed: Feed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subscriptions, "_MOST", 2)
+async def test_there_is_an_end_to_how_many_generators_a_server_takes_on(tools: Toolset, feed: Feed) -> None:
+    tools.limits = Limits(subscriptions=2)
     async with testing.serve(tools) as client:
         await client.subscribe("follow")
         second = await client.subscribe("follow")
@@ -329,6 +302,22 @@ async def test_a_post_in_flight_is_stopped_before_the_cancellation_is_acknowledg
         assert client.callbacks.attempts == before + 1
 
 
+async def test_a_subscription_cancelled_at_any_turn_leaves_no_generator_running(tools: Toolset, feed: Feed) -> None:
+    """CAN-3: also if it was claimed already, and its generator was about to start."""
+    started = 0
+    async with testing.serve(tools) as client:
+        for turns in range(80):
+            call = await client.start("follow")
+            await dawdle(turns)
+            await asyncio.gather(*(call.cancel() for _ in range(3)))
+            await client.settled()
+
+            assert feed.following == 0, f"cancelled after {turns} turns"
+            started += bool(feed.followed_from)
+            feed.followed_from.clear()
+    assert 0 < started < 80
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_events_and_cancellations_race_and_nothing_comes_after_a_cancellation(
     toolset: Callable[..., Toolset], seed: int
@@ -336,10 +325,6 @@ async def test_events_and_cancellations_race_and_nothing_comes_after_a_cancellat
     """SUB-5: many random interleavings; the client objects to whatever comes after its cancellation was acknowledged."""
     tools = toolset()
     dice = random.Random(seed)
-
-    async def dawdle(turns: int) -> None:
-        for _ in range(turns):
-            await asyncio.sleep(0)
 
     @tools.subscription(rate=None)
     async def chatter() -> AsyncIterator[Event]:
@@ -374,536 +359,6 @@ async def test_events_and_cancellations_race_and_nothing_comes_after_a_cancellat
         sent = len(client.messages)
         await client.advance(60)
         assert len(client.messages) == sent
-
-
-# Crashes and restarts
-
-
-async def test_a_subscription_goes_on_after_a_restart(tools: Toolset, feed: Feed) -> None:
-    """SUB-6, SUB-1"""
-    feed.add("1", "2")
-    async with testing.serve(tools) as client:
-        subscription = await client.subscribe("follow")
-        await client.settled()
-        await client.restart()
-        feed.add("3")
-        await client.settled()
-        await client.crash()
-        feed.add("4")
-        await client.settled()
-
-        assert texts(subscription) == ["1", "2", "3", "4"]
-        assert feed.followed_from == [None, "2", "3"]
-
-
-async def test_a_crash_at_any_step_makes_neither_gap_nor_repetition(toolset: Callable[..., Toolset]) -> None:
-    """SUB-6, SUB-1, SUB-4: for the author who gives cursors."""
-    steps = 0
-    while True:
-        tools = toolset()
-
-        @tools.subscription
-        async def count(ctx: Context) -> AsyncIterator[Event]:
-            """Count."""
-            for number in range(int(ctx.cursor or 0), 3):
-                yield Event(NUMBERS[number], cursor=NUMBERS[number])
-
-        async with testing.serve(tools) as client:
-            call = await client.start("count")
-            client.crash_after(steps)
-            await client.settled()
-            lost = client.lost
-            await client.crash()
-            await client.advance(600)
-            subscription = await call.subscribed()
-
-            assert texts(subscription) == ["1", "2", "3", "The subscription has ended."], f"lost after {steps} steps"
-        if not lost:
-            break
-        steps += 1
-    assert steps > 5
-
-
-async def test_crashes_in_a_row_at_random_make_neither_gap_nor_repetition(toolset: Callable[..., Toolset]) -> None:
-    """SUB-6"""
-    dice = random.Random(3)
-    for _ in range(15):
-        tools = toolset()
-
-        @tools.subscription(rate=dice.choice([None, 2.0]), batch=dice.choice([True, False]))
-        async def count(ctx: Context) -> AsyncIterator[Event]:
-            """Count."""
-            for number in range(int(ctx.cursor or 0), 30):
-                await ctx.sleep(1 / 16)
-                yield Event(str(number + 1), cursor=str(number + 1))
-
-        async with testing.serve(tools) as client:
-            call = await client.start("count")
-            for _ in range(dice.randrange(2, 8)):
-                client.crash_after(dice.randrange(40))
-                await client.advance(dice.randrange(80) / 16)
-                await client.crash()
-            await client.advance(3600)
-            subscription = await call.subscribed()
-
-            lines = [line for text in texts(subscription) for line in text.split("\n")]
-            assert lines == [str(number + 1) for number in range(30)] + ["The subscription has ended."]
-
-
-async def test_without_cursors_a_generator_begins_anew(toolset: Callable[..., Toolset]) -> None:
-    """SUB-6"""
-    tools = toolset()
-
-    @tools.subscription
-    async def talk() -> AsyncIterator[str]:
-        """Talk."""
-        yield "a"
-        await asyncio.Event().wait()
-
-    async with testing.serve(tools) as client:
-        subscription = await client.subscribe("talk")
-        await client.settled()
-        await client.crash()
-        await client.settled()
-
-        assert texts(subscription) == ["a", "a"]
-
-
-async def test_a_generator_that_fails_is_started_again_with_patience(
-    toolset: Callable[..., Toolset], caplog: pytest.LogCaptureFixture
-) -> None:
-    """semantics 25"""
-    tools = toolset()
-    started: list[tuple[float, str | None]] = []
-    broken = True
-
-    @tools.subscription
-    async def shaky(ctx: Context) -> AsyncIterator[Event]:
-        """Fail."""
-        started.append((client.clock.now(), ctx.cursor))
-        if ctx.cursor is None:
-            yield Event("a", cursor="1")
-        if broken:
-            raise RuntimeError("the secret password")
-        yield Event("b", cursor="2")
-
-    async with testing.serve(tools) as client:
-        begin = client.clock.now()
-        subscription = await client.subscribe("shaky")
-        await client.advance(1500)
-        pauses = [round(later - sooner) for (sooner, _), (later, _) in itertools.pairwise(started)]
-        assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
-        assert {cursor for at, cursor in started if at > begin} == {"1"}
-        assert texts(subscription) == ["a"]
-
-        broken = False
-        await client.advance(300)
-        assert texts(subscription) == ["a", "b", "The subscription has ended."]
-        assert "failed and is started again in 256 s" in caplog.text
-        assert "the secret password" in caplog.text
-
-
-async def test_an_event_or_a_quiet_minute_makes_up_for_failures(toolset: Callable[..., Toolset]) -> None:
-    """semantics 25"""
-    tools = toolset()
-    started: list[float] = []
-
-    @tools.subscription
-    async def shaky(ctx: Context) -> AsyncIterator[str | None]:
-        """Fail."""
-        started.append(client.clock.now())
-        if len(started) == 4:
-            yield "news"
-        if len(started) == 7:
-            await ctx.sleep(61)
-        raise RuntimeError
-
-    async with testing.serve(tools) as client:
-        subscription = await client.subscribe("shaky")
-        await client.advance(80)
-
-        pauses = [round(later - sooner) for sooner, later in itertools.pairwise(started)]
-        assert pauses[:8] == [1, 2, 4, 1, 2, 4, 62, 2]
-        assert texts(subscription) == ["news"]
-
-
-@pytest.mark.parametrize(
-    "error", [KeyError("x"), SystemExit(3), asyncio.CancelledError(), KeyboardInterrupt(), StopIteration()]
-)
-async def test_whatever_a_generator_raises_only_it_is_started_again(
-    toolset: Callable[..., Toolset], error: BaseException
-) -> None:
-    tools = toolset()
-    runs: list[str] = []
-
-    @tools.subscription
-    async def shaky() -> AsyncIterator[str]:
-        """Fail once."""
-        runs.append("shaky")
-        if len(runs) == 1:
-            raise error
-        yield "fine"
-
-    @tools.subscription
-    def plain() -> Iterator[str]:
-        """Fail once."""
-        runs.append("plain")
-        if runs.count("plain") == 1:
-            raise error
-        yield "fine"
-
-    async with testing.serve(tools) as client:
-        for name in ("shaky", "plain"):
-            subscription = await client.subscribe(name)
-            await until(lambda name=name: name in runs)  # type: ignore[misc]
-            while not subscription.events:
-                await client.advance(1)
-
-            assert texts(subscription)[0] == "fine"
-
-
-async def test_a_generator_that_takes_the_server_down_is_not_let_at_it_again_at_once(
-    toolset: Callable[..., Toolset], caplog: pytest.LogCaptureFixture
-) -> None:
-    """SUB-6: it is delayed and never given up."""
-    tools = toolset()
-    started: list[float] = []
-
-    @tools.subscription
-    async def deadly() -> AsyncIterator[str]:
-        """Stay."""
-        started.append(client.clock.now())
-        await asyncio.Event().wait()
-        yield "never"
-
-    async with testing.serve(tools) as client:
-        caplog.set_level(logging.INFO)
-        await client.subscribe("deadly")
-        for crashes in range(1, 12):
-            await client.settled()
-            assert len(started) == crashes
-            await client.crash()
-            await client.advance(0.5)
-            if crashes > 3:
-                assert len(started) == crashes, "it was not delayed"
-                assert f"was lost with the server {crashes} times" in caplog.text
-            await client.advance(2 ** max(0, crashes - 4))
-        assert len(started) == 12
-
-        await client.settled()
-        await client.advance(61)
-        await client.crash()
-        await client.settled()
-        assert len(started) == 13, "after a quiet minute it is started at once again"
-
-
-async def test_crashes_of_the_server_are_no_fault_of_a_subscription_that_gets_on(tools: Toolset, feed: Feed) -> None:
-    """SUB-6"""
-    async with testing.serve(tools) as client:
-        subscription = await client.subscribe("follow")
-        for number in NUMBERS:
-            feed.add(number)
-            await client.settled()
-            await client.crash()
-        await client.settled()
-
-        assert texts(subscription) == NUMBERS
-        assert len(feed.followed_from) == len(NUMBERS) + 1
-
-
-async def test_a_subscription_waits_for_its_function_to_come_back(
-    toolset: Callable[..., Toolset], tools: Toolset, feed: Feed
-) -> None:
-    """SUB-6: a version of the server that does not have it is no reason to lose it."""
-    async with testing.serve(tools) as client:
-        subscription = await client.subscribe("follow")
-        await client.settled()
-        (function,) = dict(tools.tools).values()
-        mapping: Any = tools.tools
-        mapping.clear()
-        tools.tool(name="other")(lambda: "x")
-        await client.restart()
-        feed.add("rain")
-        await client.advance(3600)
-        assert texts(subscription) == []
-
-        mapping["follow"] = function
-        await client.advance(60)
-        assert texts(subscription) == ["rain"]
-
-        del mapping["follow"]
-        await client.restart()
-        await client.advance(25 * 3600)
-        assert texts(subscription) == ["rain", "Error: the server has no subscription follow any more."]
-        assert subscription.ended
-
-
-@pytest.mark.parametrize("seed", range(5))
-async def test_a_store_that_fails_and_may_have_written_makes_neither_gap_nor_repetition(
-    toolset: Callable[..., Toolset], monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    """SUB-6: what becomes of an event is open then, so the generator starts anew from the cursor that is stored."""
-    dice = random.Random(seed)
-    commit = SqliteStore.commit
-    failures = 0
-
-    async def fail_at_times(store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None) -> list[Taken]:
-        nonlocal failures
-        an_event = claim.box.kind.startswith("subscription/") and what.state is not None
-        if an_event and dice.random() < 0.2:
-            failures += 1
-            raise StoreError("the disk was full")
-        taken = await commit(store, claim, what, sender)
-        if an_event and dice.random() < 0.2:
-            failures += 1
-            # They are not handed to anybody, so that they wait for the end of a lease that has none here.
-            for one in taken:
-                await store.settle(one, Settlement(Outcome.RETRY))
-            raise StoreError("the disk did not answer")
-        return taken
-
-    monkeypatch.setattr(SqliteStore, "commit", fail_at_times)
-    tools = toolset()
-
-    @tools.subscription(rate=2, batch=dice.choice([True, False]))
-    async def count(ctx: Context) -> AsyncIterator[Event]:
-        """Count."""
-        for number in range(int(ctx.cursor or 0), 30):
-            await ctx.sleep(1 / 4)
-            yield Event(str(number + 1), cursor=str(number + 1))
-
-    async with testing.serve(tools) as client:
-        subscription = await client.subscribe("count")
-        await client.advance(600)
-
-        lines = [line for text in texts(subscription) for line in text.split("\n")]
-        assert lines == [*(str(number + 1) for number in range(30)), "The subscription has ended."]
-    assert failures > 3
-
-
-# When events do not get through
-
-
-async def test_a_generator_is_paused_while_its_events_do_not_get_through(tools: Toolset, feed: Feed) -> None:
-    """semantics 18"""
-    asked = 0
-
-    class Counting(list[str]):
-        def __getitem__(self, index: Any) -> Any:
-            nonlocal asked
-            asked = max(asked, index + 1)
-            return super().__getitem__(index)
-
-    feed.items = Counting(str(number) for number in range(1, 251))
-    async with testing.serve(tools) as client:
-        subscription = await client.subscribe("follow")
-        client.callbacks.down()
-        await client.settled()
-        paused_at = asked
-        assert 100 <= paused_at <= 102 + len(subscription.events)
-        await client.advance(100)
-        assert asked == paused_at
-
-        client.callbacks.up()
-        await client.advance(400)
-        assert texts(subscription) == list(feed.items)
-
-
-async def test_events_come_in_order_behind_their_confirmation_though_posts_fail(tools: Toolset, feed: Feed) -> None:
-    """SUB-2, semantics 18: the client objects to what comes before the confirmation."""
-    feed.add(*NUMBERS)
-    async with testing.serve(tools) as client:
-        client.callbacks.fail(3)
-        call = await client.start("follow")
-        await client.advance(60)
-        client.callbacks.fail(2, 500)
-        feed.add("8", "9")
-        await client.advance(60)
-
-        assert texts(await call.subscribed()) == [*NUMBERS, "8", "9"]
-
-
-async def test_what_is_shown_comes_before_the_final_event(toolset: Callable[..., Toolset]) -> None:
-    """SUB-4"""
-    tools = toolset()
-
-    @tools.subscription
-    async def work(ctx: Context) -> AsyncIterator[str]:
-        """Work."""
-        yield "a"
-        await ctx.view("table", [1, 2])
-
-    async with testing.serve(tools) as client:
-        client.callbacks.hang()
-        await client.start("work")
-        await client.settled()
-        client.callbacks.up()
-        await client.advance(1)
-
-        assert [message.type for message in client.messages[1:]] == [
-            "subscription_event",
-            "view_update",
-            "subscription_event",
-        ]
-
-
-@pytest.mark.parametrize("status", [404, 410])
-async def test_a_subscription_nobody_listens_to_ends_silently(
-    tools: Toolset, feed: Feed, status: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    """semantics 18"""
-    caplog.set_level(logging.INFO)
-    async with testing.serve(tools) as client:
-        subscription = await client.subscribe("follow")
-        await client.settled()
-        client.callbacks.fail(1, status)
-        feed.add("rain")
-        await client.settled()
-        await until(lambda: feed.following == 0)
-        attempts = client.callbacks.attempts
-        feed.add("snow")
-        await client.advance(3600)
-        await client.crash()
-        await client.advance(3600)
-
-        assert client.callbacks.attempts == attempts
-        assert texts(subscription) == []
-        assert len(feed.followed_from) == 1
-        assert "subscription ended" in caplog.text
-
-
-async def test_the_rest_of_the_lane_is_dropped_when_nobody_listens(tools: Toolset, feed: Feed) -> None:
-    """semantics 18"""
-    async with testing.serve(tools) as client:
-        await client.subscribe("follow")
-        client.callbacks.hang()
-        feed.add(*NUMBERS)
-        await client.settled()
-        attempts = client.callbacks.attempts
-        client.callbacks.up()
-        client.callbacks.fail(1, 404)
-        await client.advance(60)
-
-        assert client.callbacks.attempts == attempts
-        assert feed.following == 0
-
-
-async def test_a_refused_event_is_only_that(tools: Toolset, feed: Feed) -> None:
-    """CB-4: other refusals do not end a subscription."""
-    async with testing.serve(tools) as client:
-        subscription = await client.subscribe("follow")
-        await client.settled()
-        client.callbacks.fail(1, 400)
-        feed.add("rain", "wind")
-        await client.settled()
-
-        assert texts(subscription) == ["wind"]
-
-
-async def test_a_crash_at_any_step_does_not_wake_a_subscription_nobody_listens_to(
-    toolset: Callable[..., Toolset],
-) -> None:
-    """semantics 18"""
-    steps = 0
-    while True:
-        tools, feed = toolset(), Feed()
-
-        @tools.subscription
-        async def follow(ctx: Context) -> AsyncIterator[Event]:
-            """Follow."""
-            async for number, text in feed.after(ctx.cursor):  # noqa: B023 - it runs in this round of the loop
-                yield Event(text, cursor=number)
-
-        async with testing.serve(tools) as client:
-            subscription = await client.subscribe("follow")
-            await client.settled()
-            client.callbacks.fail(10, 410)
-            feed.add("rain", "snow")
-            client.crash_after(steps)
-            await client.settled()
-            lost = client.lost
-            await client.crash()
-            await client.advance(3600)
-            attempts = client.callbacks.attempts
-            feed.add("wind")
-            await client.advance(3600)
-
-            assert feed.following == 0, f"lost after {steps} steps"
-            assert client.callbacks.attempts == attempts
-            assert texts(subscription) == []
-        if not lost:
-            break
-        steps += 1
-    assert steps > 3
-
-
-# Pace
-
-
-async def test_events_past_the_rate_are_delayed_and_none_is_lost(toolset: Callable[..., Toolset]) -> None:
-    """SUB-8"""
-    tools = toolset()
-
-    @tools.subscription
-    async def burst() -> AsyncIterator[str]:
-        """Say much."""
-        for number in range(40):
-            yield str(number)
-
-    async with testing.serve(tools) as client:
-        subscription = await client.subscribe("burst")
-        await client.settled()
-        assert len(subscription.events) == 20
-        await client.advance(1.05)
-        assert len(subscription.events) == 30
-        await client.crash()
-        await client.advance(1.15)
-        assert texts(subscription) == [*map(str, range(40)), "The subscription has ended."]
-
-
-async def test_with_batch_what_would_wait_is_put_together(toolset: Callable[..., Toolset], feed: Feed) -> None:
-    """SUB-8"""
-    tools = toolset()
-
-    @tools.subscription(rate=0.5, batch=True)
-    async def follow(ctx: Context) -> AsyncIterator[Event]:
-        """Follow."""
-        async for number, text in feed.after(ctx.cursor):
-            yield Event(text, cursor=number)
-
-    async with testing.serve(tools) as client:
-        subscription = await client.subscribe("follow")
-        feed.add("1", "2", "3")
-        await client.settled()
-        assert texts(subscription) == ["1"]
-        await client.advance(1)
-        feed.add("4")
-        await client.crash()
-        await client.advance(1)
-        assert texts(subscription) == ["1", "2\n3\n4"]
-        feed.add("5")
-        await client.restart()
-        await client.advance(2)
-        assert texts(subscription) == ["1", "2\n3\n4", "5"]
-
-
-async def test_a_batch_is_not_kept_waiting_by_a_generator_that_fails(toolset: Callable[..., Toolset]) -> None:
-    """SUB-8"""
-    tools = toolset()
-
-    @tools.subscription(rate=0.5, batch=True)
-    async def shaky(ctx: Context) -> AsyncIterator[Event]:
-        """Fail."""
-        if ctx.cursor is None:
-            for number in NUMBERS:
-                yield Event(number, cursor=number)
-        raise RuntimeError
-
-    async with testing.serve(tools) as client:
-        subscription = await client.subscribe("shaky")
-        await client.advance(2)
-
-        assert texts(subscription) == ["1", "\n".join(NUMBERS[1:])]
 
 
 # What a generator has at hand
@@ -1186,85 +641,3 @@ async def test_events_continue_the_trace_of_their_call(tools: Toolset, feed: Fee
 
         assert [post.headers["traceparent"].split("-")[1] for post in posts] == [trace, trace]
         await server.cancel("thread_1", "c1")
-
-
-async def test_a_disk_that_fails_delays_an_event_and_loses_none(tools: Toolset, feed: Feed, sink: Sink) -> None:
-    """SUB-6"""
-    async with serving(tools) as server:
-        await server.invoke(invocation(sink.url, "follow", id="c1"))
-        await sink.received(1)
-        await until(lambda: feed.following == 1)
-        with failing(tools.store_url, "INSERT", "outbox"):
-            feed.add("rain")
-            await until(lambda: len(feed.followed_from) >= 2)
-        posts = await sink.received(2)
-
-        assert [post.text for post in posts[1:]] == ["rain"]
-        await server.cancel("thread_1", "c1")
-
-
-async def test_servers_that_share_a_store_run_a_subscription_once_and_any_can_cancel_it(
-    toolset: Callable[..., Toolset], sink: Sink
-) -> None:
-    """SUB-5, SUB-6"""
-    feed = Feed()
-    both = toolset(), toolset()
-    for tools in both:
-
-        @tools.subscription
-        async def follow(ctx: Context) -> AsyncIterator[Event]:
-            """Follow."""
-            async for number, text in feed.after(ctx.cursor):
-                yield Event(text, cursor=number)
-
-    async with serving(both[0]) as one:
-        async with serving(both[1]) as other:
-            for number in range(8):
-                await (one, other)[number % 2].invoke(invocation(sink.url, "follow", id=f"c{number}"))
-            await sink.received(8)
-            await until(lambda: feed.following == 8)
-            feed.add("rain")
-            await sink.received(16)
-            assert feed.following == 8
-        await until(lambda: feed.following == 8)
-        feed.add("wind")
-        posts = await sink.received(24)
-        events = [(post.message["tool_call_id"], post.text) for post in posts if "tool_call_id" in post.message]
-        assert sorted(events) == sorted((f"c{number}", text) for number in range(8) for text in ("rain", "wind"))
-
-        async with serving(both[1]) as other:
-            for number in range(8):
-                assert (await other.cancel("thread_1", f"c{number}")).status == 200
-            feed.add("snow")
-            await until(lambda: feed.following == 0)
-        await one.quiet()
-        assert len(sink.posts) == 24
-
-
-async def test_a_server_that_sees_that_nobody_listens_ends_what_another_runs(
-    toolset: Callable[..., Toolset], sink: Sink
-) -> None:
-    """semantics 18"""
-    feed = Feed()
-    both = toolset(), toolset()
-    for tools in both:
-
-        @tools.subscription
-        async def follow(ctx: Context) -> AsyncIterator[Event]:
-            """Follow."""
-            async for number, text in feed.after(ctx.cursor):
-                yield Event(text, cursor=number)
-
-    async with serving(both[0]) as one, serving(both[1]):
-        for number in range(6):
-            await one.invoke(invocation(sink.url, "follow", id=f"c{number}"))
-        await sink.received(6)
-        await until(lambda: feed.following == 6)
-        sink.otherwise = answer(404)
-        feed.add("rain")
-        await until(lambda: feed.following == 0)
-        feed.add("snow")
-        await one.quiet()
-
-        assert sum(post.message.get("text") == "rain" for post in sink.posts) == 6
-        assert not any(post.message.get("text") == "snow" for post in sink.posts)

@@ -14,15 +14,10 @@ from rapkit.errors import StoreError
 from rapkit.mailbox import Claim, Commit, Outcome, Settlement, Taken
 from rapkit.server import topics
 from rapkit.stores.sqlite import SqliteStore
-from rapkit.testing import Subscription
+from tests.server.feeds import dawdle, texts
 from tests.server.served import until
 
 Make = Callable[..., Toolset]
-
-
-def texts(subscription: Subscription) -> list[str]:
-    """What the events said that have come so far."""
-    return [event.text for event in subscription.events]
 
 
 @pytest.fixture
@@ -180,11 +175,6 @@ async def test_a_cancellation_deletes_what_is_queued_and_what_is_unread(tools: T
 async def test_emitting_and_cancelling_race_and_nothing_comes_after_a_cancellation(tools: Toolset, seed: int) -> None:
     """SUB-5: many random interleavings; the client objects to whatever comes after its cancellation was acknowledged."""
     dice = random.Random(seed)
-
-    async def dawdle(turns: int) -> None:
-        for _ in range(turns):
-            await asyncio.sleep(0)
-
     async with testing.serve(tools) as client:
 
         async def race() -> None:
@@ -566,6 +556,47 @@ async def test_a_function_has_its_context(toolset: Make) -> None:
         await client.settled()
 
         assert texts(subscription) == ["2 after None", "10 after 2"]
+
+
+async def test_what_a_function_shows_comes_with_its_event_or_without(toolset: Make) -> None:
+    tools = toolset()
+
+    @tools.subscription(topic="news")
+    async def show(payload: int, ctx: Context) -> str | None:
+        """Show."""
+        await ctx.view("last", payload)
+        return None if payload == 2 else str(payload)
+
+    async with testing.serve(tools) as client:
+        await client.subscribe("show")
+        for number in (1, 2):
+            await tools.emit("news", number)
+            await client.settled()
+
+            assert client.views["last"] == number
+
+
+async def test_a_batch_is_not_forgotten_when_the_next_version_does_not_batch(toolset: Make) -> None:
+    tools = toolset()
+
+    async def news(payload: str) -> str:
+        """Tell me."""
+        return payload
+
+    tools.subscription(topic="news", rate=0.5, batch=True)(news)
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("news")
+        for payload in "abc":
+            await tools.emit("news", payload)
+        await client.settled()
+        known: Any = tools.tools
+        known.clear()
+        tools.subscription(topic="news", rate=0.5)(news)
+        await client.restart()
+        await tools.emit("news", "d")
+        await client.advance(20)
+
+        assert texts(subscription) == ["a", "b\nc", "d"]
 
 
 async def test_lines_in_the_log_say_what_becomes_of_a_subscription(

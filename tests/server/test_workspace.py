@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import stat
+import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -131,6 +132,17 @@ def test_a_link_planted_in_place_of_a_folder_is_refused(
     assert workspaces.folder(key()).is_dir()
 
 
+def test_a_link_planted_in_place_of_the_root_is_refused(workspaces: Workspaces, root: Path, tmp_path: Path) -> None:
+    """CLO-7"""
+    workspaces.folder(key())
+    root.rename(tmp_path / "moved")
+    root.symlink_to(tmp_path / "moved")
+
+    for thread_id in ("t1", "t2"):
+        with pytest.raises(NotADirectoryError, match="leads out of"):
+            workspaces.folder(key(thread_id))
+
+
 def test_many_threads_may_ask_at_once(root: Path) -> None:
     for workspaces in (Workspaces(root), Workspaces(None)):
         together = threading.Barrier(8)
@@ -243,31 +255,26 @@ def test_what_cannot_be_deleted_is_said() -> None:
             gone.parent.chmod(0o700)
 
 
-def test_a_folder_nested_too_deep_is_said_and_kills_nobody(workspaces: Workspaces) -> None:
-    folder = workspaces.folder(key())
-    here = os.open(folder, os.O_RDONLY)
-    for _ in range(1500):
-        os.mkdir("d", dir_fd=here)
-        deeper = os.open("d", os.O_RDONLY, dir_fd=here)
+def test_a_folder_nested_too_deep_is_said_and_kills_nobody() -> None:
+    place = Path(tempfile.mkdtemp())  # not among those that pytest deletes: it cannot either
+    try:
+        workspaces = Workspaces(place / "root")
+        here = os.open(workspaces.folder(key()), os.O_RDONLY)
+        for _ in range(1500):
+            os.mkdir("d", dir_fd=here)
+            deeper = os.open("d", os.O_RDONLY, dir_fd=here)
+            os.close(here)
+            here = deeper
         os.close(here)
-        here = deeper
-    os.close(here)
-    gone = workspaces.discard(key())
-    assert gone is not None
+        gone = workspaces.discard(key())
+        assert gone is not None
 
-    with contextlib.suppress(OSError):  # newer Pythons can
-        delete(gone)
+        with contextlib.suppress(OSError):  # newer Pythons can
+            delete(gone)
 
-    assert workspaces.discarded() in ([gone], [])
-    _flatten(gone)
-
-
-def _flatten(folder: Path) -> None:
-    """Delete what is too deep for the others, so that the next run of the tests can clean up."""
-    while (folder / "d").exists():
-        (folder / "d").rename(folder.with_name("deeper"))
-        folder.rmdir()
-        folder.with_name("deeper").rename(folder)
+        assert workspaces.discarded() in ([gone], [])
+    finally:
+        subprocess.run(["rm", "-rf", place], check=True)
 
 
 def test_only_what_is_ours_and_old_counts_as_untouched(workspaces: Workspaces, root: Path) -> None:

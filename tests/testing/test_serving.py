@@ -228,6 +228,18 @@ async def test_what_the_author_opens_for_the_server_is_open_as_long_as_it_runs()
     assert events == ["opened", "closed"] * 2
 
 
+@pytest.fixture
+async def client(tools: Toolset) -> AsyncIterator[testing.Client]:
+    async with testing.serve(tools) as client:
+        yield client
+
+
+async def test_a_client_can_be_a_fixture(client: testing.Client) -> None:
+    assert (await client.call("forecast", city="Oslo")).text == "Oslo: sunny for 3 days"
+    await client.crash()
+    assert (await client.call("forecast", city="Bergen")).text == "Bergen: sunny for 3 days"
+
+
 async def test_what_keeps_a_toolset_from_being_served_is_told() -> None:
     with pytest.raises(ConfigError, match="toolset 'empty' cannot be served"):
         async with testing.serve(Toolset("empty")):

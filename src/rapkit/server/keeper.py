@@ -43,6 +43,7 @@ _PATIENCE_WITH_HANDLERS = 10.0
 _PATIENCE_WITH_HOOKS = 60.0
 _MOST_ATTEMPTS = 4
 _PAUSE = 2.0
+_LONGEST_PAUSE = 3600.0
 
 log = logging.getLogger("rapkit.threads")
 
@@ -104,7 +105,8 @@ class Keeper:
             await self._clean_up(claim, hold)
         except (StoreError, OSError) as error:
             log.error("cannot clean up after a thread, and will try again: %s", error)
-            await hold.insist(Commit(again_at=claim.now + _PAUSE * 2**claim.attempts, charge=True))
+            pause = min(_PAUSE * 2.0 ** min(claim.attempts, 20), _LONGEST_PAUSE)
+            await hold.insist(Commit(again_at=claim.now + pause, charge=True))
 
     async def _kept_until(self, claim: Claim) -> float:
         if claim.mail or claim.box.id in self._in_use():
@@ -122,7 +124,8 @@ class Keeper:
             return
         self._cleaning.add(key)
         try:
-            await self._wait_for_handlers(key)
+            if claim.box.stopped:  # and with it the handlers
+                await self._wait_for_handlers(key)
             await self._say_goodbye(claim)
             gone = await self._discard(claim)
             if await hold.insist(Commit(forget_for=0)):

@@ -42,8 +42,9 @@ class Outflow:
             if self._batches:
                 standing, left = self._collect(standing, event, now)
             else:
+                standing, left = self.flush(standing, now)  # from when it was told to batch
                 standing, one = self._leave(standing, event.text, event.associative, now)
-                left = [one]
+                left.append(one)
             departures += left
         return standing, departures
 

@@ -650,17 +650,19 @@ def _kill_carriers(tokens: Collection[str], patience: float, proc: Path) -> bool
     marks = {f"{_VARIABLE}={token}".encode() for token in tokens}
     until = time.monotonic() + patience
     killed: set[_Process] = set()
+    nothing_seen = 0
     while True:
-        living, carriers = set(), set()
+        living, groups = set(), set()
         for process in _processes(proc):
             living.add(process)
             if not marks.isdisjoint(process.environment(proc)) and not process.is_ours():
                 process.kill_group()  # at once, as the next moment it may have moved on
-                carriers.add(process)
-        groups = {process.group for process in carriers if process.group > 1}
-        killed = {process for process in living if process in killed | carriers or process.group in groups}
-        if not killed:
+                killed.add(process)
+                groups.add(process.group)
+        killed = {process for process in living if process in killed or process.group in groups - {0, 1}}
+        nothing_seen = 0 if killed else nothing_seen + 1
+        if nothing_seen == 2:  # as one that is about to run another program has no environment for a moment
             return True
-        if time.monotonic() >= until:
+        if killed and time.monotonic() >= until:
             return False
         time.sleep(_PAUSE)

@@ -68,6 +68,7 @@ class State(MutableMapping[str, Any]):
         return changed
 
     def _resize(self, size: int) -> None:
+        # Calls that ran at once may have kept too much together. To make it less is no mistake.
         if size > LARGEST_STATE and size > self._size:
             raise ToolError(
                 f"the state of this thread would have {size:,} bytes, and {LARGEST_STATE:,} can be kept. "

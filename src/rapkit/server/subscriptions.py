@@ -27,7 +27,6 @@ from rapkit.server.tool import SubscriptionTraits, Tool
 from rapkit.server.topics import farewell, greeting
 from rapkit.server.workplace import Workplace
 
-_MOST = 10_000
 _FULL = 100
 _PUT_OFF_FOR = 3600.0
 _LOOK_FOR_FUNCTION_EVERY = 60.0
@@ -50,8 +49,9 @@ async def confirmation(premises: Premises, tool: Tool, call: Call) -> tuple[str,
     assert traits is not None
     assert isinstance(call.message, Invocation)
     if traits.pattern is None:
-        if await premises.store.backlog(subscription_kind(call.toolset)) >= _MOST:
-            raise ToolError(f"the server has {_MOST:,} subscriptions already and takes no more. Try again later.")
+        most = premises.plan.limits.subscriptions
+        if await premises.store.backlog(subscription_kind(call.toolset)) >= most:
+            raise ToolError(f"the server has {most:,} subscriptions already and takes no more. Try again later.")
         standing = Standing(call)
         commit = Commit(spawn=[standing.to_box()])
     else:
@@ -94,8 +94,10 @@ class Subscriptions:
         self._running: dict[str, Running] = {}
         self._endings: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(premises.plan.limits.concurrency)
-        # More places than generators, because topics need some too.
-        self._pump = Pump(premises.store, self._kind, 2 * _MOST, self._claim, self._run)
+        limits = premises.plan.limits
+        # More places than generators, because a crowd may get past their limit together, and topics need some too.
+        places = limits.subscriptions + 2 * limits.concurrency
+        self._pump = Pump(premises.store, self._kind, places, self._claim, self._run)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -176,8 +178,16 @@ class Subscriptions:
             except (InvalidMessage, ValueError, TypeError) as error:
                 # It was fine when it was written, so this version of ours is stricter, or it is damaged. Another version may read it.
                 log.error("a stored subscription cannot be read and is put off for an hour: %s", error)
-                await self._store.commit(claim, Commit(again_at=claim.now + _PUT_OFF_FOR, charge=True))
+                await self._put_off(claim)
         return jobs
+
+    async def _put_off(self, claim: Claim) -> None:
+        try:
+            await self._store.commit(claim, Commit(again_at=claim.now + _PUT_OFF_FOR, charge=True))
+        except StoreError as error:
+            log.error(
+                "it is left alone until the next start: %s", error
+            )  # the others that were claimed with it are to be run
 
     async def _run(self, job: Job) -> None:
         claim, standing = job.claim, job.standing
@@ -221,6 +231,7 @@ class Subscriptions:
         elif standing.ended and _DONE in told:
             await self._forget(job, "is over")
         elif standing.ended:
+            # What its topic still has for it. It leaves the topic when it is over.
             await self._store.commit(claim, Commit(consumed=[mail.seq for mail in claim.mail]))
         else:
             if claim.attempts > 1:

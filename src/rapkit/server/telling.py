@@ -15,7 +15,6 @@ from rapkit.server.output import BadResult, error_text
 from rapkit.server.premises import Premises
 from rapkit.server.standing import Standing
 from rapkit.server.tool import SubscriptionTraits
-from rapkit.server.topics import farewell
 from rapkit.server.workplace import Workplace
 
 T = TypeVar("T")
@@ -119,11 +118,10 @@ class Telling:
         """Write events, and that the subscription got on (SUB-3). With a final one it has ended (SUB-4), and so has our hold."""
         now = self._premises.clock.now()
         standing, departures = self.outflow.send(self.standing.got_on(), events, now)
-        commit = replace(changes, consumed=consumed, keep=keep)
+        shown = [] if workplace is None else workplace.take_views()
+        commit = replace(changes, consumed=consumed, outgoing=shown, keep=keep)
         if standing.ended:
-            shown = workplace.take_views() if workplace is not None else []
-            letters = [*commit.letters, *farewell(standing.call.toolset, standing.topic, standing.box_id)]
-            commit = replace(commit, keep=False, status=ENDED, outgoing=shown, letters=letters)
+            commit = replace(commit, keep=False, status=ENDED)
         await self._write(standing, departures, commit, now)
         for _ in events:
             self._premises.metrics.event(standing.message.operation)
@@ -163,7 +161,7 @@ class Telling:
 
     async def _write(self, standing: Standing, departures: Sequence[Departure], commit: Commit, now: float) -> None:
         posts = [self._post(departure) for departure in departures]
-        timers = [Timer(FLUSH, self.outflow.flush_at(standing, now))] if standing.topic and self.traits.batch else []
+        timers = [] if standing.topic is None else [Timer(FLUSH, self.outflow.flush_at(standing, now))]
         outgoing = [*commit.outgoing, *posts]
         await self.hold.commit(replace(commit, state=standing.to_state(), outgoing=outgoing, timers=timers))
         self.standing = standing

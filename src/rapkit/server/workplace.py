@@ -48,7 +48,7 @@ class Workplace:
         return Commit(spawn=changes.spawn, facts=changes.facts)
 
     def take_views(self) -> list[Outgoing]:
-        """What is still to be shown, for the commit that ends the subscription: nothing is shown after that."""
+        """What is still to be shown, for a commit: it comes before the event."""
         return [] if self._views is None else self._views.take()
 
     async def close(self) -> None:

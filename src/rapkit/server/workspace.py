@@ -7,6 +7,7 @@ deleted one, and what is left of it, because the server was killed or something 
 tried again.
 """
 
+import contextlib
 import os
 import re
 import secrets
@@ -43,7 +44,7 @@ class Workspaces:
         # Resolved now: the working directory may change.
         self._root = None if root is None else root.resolve()
         self._making = threading.Lock()
-        self._temporary: weakref.finalize[[str, bool], Workspaces] | None = None
+        self._temporary: weakref.finalize[[Path], Workspaces] | None = None
 
     def folder(self, key: str) -> Path:
         """The folder of a thread, made if need be. `OSError` if something else stands there."""
@@ -105,7 +106,7 @@ class Workspaces:
         with self._making:
             if self._root is None:
                 self._root = Path(tempfile.mkdtemp(prefix="rapkit-")).resolve()
-                self._temporary = weakref.finalize(self, shutil.rmtree, str(self._root), True)
+                self._temporary = weakref.finalize(self, _delete_what_can_be, self._root)
             else:
                 self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             return self._root
@@ -137,6 +138,11 @@ def _delete(folder: Path) -> None:
             shutil.rmtree(folder)
     except RecursionError:
         raise OSError(f"{folder} is nested too deep") from None
+
+
+def _delete_what_can_be(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # the server ends, and nobody will try again
+        _delete(folder)
 
 
 def _unlock(folder: Path) -> None:

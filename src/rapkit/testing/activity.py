@@ -9,7 +9,7 @@ from rapkit.server.threads import Threads
 T = TypeVar("T")
 
 _QUIET_TURNS = 50
-_MOST_TURNS = 1_000_000
+_MOST_TURNS = 200_000
 _PATIENCE_WITH_THREADS = 0.5
 
 

@@ -52,9 +52,7 @@ class Call:
     async def cancel(self) -> None:
         """Say that nobody waits for it any more. It may still be answered; a subscription is silent from now on."""
         call = self._correspondence
-        notice = {"thread_id": call.thread_id, "tool_call_id": call.id}
-        await self._stage.notify("/cancel_tool_call", notice, call.caller)
-        self._stage.inbox.release(call.caller, call.thread_id, call.id)
+        await self._stage.notify("/cancel_tool_call", call.caller, call.thread_id, call.id)
 
     async def _answer(self) -> ToolResult:
         return await self._stage.inbox.wait(self._correspondence, "result", lambda: self._correspondence.result)

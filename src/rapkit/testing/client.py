@@ -68,11 +68,13 @@ class Client:
     async def start(self, operation: str, /, **arguments: Any) -> Call:
         """Call a tool, and return as soon as the server has acknowledged that."""
         who = self._identity
-        correspondence = Correspondence(operation, next(self._stage.call_ids), who.thread_id, who.caller)
+        number = next(self._stage.numbers)
+        correspondence = Correspondence(operation, f"call_{number}", who.thread_id, who.caller, f"model_{number}")
         invocation = {
             "operation": operation,
             "arguments": arguments,
             "id": correspondence.id,
+            "call_id": correspondence.call_id,
             "callback_url": self._stage.inbox.expect(correspondence),
             "group_id": who.thread_id,
             "thread_ancestors": who.thread_ancestors or None,
@@ -89,9 +91,7 @@ class Client:
 
     async def close_thread(self) -> None:
         """Say that the thread is closed."""
-        who = self._identity
-        await self._stage.notify("/close_thread", {"thread_id": who.thread_id}, who.caller)
-        self._stage.inbox.release(who.caller, who.thread_id)
+        await self._stage.notify("/close_thread", self._identity.caller, self._identity.thread_id)
 
     async def toolset(self) -> ToolsetDocument:
         """What the server tells about its tools."""
@@ -160,7 +160,7 @@ class Client:
         self._stage.inbox.complain()
 
     async def restart(self) -> None:
-        """Stop the server in order, and start it again."""
+        """Stop the server in order, and start it again. Handlers that run may end before that, for as long as `Durations.grace` says."""
         await self._stage.restart()
 
     async def crash(self) -> None:

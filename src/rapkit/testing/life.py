@@ -7,6 +7,7 @@ tries is refused: it may go through all the motions of cleaning up, and none of 
 import asyncio
 import contextlib
 import inspect
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, cast
 
@@ -15,17 +16,21 @@ from rapkit.errors import DeliveryError, Fenced
 from rapkit.mailbox import OUTBOX, Store
 from rapkit.testing.activity import Activity
 
+_IN_THE_BACKGROUND = frozenset(("claim", "take", "settle", "wait"))
+"""What nobody but a background task asks for: it would go on asking, and complain."""
+
 
 class Life:
     """A run of the server, and all it has hold of: the store, and the line to those who called.
 
-    `workers` are the names under which it holds what it claimed; `topics` is what it waits for.
+    `workers` are the names under which it holds what it claimed; `topics` is what it waits for; `operations` counts what it has done.
     """
 
     def __init__(self, store: Store, activity: Activity) -> None:
         self.over = False
         self.workers: set[str] = set()
         self.topics: set[str] = {OUTBOX}
+        self.operations: Counter[str] = Counter()
         self._real = store
         self._activity = activity
         self._under_way = 0
@@ -55,34 +60,34 @@ class Life:
         """One operation of the store; `Fenced` if it, or its answer, comes after the end."""
         if name == "close":
             return None
-        self._check()
+        await self._check(name)
         if name == "wait":
             self.topics.add(arguments[0])
             await self._real.wait(*arguments, **options)
-            self._check()
             return None
         if name == "renew":
             self.workers.add(arguments[0])
-        self._count_down()
+        if self._left is not None:
+            self.over = self._left == 0
+            self._left -= 1
+            await self._check(name)
         self._under_way += 1
         try:
             result = await getattr(self._real, name)(*arguments, **options)
         finally:
             self._under_way -= 1
             self._activity.note()
-        self._check()
+        await self._check(name)
+        self.operations[name] += 1
         return result
 
-    def _count_down(self) -> None:
-        if self._left is not None:
-            self.over = self._left == 0
-            self._left -= 1
-            self._check()
-
-    def _check(self) -> None:
-        if self.over:
-            # Of all that can go wrong with a store this is what it amounts to: others have taken over.
-            raise Fenced("The test has this server be dead.")
+    async def _check(self, name: str) -> None:
+        if not self.over:
+            return
+        if name in _IN_THE_BACKGROUND:
+            await asyncio.Event().wait()  # until it is cancelled with all the rest
+        # Of all that can go wrong with a store this is what it amounts to: others have taken over.
+        raise Fenced("The test has this server be dead.")
 
 
 class _LivingStore:

@@ -37,7 +37,7 @@ class Stage:
         self.callbacks = Callbacks(self.inbox, self.activity)
         self.providers = Providers(self.clock)
         self.requests = Requests(tools)
-        self.call_ids = (f"call_{number}" for number in itertools.count(1))
+        self.numbers = itertools.count(1)
         self._workspaces = workspaces
         self._store = SqliteStore(_MEMORY, Keyring.random(), lease=Lease(_A_CENTURY), clock=self.clock.now)
         self._life = Life(self._store, self.activity)
@@ -64,7 +64,8 @@ class Stage:
         await asyncio.wait((self._running, starting), return_when=asyncio.FIRST_COMPLETED)
         starting.cancel()
         if self._running.done():
-            await self._running  # it could not start: let it say why
+            failed, self._running = self._running, None
+            await failed  # let it say why
         if not life.workers:
             await self._end()
             raise RuntimeError(f"The toolset {self.tools.name!r} is being served already. End that first.")
@@ -106,10 +107,19 @@ class Stage:
         await self._life.end()
         await self._end()
 
-    async def notify(self, path: str, notice: object, caller: str) -> None:
-        """Send a notice, which is acknowledged whatever becomes of it."""
+    async def notify(self, path: str, caller: str, thread_id: str, call_id: str | None = None) -> None:
+        """Say that a call, or a whole thread, is not wanted any more. A notice is acknowledged even if it is lost; that is told here."""
+        life, before = self._life, self._life.operations["stop"]
+        notice = {"thread_id": thread_id} if call_id is None else {"thread_id": thread_id, "tool_call_id": call_id}
         reply = await self.requests.post(path, notice, caller)
         assert reply.status == _OK, f"The notice to {path} was refused with {reply.status}: {reply.text}"
+        if life.operations["stop"] > before:
+            self.inbox.release(caller, thread_id, call_id)
+        elif not life.over:
+            raise AssertionError(
+                f"The notice to {path} was acknowledged and not acted on, because there are too many of them in a second. "
+                "Give the toolset Limits(notices=None)."
+            )
 
     async def advance(self, seconds: float) -> None:
         """Set the clock forward, from one moment at which something is due to the next, and let everything happen that follows."""
@@ -127,9 +137,9 @@ class Stage:
     async def _next_due(self) -> float | None:
         now = self.clock.now()
         # What is due already and not begun waits for something else than the clock.
-        due = [wait for topic in self._life.topics if (wait := await self._store.next_due(topic))]
-        alarm = self.clock.next_alarm()
-        return min([*(now + wait for wait in due), *([] if alarm is None else [alarm])], default=None)
+        waits = await asyncio.gather(*map(self._store.next_due, self._life.topics))
+        times = [self.clock.next_alarm(), *(now + wait for wait in waits if wait)]
+        return min((at for at in times if at is not None), default=None)
 
     async def close(self) -> None:
         """End without waiting for anything that still runs."""

@@ -1,0 +1,59 @@
+"""The OAuth 2 provider of a crash test: it remembers when which code was presented to it, and takes its time."""
+
+import asyncio
+import contextlib
+import random
+import socket
+import time
+from collections.abc import AsyncIterator
+
+import uvicorn
+
+from tests.server.oauth.provider_server import Consent, ProviderServer
+
+
+class Provider(ProviderServer):
+    """A provider whose tokens have to be refreshed nearly whenever they are needed."""
+
+    def __init__(self, url: str, random: random.Random) -> None:
+        super().__init__(url, time.time)
+        self.expires_in = 61  # they are refreshed in their last minute
+        self.presented: dict[str, list[float]] = {}
+        self._random = random
+        self._ambush: asyncio.Future[None] | None = None
+        self.trouble = self._linger
+
+    def ambush(self) -> "asyncio.Future[None]":
+        """Done when the next token is asked for."""
+        if self._ambush is None:
+            self._ambush = asyncio.get_running_loop().create_future()
+        return self._ambush
+
+    async def _linger(self) -> None:
+        if self._ambush is not None:
+            waiting, self._ambush = self._ambush, None
+            if not waiting.done():
+                waiting.set_result(None)
+        await asyncio.sleep(self._random.uniform(0, 0.05))
+
+    def use_code(self, code: str) -> Consent | None:
+        self.presented.setdefault(code, []).append(time.monotonic())
+        return super().use_code(code)
+
+
+@contextlib.asynccontextmanager
+async def provider_at_work(random: random.Random) -> AsyncIterator[Provider]:
+    """A provider on a port of its own."""
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
+        provider = Provider(f"http://127.0.0.1:{listener.getsockname()[1]}", random)
+        config = uvicorn.Config(
+            provider.app, lifespan="off", ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1
+        )
+        config.load()
+        server = uvicorn.Server(config)
+        server.lifespan = config.lifespan_class(config)
+        await server.startup(sockets=[listener])
+        try:
+            yield provider
+        finally:
+            await server.shutdown(sockets=[listener])

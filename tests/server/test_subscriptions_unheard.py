@@ -1,0 +1,264 @@
+"""When events do not get through, or not so fast."""
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from rapkit import Context, Event, Toolset, testing
+from tests.server.feeds import Feed, following, texts
+from tests.server.served import invocation, serving, until
+from tests.server.sink import Sink, answer
+
+NUMBERS = [str(number) for number in range(1, 8)]
+
+
+@pytest.fixture
+def feed() -> Feed:
+    return Feed()
+
+
+@pytest.fixture
+def tools(toolset: Callable[..., Toolset], feed: Feed) -> Toolset:
+    return following(toolset(), feed)
+
+
+# When events do not get through
+
+
+async def test_a_generator_is_paused_while_its_events_do_not_get_through(tools: Toolset, feed: Feed) -> None:
+    """semantics 18"""
+    asked = 0
+
+    class Counting(list[str]):
+        def __getitem__(self, index: Any) -> Any:
+            nonlocal asked
+            asked = max(asked, index + 1)
+            return super().__getitem__(index)
+
+    feed.items = Counting(str(number) for number in range(1, 251))
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("follow")
+        client.callbacks.down()
+        await client.settled()
+        paused_at = asked
+        assert 100 <= paused_at <= 102 + len(subscription.events)
+        await client.advance(100)
+        assert asked == paused_at
+
+        client.callbacks.up()
+        await client.advance(400)
+        assert texts(subscription) == list(feed.items)
+
+
+async def test_events_come_in_order_behind_their_confirmation_though_posts_fail(tools: Toolset, feed: Feed) -> None:
+    """SUB-2, semantics 18: the client objects to what comes before the confirmation."""
+    feed.add(*NUMBERS)
+    async with testing.serve(tools) as client:
+        client.callbacks.fail(3)
+        call = await client.start("follow")
+        await client.advance(60)
+        client.callbacks.fail(2, 500)
+        feed.add("8", "9")
+        await client.advance(60)
+
+        assert texts(await call.subscribed()) == [*NUMBERS, "8", "9"]
+
+
+async def test_what_is_shown_comes_before_the_final_event(toolset: Callable[..., Toolset]) -> None:
+    """SUB-4"""
+    tools = toolset()
+
+    @tools.subscription
+    async def work(ctx: Context) -> AsyncIterator[str]:
+        """Work."""
+        yield "a"
+        await ctx.view("table", [1, 2])
+
+    async with testing.serve(tools) as client:
+        client.callbacks.hang()
+        await client.start("work")
+        await client.settled()
+        client.callbacks.up()
+        await client.advance(1)
+
+        assert [message.type for message in client.messages[1:]] == [
+            "subscription_event",
+            "view_update",
+            "subscription_event",
+        ]
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_a_subscription_nobody_listens_to_ends_silently(
+    tools: Toolset, feed: Feed, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """semantics 18"""
+    caplog.set_level(logging.INFO)
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("follow")
+        await client.settled()
+        client.callbacks.fail(1, status)
+        feed.add("rain")
+        await client.settled()
+        await until(lambda: feed.following == 0)
+        attempts = client.callbacks.attempts
+        feed.add("snow")
+        await client.advance(3600)
+        await client.crash()
+        await client.advance(3600)
+
+        assert client.callbacks.attempts == attempts
+        assert texts(subscription) == []
+        assert len(feed.followed_from) == 1
+        assert "subscription ended" in caplog.text
+
+
+async def test_the_rest_of_the_lane_is_dropped_when_nobody_listens(tools: Toolset, feed: Feed) -> None:
+    """semantics 18"""
+    async with testing.serve(tools) as client:
+        await client.subscribe("follow")
+        client.callbacks.hang()
+        feed.add(*NUMBERS)
+        await client.settled()
+        attempts = client.callbacks.attempts
+        client.callbacks.up()
+        client.callbacks.fail(1, 404)
+        await client.advance(60)
+
+        assert client.callbacks.attempts == attempts
+        assert feed.following == 0
+
+
+async def test_a_refused_event_is_only_that(tools: Toolset, feed: Feed) -> None:
+    """CB-4: other refusals do not end a subscription."""
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("follow")
+        await client.settled()
+        client.callbacks.fail(1, 400)
+        feed.add("rain", "wind")
+        await client.settled()
+
+        assert texts(subscription) == ["wind"]
+
+
+async def test_a_crash_at_any_step_does_not_wake_a_subscription_nobody_listens_to(
+    toolset: Callable[..., Toolset],
+) -> None:
+    """semantics 18"""
+    steps = 0
+    while True:
+        feed = Feed()
+        tools = following(toolset(), feed)
+        async with testing.serve(tools) as client:
+            subscription = await client.subscribe("follow")
+            await client.settled()
+            client.callbacks.fail(1, 410)
+            feed.add("rain", "snow")
+            client.crash_after(steps)
+            await client.settled()
+            lost = client.lost
+            await client.crash()
+            await client.advance(600)
+            feed.add("wind")
+            await client.advance(600)
+
+            # If the server was lost before it wrote the answer down, it has asked again, and was answered otherwise.
+            ended: tuple[list[str], int] = ([], 0)
+            went_on = (["rain", "snow", "wind"], 1)
+            assert (texts(subscription), feed.following) in (ended, went_on), f"lost after {steps} steps"
+        if not lost:
+            break
+        steps += 1
+    assert steps > 3
+
+
+# Pace
+
+
+async def test_events_past_the_rate_are_delayed_and_none_is_lost(toolset: Callable[..., Toolset]) -> None:
+    """SUB-8"""
+    tools = toolset()
+
+    @tools.subscription
+    async def burst() -> AsyncIterator[str]:
+        """Say much."""
+        for number in range(40):
+            yield str(number)
+
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("burst")
+        await client.settled()
+        assert len(subscription.events) == 20
+        await client.advance(1.05)
+        assert len(subscription.events) == 30
+        await client.crash()
+        await client.advance(1.15)
+        assert texts(subscription) == [*map(str, range(40)), "The subscription has ended."]
+
+
+async def test_with_batch_what_would_wait_is_put_together(toolset: Callable[..., Toolset], feed: Feed) -> None:
+    """SUB-8"""
+    tools = toolset()
+
+    @tools.subscription(rate=0.5, batch=True)
+    async def follow(ctx: Context) -> AsyncIterator[Event]:
+        """Follow."""
+        async for number, text in feed.after(ctx.cursor):
+            yield Event(text, cursor=number)
+
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("follow")
+        feed.add("1", "2", "3")
+        await client.settled()
+        assert texts(subscription) == ["1"]
+        await client.advance(1)
+        feed.add("4")
+        await client.crash()
+        await client.advance(1)
+        assert texts(subscription) == ["1", "2\n3\n4"]
+        feed.add("5")
+        await client.restart()
+        await client.advance(2)
+        assert texts(subscription) == ["1", "2\n3\n4", "5"]
+
+
+async def test_a_batch_is_not_kept_waiting_by_a_generator_that_fails(toolset: Callable[..., Toolset]) -> None:
+    """SUB-8"""
+    tools = toolset()
+
+    @tools.subscription(rate=0.5, batch=True)
+    async def shaky(ctx: Context) -> AsyncIterator[Event]:
+        """Fail."""
+        if ctx.cursor is None:
+            for number in NUMBERS:
+                yield Event(number, cursor=number)
+        raise RuntimeError
+
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("shaky")
+        await client.advance(2)
+
+        assert texts(subscription) == ["1", "\n".join(NUMBERS[1:])]
+
+
+async def test_a_server_that_sees_that_nobody_listens_ends_what_another_runs(
+    toolset: Callable[..., Toolset], feed: Feed, sink: Sink
+) -> None:
+    """semantics 18"""
+    both = following(toolset(), feed), following(toolset(), feed)
+
+    async with serving(both[0]) as one, serving(both[1]):
+        for number in range(6):
+            await one.invoke(invocation(sink.url, "follow", id=f"c{number}"))
+        await sink.received(6)
+        await until(lambda: feed.following == 6)
+        sink.otherwise = answer(404)
+        feed.add("rain")
+        await until(lambda: feed.following == 0)
+        feed.add("snow")
+        await one.quiet()
+
+        assert sum(post.message.get("text") == "rain" for post in sink.posts) == 6
+        assert not any(post.message.get("text") == "snow" for post in sink.posts)

@@ -1,0 +1,200 @@
+"""Ways to break the server. Whoever looks for races must notice each of them, or looks in vain."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from rapkit.delivery.courier import Courier, Fate
+from rapkit.delivery.retry import Kind
+from rapkit.errors import StoreError
+from rapkit.mailbox import Commit, Letter, Outgoing, Taken
+from rapkit.server import subscriptions, telling, topics
+from rapkit.server.engine import Engine
+from rapkit.server.hold import Hold
+from rapkit.server.invocation import Call, call_kind, subscription_kind
+from rapkit.server.questions import Question, Questions
+from rapkit.server.standing import Standing
+from rapkit.server.subscriptions import Subscriptions
+from rapkit.server.worker import Worker
+from rapkit.stores.sqlite import statements
+
+Patch = AbstractContextManager[Any]
+
+
+class Breakage(NamedTuple):
+    """`says` is what is said by whoever notices, after so many `runs`."""
+
+    what: str
+    broken: Callable[[], Patch]
+    says: str
+    runs: int = 1
+
+
+def _statement(name: str, old: str, new: str) -> Callable[[], Patch]:
+    statement: str = getattr(statements, name)
+    assert old in statement
+    return lambda: patch.object(statements, name, statement.replace(old, new))
+
+
+def _abort_nothing() -> Patch:
+    async def abort(_courier: Courier, _ids: Sequence[str]) -> None: ...
+
+    return patch.object(Courier, "abort", abort)
+
+
+def _abort_only_what_is_under_way() -> Patch:
+    original = Courier.abort
+
+    async def abort(courier: Courier, ids: Sequence[str]) -> None:
+        await original(courier, [id for id in ids if id in courier._under_way])
+
+    return patch.object(Courier, "abort", abort)
+
+
+def _final_event_forgets() -> Patch:
+    original = Hold.commit
+
+    async def commit(hold: Hold, commit: Commit) -> None:
+        ends = commit.status == telling.ENDED
+        await original(hold, replace(commit, status=None, forget_for=0) if ends else commit)
+
+    return patch.object(Hold, "commit", commit)
+
+
+def _cursor_is_not_written() -> Patch:
+    original = Standing.to_state
+    return patch.object(Standing, "to_state", lambda standing: original(replace(standing, cursor=None)))
+
+
+def _confirmation_has_a_lane_of_its_own() -> Patch:
+    original = Hold.post
+
+    def post(hold: Hold, body: bytes, kind: Kind = Kind.CALLBACK, **more: Any) -> Outgoing:
+        return original(hold, body, kind, not_before=more.get("not_before"))
+
+    return patch.object(Hold, "post", post)
+
+
+def _answers_do_not_count_as_progress() -> Patch:
+    async def resume(_questions: Questions) -> None: ...
+
+    return patch.object(Questions, "_resume", resume)
+
+
+def _any_number_is_a_choice() -> Patch:
+    def answered(question: Question, selected: int) -> Question:
+        return replace(question, answer=selected % len(question.choices))
+
+    return patch.object(Question, "answered", answered)
+
+
+def _nobody_hears_that_nobody_listens() -> Patch:
+    original = Subscriptions.report
+
+    def report(self: Subscriptions, taken: Taken, fate: Fate) -> Letter | None:
+        return original(self, taken, fate) if taken.outgoing.kind == Kind.FINAL else None
+
+    return patch.object(Subscriptions, "report", report)
+
+
+def _what_left_after_nobody_listened_goes_on() -> Patch:
+    async def stop(self: Subscriptions, lane: str) -> None:
+        with contextlib.suppress(StoreError):
+            box = await self._store.box(lane)
+            if box is not None and box.parent is not None and box.name is not None:
+                stopped = await self._store.stop([box.kind], box.parent, box.name, 0)
+                self.cancel(stopped.boxes)
+
+    return patch.object(Subscriptions, "_stop", stop)
+
+
+def _acknowledged_before_it_is_written() -> Patch:
+    original = Worker.accept
+    accepting: set[asyncio.Task[bool]] = set()
+
+    def forget(done: "asyncio.Task[bool]") -> None:
+        accepting.discard(done)
+        if not done.cancelled():
+            done.exception()
+
+    async def accept(worker: Worker, call: Call) -> bool:
+        task = asyncio.create_task(original(worker, call))
+        accepting.add(task)
+        task.add_done_callback(forget)
+        return True
+
+    return patch.object(Worker, "accept", accept)
+
+
+@contextlib.contextmanager
+def _nobody_unsubscribes() -> Iterator[None]:
+    def farewell(*_: Any) -> list[Letter]:
+        return []
+
+    with patch.object(subscriptions, "farewell", farewell), patch.object(telling, "farewell", farewell):
+        yield
+
+
+def _taken_from_a_topic_before_it_is_passed_on() -> Patch:
+    async def handle(self: topics.Topics, claim: Any) -> None:
+        subscribers = {record.key for record in await self._store.records(claim.box.id, "subscriber")}
+        commit = topics._passed_on(list(claim.mail), subscribers, keep=False)
+        await self._store.commit(claim, Commit(consumed=commit.consumed, keep=True))
+        await self._store.commit(claim, replace(commit, consumed=()))
+
+    return patch.object(topics.Topics, "_handle", handle)
+
+
+def _generators_go_on() -> Patch:
+    def cancel(_subscriptions: Subscriptions, _boxes: tuple[str, ...]) -> None: ...
+
+    return patch.object(Subscriptions, "cancel", cancel)
+
+
+def _close_spares_subscriptions() -> Patch:
+    async def close(engine: Engine, caller: str, thread_id: str) -> None:
+        await engine._stop([call_kind(engine.toolset)], caller, thread_id, None)
+
+    return patch.object(Engine, "close_thread", close)
+
+
+def _close_spares_what_is_kept() -> Patch:
+    async def close(engine: Engine, caller: str, thread_id: str) -> None:
+        await engine._stop([call_kind(engine.toolset), subscription_kind(engine.toolset)], caller, thread_id, None)
+
+    return patch.object(Engine, "close_thread", close)
+
+
+_TIE = "epoch = ? AND worker = ?"
+
+BREAKAGES = [
+    Breakage("a cancel that lets POSTs under way go on", _abort_nothing, "SUB-5"),
+    Breakage("a cancel that misses what was just taken", _abort_only_what_is_under_way, "SUB-5"),
+    Breakage(
+        "a cancel that leaves what is queued",
+        _statement("DROP_LANES", "AND dead_at IS NULL", "AND dead_at IS NULL AND worker IS NOT NULL"),
+        "SUB-5",
+    ),
+    Breakage("a commit without a fence", _statement("FENCE", _TIE, "? > 0 AND ? > ''"), "SUB-5"),
+    Breakage("a final event that forgets its subscription", _final_event_forgets, "SUB-5"),
+    Breakage("a cursor that is not written with its event", _cursor_is_not_written, "semantics 25"),
+    Breakage("a confirmation in a lane of its own", _confirmation_has_a_lane_of_its_own, "SUB-2"),
+    Breakage("a lane in which all are due", _statement("INSERT_OUTGOING", "NOT EXISTS", "1 OR EXISTS"), "semantics 18"),
+    Breakage("calls that are forgotten", _statement("CREATE_BOX", "key = ''", "key = 'x'"), "INV-17"),
+    Breakage("cancels that are forgotten", _statement("CREATE_BOX", "'stopped/'", "'x/'"), "semantics 20"),
+    Breakage("letters that are forgotten", _statement("BOX_FOR_LETTER", "?2 IS NOT NULL", "0"), "CHO-2"),
+    Breakage("an acknowledgement before the commit", _acknowledged_before_it_is_written, "INV-11"),
+    Breakage("an answer that does not count as progress", _answers_do_not_count_as_progress, "took effect"),
+    Breakage("an answer that is none of the choices, and counts", _any_number_is_a_choice, "CHO-2"),
+    Breakage("nobody hears that nobody listens", _nobody_hears_that_nobody_listens, "semantics 18"),
+    Breakage("nobody listens, and what just left goes on", _what_left_after_nobody_listened_goes_on, "SUB-5"),
+    Breakage("nobody unsubscribes", _nobody_unsubscribes, "still subscribed"),
+    Breakage("events lost on their way from a topic", _taken_from_a_topic_before_it_is_passed_on, "not told"),
+    Breakage("a cancel that lets the generator go on", _generators_go_on, "still runs"),
+    Breakage("a close that spares subscriptions", _close_spares_subscriptions, "SUB-5"),
+    Breakage("a close that spares what is kept", _close_spares_what_is_kept, "is closed, and its box"),
+]
