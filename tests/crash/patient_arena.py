@@ -98,6 +98,7 @@ class PatientArena(Arena):
             await source.say_that_it_ends()
         while (history := self.history()).unanswered() or history.unended():
             await asyncio.sleep(0.1)
+        await self.people.leave()
         while self._subscriptions():
             await asyncio.sleep(0.1)
 
@@ -114,7 +115,6 @@ class PatientArena(Arena):
 
     async def settle(self, patience: float, *, one_worker: bool = True) -> None:
         await super().settle(patience, one_worker=one_worker)
-        await self.people.leave(patience)
         assert carriers(str(self.folder)) == []
         self._check_secrets()
 

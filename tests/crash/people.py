@@ -49,10 +49,9 @@ class People:
         endless = [each.call for each in self.ledger.sent.values() if each.call.tool in ("hold", "watch")]
         await asyncio.gather(*(self.ledger.cancel(call) for call in endless))
 
-    async def leave(self, patience: float) -> None:
+    async def leave(self) -> None:
         """Let them finish what they are at. What went wrong for one of them is raised here."""
-        async with asyncio.timeout(patience):
-            await asyncio.gather(*self._acting)
+        await asyncio.gather(*self._acting)
 
     async def give_up(self) -> None:
         """Stop them where they stand."""

@@ -26,7 +26,9 @@ def _examples(few: int, many: int) -> pytest.MarkDecorator:
 
 
 few_or_many = _examples(200, _MANY)
-fewer_or_many = _examples(30, _MANY // 10)
+fewer_or_many = _examples(80, _MANY)
+"""For what is one of several ways to the same place."""
+few_calls_or_many = _examples(25, _MANY // 10)
 """For what takes a whole call, or several, each time."""
 
 

@@ -1,18 +1,31 @@
 """Every path with every method and odd headers."""
 
+import itertools
 import json
+from collections.abc import Mapping
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
-from tests.fuzz.garbage import header_values
-from tests.fuzz.hunt import few_or_many, hunt
-from tests.fuzz.target import Target
-from tests.fuzz.wire import ask, request, talk
+from rapkit.protocol import OAuthRequest, UserChoice
+from tests.fuzz.garbage import header_values, readable
+from tests.fuzz.hunt import few_calls_or_many, few_or_many, hunt
+from tests.fuzz.target import Sent, Target
+from tests.fuzz.wire import Answer, ask, request, talk
 
 DISCOVERY = "/.well-known/rap-toolset"
-GETS = (DISCOVERY, "/healthz", "/readyz")
-POSTS = ("/invoke", "/cancel_tool_call", "/close_thread")
+ALLOWED = {
+    **dict.fromkeys((DISCOVERY, "/healthz", "/readyz"), ("GET", "HEAD")),
+    **dict.fromkeys(("/metrics", "/oauth/callback"), ("GET",)),
+    **dict.fromkeys(("/invoke", "/cancel_tool_call", "/close_thread", "/answer/token"), ("POST",)),
+    **dict.fromkeys(("/hooks/github", "/hooks/stripe", "/hooks/standard", "/hooks/own"), ("POST",)),
+}
+OPERATIONS = (
+    *("echo", "total", "picky", "plain", "wait", "ask", "act", "remind", "keep"),
+    *("count", "wait_for_ever", "news"),
+)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 ODD_PATHS = (
     "/",
@@ -33,19 +46,46 @@ ODD_PATHS = (
     "/;x",
     "*",
     "http://127.0.0.1/invoke",
+    "/answer",
+    "/answer/",
+    "/answer//",
+    "/answer/a/b",
+    "/answer/..",
+    "/answer/%2e%2e%2finvoke",
+    "/answer/" + "x" * 5000,
+    "/oauth",
+    "/oauth/",
+    "/oauth/callback/",
+    "/oauth/callback%00",
+    "/metrics/",
+    "/metrics?name[]=x",
+    "/hooks",
+    "/hooks/",
+    "/hooks/github/",
+    "/hooks/../invoke",
 )
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("path", [*GETS, *POSTS, *ODD_PATHS])
-def test_every_method_on_every_path(target: Target, method: str, path: str) -> None:
-    answer = ask(target.port, request(method, path), heads=method == "HEAD")
-    allowed = ("GET", "HEAD") if path in GETS else ("POST",)
-    if path in (*GETS, *POSTS) and method not in allowed:
-        assert answer.status == 405
-        assert set(answer.headers["allow"].split(", ")) == set(allowed)
-    elif path in GETS:
-        assert answer.status == 200
+def knock(
+    target: Target, method: str, path: str, body: bytes = b"", headers: Mapping[str, str | None] | None = None
+) -> Answer:
+    """The answer to any request, a page for people included."""
+    raw = request(method, path, body, headers)
+    answers = talk(target.port, raw, expect=1, heads=method == "HEAD")
+    assert len(answers) == 1, f"no answer to {raw[:500]!r}"
+    return answers[0].check_page() if path.startswith("/oauth/callback") else answers[0].check()
+
+
+@pytest.mark.parametrize("path", [*ALLOWED, *ODD_PATHS])
+def test_every_method_on_every_path(target: Target, path: str) -> None:
+    for method in METHODS:
+        answer = knock(target, method, path)
+        allowed = ALLOWED.get(path, METHODS)
+        if method not in allowed:
+            assert answer.status == 405, method
+            assert set(answer.headers["allow"].split(", ")) == set(allowed)
+        elif path in ALLOWED and "GET" in allowed and path != "/oauth/callback":
+            assert answer.status == 200, method
 
 
 CONTENT_TYPES = {
@@ -89,6 +129,12 @@ HOSTS = (
     "localhost/path",
     "localhost?query",
     "localhost#fragment",
+    "localhost:a b",
+    "localhost:80/path?query",
+    "localhost:@evil.example",
+    "localhost:80\\x",
+    "localhost:" + "9" * 5000,
+    "[::1]x y",
     "user@localhost",
     "evil.example",
     "127.0.0.1.evil.example",
@@ -100,14 +146,44 @@ HOSTS = (
 )
 
 
-@pytest.mark.parametrize("path", [*GETS, *POSTS])
 @pytest.mark.parametrize("host", [*HOSTS, None])
-def test_hosts(target: Target, path: str, host: str | None) -> None:
-    method = "GET" if path in GETS else "POST"
-    (answer,) = talk(target.port, request(method, path, b"{}", {"Host": host}), expect=1)
-    answer.check()
-    if path == DISCOVERY and answer.status == 200:
-        assert json.loads(answer.body)["endpoint"].endswith("/invoke")
+def test_hosts(target: Target, host: str | None) -> None:
+    for path, allowed in ALLOWED.items():
+        answer = knock(target, allowed[0], path, b"{}" if "POST" in allowed else b"", {"Host": host})
+        if path == DISCOVERY and answer.status == 200:
+            assert json.loads(answer.body)["endpoint"].endswith("/invoke")
+
+
+def test_hosts_that_become_part_of_links(target: Target) -> None:
+    """Where answers and users are to come to is taken from there. What is no host is refused, and fails no tool."""
+    for host, operation in itertools.product(HOSTS, ("ask", "act")):
+        message = target.invocation(operation=operation, arguments={})
+        if target.post("/invoke", json.dumps(message).encode(), {"Host": host}).status != 200:
+            continue
+        first = target.first(Sent.of(message))
+        assert isinstance(first, UserChoice | OAuthRequest), first
+        link = first.response_url if isinstance(first, UserChoice) else first.auth_url
+        address = (
+            urlsplit(link)
+            if isinstance(first, UserChoice)
+            else urlsplit(parse_qs(urlsplit(link).query)["redirect_uri"][0])
+        )
+        assert address.netloc in (host, "127.0.0.1")
+        target.close(message["group_id"])
+
+
+@few_calls_or_many
+def test_strangers_words_are_no_labels(target: Target, examples: int) -> None:
+    """However many operations and outcomes strangers make up, the metrics stay as few as they are."""
+
+    def check(operation: str) -> None:
+        target.post("/invoke", json.dumps(target.invocation(operation=operation)).encode())
+
+    hunt(examples, readable, check)
+    answer = ask(target.port, request("GET", "/metrics"))
+    families = list(text_string_to_metric_families(answer.body.decode()))
+    labels = {sample.labels.get("operation") for family in families for sample in family.samples}
+    assert labels <= {None, "unknown", *OPERATIONS}
 
 
 headers = st.dictionaries(
@@ -144,9 +220,9 @@ headers = st.dictionaries(
 def test_any_headers(target: Target, examples: int) -> None:
     def check(given: tuple[str, str, dict[str, str]]) -> None:
         method, path, fields = given
-        ask(target.port, request(method, path, b"{}", fields), heads=method == "HEAD")
+        knock(target, method, path, b"{}", fields)
 
-    paths = st.sampled_from((*GETS, *POSTS, "/nothing"))
+    paths = st.sampled_from((*ALLOWED, "/nothing"))
     hunt(examples, st.tuples(st.sampled_from(METHODS), paths, headers), check)
 
 
@@ -157,7 +233,7 @@ def test_any_path(target: Target, examples: int) -> None:
 
     def check(given: tuple[str, str]) -> None:
         method, path = given
-        ask(target.port, request(method, path, b"{}"), heads=method == "HEAD")
+        knock(target, method, path, b"{}")
 
     hunt(examples, st.tuples(st.sampled_from(METHODS), paths), check)
 
@@ -180,7 +256,9 @@ def test_any_path(target: Target, examples: int) -> None:
     ],
     ids=lambda headers: " ".join(headers.values()),
 )
-@pytest.mark.parametrize(("method", "path"), [("GET", "/healthz"), ("POST", "/close_thread"), ("GET", "/nothing")])
-def test_requests_to_speak_otherwise(target: Target, method: str, path: str, headers: dict[str, str]) -> None:
-    answer = ask(target.port, request(method, path, b'{"thread_id": "t"}' if method == "POST" else b"", headers))
-    assert answer.status in (200, 400, 404)
+def test_requests_to_speak_otherwise(target: Target, headers: dict[str, str]) -> None:
+    for method, path in (("GET", "/healthz"), ("GET", "/nothing"), ("GET", "/metrics"), ("GET", "/oauth/callback")):
+        assert knock(target, method, path, headers=headers).status in (200, 400, 404)
+    assert knock(target, "POST", "/close_thread", b'{"thread_id": "t"}', headers).status in (200, 400)
+    assert knock(target, "POST", "/answer/x", b'{"id": "x", "selected": 0}', headers).status in (400, 404)
+    assert knock(target, "POST", "/hooks/github", b"{}", headers).status in (400, 401)

@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import logging
+import random
+from collections import Counter
 from typing import Any, Literal
 
 import pytest
 
 from rapkit import Context, Durations, Limits, ToolError, Toolset, testing
-from rapkit.testing import Call, Client
+from rapkit.testing import Call, Choice, Client
 
 CANCELLED = "Error: Cancelled."
 DAY = 24 * 3600.0
@@ -792,6 +794,69 @@ async def _replaced_if_lost(client: Client) -> bool:
         await client.crash()
         return True
     return False
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_whatever_happens_in_whatever_order_every_call_ends_once(seed: int) -> None:
+    """CB-5, INV-11: answers right, wrong and repeated, cancellations, time, lost callbacks and lost servers."""
+    dice = random.Random(seed)
+    tools = Toolset("tools", limits=Limits(concurrency=2, notices=None))
+    acts: Counter[str] = Counter()
+
+    @tools.tool
+    async def act(ctx: Context, again: bool = False) -> str:
+        """Ask twice, then act."""
+        await ctx.view("call", ctx.call_id)
+        first = await ctx.choose("First?", ["Yes", "No"], remember="thread" if again else None, expires_in=300)
+        await ctx.sleep(dice.choice((0, 5)))
+        second = await ctx.choose("Second?", ["Yes", "No"], expires_in=300)
+        acts[ctx.call_id] += 1
+        await ctx.sleep(dice.choice((0, 5)))
+        return f"{first} {second}"
+
+    async with testing.serve(tools) as client:
+        calls: list[Call] = []
+        choices: list[Choice] = []
+        asked: Counter[Call] = Counter()
+        for _ in range(60):
+            happens = dice.choices(
+                ("start", "answer", "wrong", "cancel", "close", "wait", "crash", "lose", "down"),
+                (8, 16, 2, 2, 1, 8, 2, 4, 1),
+            )[0]
+            if happens == "start":
+                who = client.as_(thread_id=f"thread_{dice.randrange(3)}")
+                calls.append(await who.start("act", again=dice.random() < 0.3))
+            elif happens in ("answer", "wrong") and choices:
+                reply = await dice.choice(choices[-6:]).answer(7 if happens == "wrong" else dice.randrange(2))
+                assert reply.status in (200, 404)
+            elif happens == "cancel" and calls:
+                await dice.choice(calls).cancel()
+            elif happens == "close":
+                await client.as_(thread_id=f"thread_{dice.randrange(3)}").close_thread()
+            elif happens == "wait":
+                await client.advance(dice.choice((0.1, 3, 60)))
+            elif happens == "crash":
+                await client.crash()
+            elif happens == "lose":
+                client.callbacks.fail(heard=dice.random() < 0.5)
+            elif happens == "down":
+                client.callbacks.down()
+                await client.advance(10)
+                client.callbacks.up()
+            if dice.random() < 0.5:
+                await client.settled()
+            for call in calls:
+                while sum(message.type == "user_choice" for message in call.messages) > asked[call]:
+                    asked[call] += 1
+                    choices.append(await call.choice())
+        client.callbacks.up()
+        await client.advance(DAY)
+
+        results = {call.id: (await call.result()).text for call in calls}
+        assert all(count == 1 for count in acts.values())
+        for id, text in results.items():
+            if not text.startswith("Error: "):
+                assert acts[id] == 1
 
 
 # Ends

@@ -220,8 +220,9 @@ async def test_a_program_reads_its_input_and_then_its_end(processes: Processes) 
 
 
 @on_both_loops
-async def test_input_that_nobody_reads_does_no_harm(processes: Processes) -> None:
-    assert (await processes.run(["true"], input="x" * 1_000_000)).returncode == 0
+async def test_input_that_nobody_reads_does_no_harm(processes: Processes, caplog: pytest.LogCaptureFixture) -> None:
+    assert (await processes.run(["sh", "-c", "exec <&-; sleep 0.1"], input="x" * 1_000_000)).returncode == 0
+    assert caplog.records == []
     with pytest.raises(ToolError, match="did not finish"):
         await processes.run(["sleep", "1000"], input="x" * 1_000_000, timeout=0.05)
 
@@ -472,6 +473,16 @@ async def test_what_passes_the_output_on_may_finish(processes: Processes) -> Non
 
     assert (await processes.run(["bash", "-c", script])).stdout.endswith("\n10000\nlast\n")
     assert [line async for line in processes.run(["bash", "-c", script])][-2:] == ["10000", "last"]
+
+
+@on_both_loops
+async def test_what_talks_on_after_the_program_is_not_listened_to_for_ever(processes: Processes) -> None:
+    lines = [line async for line in processes.run(["sh", "-c", 'yes "$(seq 1 300 | tr "\\n" " ")" & echo over'])]
+
+    assert "over" in lines
+    assert sum(map(len, lines)) < 1_200_000
+    assert lines[-1].startswith("[... ")
+    assert lines[-1].endswith(" bytes left out]")
 
 
 @on_both_loops
@@ -750,6 +761,52 @@ async def test_the_dead_do_not_count(background: Callable[..., "subprocess.Popen
     assert await kill_leftovers(["first"])
 
 
+async def test_nobody_is_called_gone_before_they_are(
+    tmp_path: Path, background: Callable[..., "subprocess.Popen[bytes]"]
+) -> None:
+    """A dying process lets go of its environment long before its files, locks and ports. Here its group holds one of each kind."""
+    process = background("sleep", "1000")
+    dying = tmp_path / str(process.pid)
+    member = tmp_path / str(process.pid + 1)
+
+    def show(folder: Path, state: str, environment: str) -> None:
+        folder.mkdir(exist_ok=True)
+        fields = [state, 1, process.pid, *[0] * 16, 7]
+        for name, text in (
+            ("environ", environment),
+            ("stat", f"{folder.name} (a (strange) name) {' '.join(map(str, fields))}\n"),
+        ):
+            (folder / "new").write_text(text)
+            (folder / "new").replace(folder / name)
+
+    (tmp_path / "self").symlink_to(dying.name)
+    show(dying, "S", "A=1\0RAPKIT_RUN=token\0")
+    show(member, "S", "")
+    seeking = asyncio.create_task(kill_leftovers(["token"], patience=60, proc=tmp_path))
+    await until(lambda: dead(process.pid))
+    show(dying, "D", "")
+    show(member, "D", "")
+    await asyncio.sleep(0.2)
+    assert not seeking.done()
+    show(dying, "Z", "")
+    await asyncio.sleep(0.2)
+    assert not seeking.done()
+    show(member, "X", "")
+
+    assert await seeking
+
+
+async def test_what_does_not_die_is_waited_for_no_longer_than_asked(tmp_path: Path) -> None:
+    ghost = tmp_path / "999999999"
+    ghost.mkdir()
+    (ghost / "stat").write_text(f"999999999 (ghost) D 1 999999999 {'0 ' * 16} 7\n")
+    (ghost / "environ").write_text("RAPKIT_RUN=token\0")
+    (tmp_path / "self").symlink_to(ghost.name)
+
+    assert not await kill_leftovers(["token"], patience=0.05, proc=tmp_path)
+    assert await kill_leftovers(["another"], patience=0, proc=tmp_path)
+
+
 async def test_a_member_of_the_group_without_the_token_dies_too(
     tmp_path: Path, background: Callable[..., "subprocess.Popen[bytes]"]
 ) -> None:
@@ -771,7 +828,7 @@ import os, time
 while True:
     with open({str(tmp_path / "hops")!r}, "a") as file:
         file.write(".")
-    time.sleep(0.01)
+    time.sleep(0.0005)
     if os.fork():
         os._exit(0)
     os.setsid()

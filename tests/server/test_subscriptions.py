@@ -404,6 +404,35 @@ async def test_the_context_of_a_subscription(toolset: Callable[..., Toolset]) ->
         assert (await client.call("state")).text == '{"events":3,"file":"begun"}'
 
 
+@pytest.mark.parametrize("end", ["cancelled", "over"])
+async def test_nothing_goes_on_for_a_subscription_that_has_ended(toolset: Callable[..., Toolset], end: str) -> None:
+    """CAN-3: neither the programs it runs nor what sends its views."""
+    tools = toolset()
+    begun = asyncio.Event()
+
+    @tools.subscription
+    async def work(ctx: Context) -> AsyncIterator[str]:
+        """Work."""
+        await ctx.view("table", [1])
+        process = ctx.run(["sh", "-c", "echo $$; sleep 60"])
+        lines = aiter(process)
+        yield await anext(lines)
+        begun.set()
+        if end == "cancelled":
+            await anext(lines)
+
+    async with testing.serve(tools) as client:
+        await client.settled()
+        alarm = client.clock.next_alarm()
+        subscription = await client.subscribe("work")
+        pid = int((await subscription.event()).text)
+        await asyncio.wait_for(begun.wait(), 5)
+        if end == "cancelled":
+            await subscription.cancel()
+        await until(lambda: not Path(f"/proc/{pid}").exists())
+        await until(lambda: client.clock.next_alarm() == alarm)
+
+
 async def test_state_that_cannot_be_kept_ends_the_subscription_or_has_it_started_again(
     toolset: Callable[..., Toolset], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -516,7 +545,7 @@ async def test_a_generator_that_ignores_its_cancellation_is_not_heard_again(
 
 @pytest.mark.parametrize("way", ["yields", "raises", "hangs"])
 async def test_a_generator_that_does_not_end_well_does_not_keep_the_server_from_stopping(
-    toolset: Callable[..., Toolset], way: str, monkeypatch: pytest.MonkeyPatch
+    toolset: Callable[..., Toolset], way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SUB-6: and it goes on after the restart."""
     monkeypatch.setattr("rapkit.server.generating._PATIENCE_WITH_CLOSED", 0.05)
@@ -550,6 +579,8 @@ async def test_a_generator_that_does_not_end_well_does_not_keep_the_server_from_
         await client.settled()
 
         assert texts(subscription) == ["a", "b"]
+        told = {"yields": "failed when it was ended", "raises": "failed when it was ended", "hangs": "does not stop"}
+        assert told[way] in caplog.text
 
 
 # On real sockets and files

@@ -1,10 +1,13 @@
 """Subscriptions go on: after crashes and restarts, when their generator or the store fails, on several servers."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -263,6 +266,33 @@ async def test_crashes_of_the_server_are_no_fault_of_a_subscription_that_gets_on
 
         assert texts(subscription) == NUMBERS
         assert len(feed.followed_from) == len(NUMBERS) + 1
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="what a killed server left running is found by /proc"
+)
+async def test_what_a_lost_server_left_running_for_a_subscription_is_ended(toolset: Callable[..., Toolset]) -> None:
+    """semantics 28"""
+    tools = toolset()
+
+    @tools.subscription
+    async def work(ctx: Context) -> AsyncIterator[str]:
+        """Work."""
+        async for line in ctx.run(["sh", "-c", "echo $RAPKIT_RUN; sleep 60"]):
+            yield line
+
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("work")
+        token = (await subscription.event()).text
+        # The server of this test cleans up even when it is lost, so it is given something to overlook.
+        environment = {"PATH": os.environ["PATH"], "RAPKIT_RUN": token}
+        left = await asyncio.create_subprocess_exec("sleep", "60", env=environment, start_new_session=True)
+        try:
+            await client.crash()
+            await asyncio.wait_for(left.wait(), 10)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                left.kill()
 
 
 async def test_a_subscription_waits_for_its_function_to_come_back(

@@ -182,7 +182,7 @@ async def test_emitting_and_cancelling_race_and_nothing_comes_after_a_cancellati
             await dawdle(dice.randrange(80))
             await call.cancel()
 
-        for number in range(60):
+        for number in range(30):
             racing = [asyncio.create_task(race()) for _ in range(3)]
             for _ in range(4):
                 await dawdle(dice.randrange(30))
@@ -568,12 +568,15 @@ async def test_what_a_function_shows_comes_with_its_event_or_without(toolset: Ma
         return None if payload == 2 else str(payload)
 
     async with testing.serve(tools) as client:
+        await client.settled()
+        alarm = client.clock.next_alarm()
         await client.subscribe("show")
         for number in (1, 2):
             await tools.emit("news", number)
             await client.settled()
 
             assert client.views["last"] == number
+        assert client.clock.next_alarm() == alarm, "nothing goes on when the function has returned"
 
 
 async def test_a_batch_is_not_forgotten_when_the_next_version_does_not_batch(toolset: Make) -> None:

@@ -21,12 +21,12 @@ class _Fate(NamedTuple):
 
 _FINE = _Fate(arrives=True, status=_OK, heard=True)
 _ROUGH = {
-    _FINE: 62,
+    _FINE: 60,
     _Fate(arrives=True, status=_UNAVAILABLE, heard=True): 11,
     _Fate(arrives=False, status=_OK, heard=False): 7,
     _Fate(arrives=True, status=_OK, heard=False): 9,
-    _Fate(arrives=True, status=_UNKNOWN, heard=True): 3,
-    _Fate(arrives=True, status=_GONE, heard=True): 3,
+    _Fate(arrives=True, status=_UNKNOWN, heard=True): 4,
+    _Fate(arrives=True, status=_GONE, heard=True): 4,
     _Fate(arrives=True, status=_MALFORMED, heard=True): 5,
 }
 

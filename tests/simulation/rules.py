@@ -12,6 +12,7 @@ CANCELLED = "Error: Cancelled."
 _INTERRUPTED = ("Error: the server was interrupted", "interrupted 3 times and given up")
 _GONE = (404, 410)
 _ENDS = (Kind.RESULT, Kind.FINAL)
+_MOST_UNHEARD = 3
 
 
 class Case:
@@ -135,10 +136,7 @@ def _follows(text: str, part: Part) -> bool:
     )
 
 
-def _confirmed_first(case: Case) -> Iterator[str]:
-    told = [post.message for post in case.posts if post.message.kind not in (Kind.VIEW, Kind.QUESTION)]
-    if told and told[0] is not case.result:
-        yield f"SUB-2: {told[0]} was told before the call was answered"
+def _confirmed(case: Case) -> Iterator[str]:
     if not case.confirmed and any(message.kind in (Kind.EVENT, Kind.FINAL) for message in case.messages):
         yield "SUB-2: it told events and was never confirmed"
 
@@ -152,7 +150,8 @@ def _in_order(case: Case) -> Iterator[str]:
             if earlier is post.message:
                 break
             if not any(p.answered is not None and p.answered < post.begun and p.status < 500 for p in earlier.posts):
-                yield f"semantics 18: {post.message} was begun (step {post.begun}) before {earlier} had got there"
+                rule = "SUB-2" if earlier is case.result else "semantics 18"
+                yield f"{rule}: {post.message} was begun (step {post.begun}) before {earlier} had got there"
                 return
 
 
@@ -185,8 +184,8 @@ def _ends_when_nobody_listens(case: Case) -> Iterator[str]:
         return
     answered = gone.answered
     later = {post.message.id for post in case.posts if post.begun > answered and post.message is not gone.message}
-    # The next in the lane may be under way before the subscription is stopped.
-    most = 1 + sum(death > answered for death in case.deaths)
+    # Until the subscription is stopped some of what was queued may leave; and a server may die before it has written what it heard.
+    most = _MOST_UNHEARD + sum(death > gone.begun for death in case.deaths)
     if len(later) > most:
         yield f"semantics 18: {len(later)} more messages were sent after the answer {gone.status} (step {answered})"
 
@@ -237,7 +236,7 @@ _RULES: list[Callable[[Case], Iterator[str]]] = [
     _one_result,
     _everything_gets_there,
     _answered_as_it_should_be,
-    _confirmed_first,
+    _confirmed,
     _in_order,
     _nothing_after_the_end,
     _silent_after_the_notice,

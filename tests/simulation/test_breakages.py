@@ -2,23 +2,26 @@
 
 import pytest
 
-from tests.simulation.breakages import BREAKAGES, Breakage
+from tests.simulation.breakages import AT_ONCE, SOONER_OR_LATER, Breakage
 from tests.simulation.run import run
 
-QUICK = [breakage for breakage in BREAKAGES if breakage.runs == 1]
-SLOW = [breakage for breakage in BREAKAGES if breakage.runs > 1]
+
+@pytest.mark.parametrize("breakage", AT_ONCE, ids=lambda breakage: breakage.what)
+def test_the_simulation_notices_at_once(breakage: Breakage) -> None:
+    notices(breakage, runs=6)
 
 
-@pytest.mark.parametrize(
-    "breakage",
-    [*QUICK, *(pytest.param(each, marks=pytest.mark.soak) for each in SLOW)],
-    ids=lambda breakage: breakage.what,
-)
-def test_the_simulation_notices(breakage: Breakage) -> None:
+@pytest.mark.soak
+@pytest.mark.parametrize("breakage", SOONER_OR_LATER, ids=lambda breakage: breakage.what)
+def test_the_simulation_notices_sooner_or_later(breakage: Breakage) -> None:
+    notices(breakage, runs=60)
+
+
+def notices(breakage: Breakage, runs: int) -> None:
     said: list[str] = []
-    for number in range(breakage.runs):
+    for number in range(runs):
         with breakage.broken():
             said += run(f"broken {number}", threads=100).breaches
         if any(breakage.says in one for one in said):
             return
-    raise AssertionError(f"nobody noticed; all that was said: {said}")
+    raise AssertionError(f"nobody noticed in {runs} runs; all that was said: {said}")

@@ -2,11 +2,18 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
 from rapkit import Context, Event, Toolset, testing
+from rapkit.delivery.client import Answer
+from rapkit.errors import DeliveryError, Fenced
+from rapkit.keys import Keyring
+from rapkit.mailbox import NewBox
+from rapkit.stores.sqlite import SqliteStore
+from rapkit.testing.activity import Activity
+from rapkit.testing.life import Life
 
 
 @pytest.fixture
@@ -110,6 +117,36 @@ async def test_a_restart_in_order_leaves_nothing_undone(tools: Toolset, events: 
         await client.advance(60)
 
         assert [event.text for event in watch.events][:3] == ["1", "2", "3"]
+
+
+async def test_the_dead_write_nothing_and_send_nothing() -> None:
+    posts: list[str] = []
+
+    class Poster:
+        async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+            posts.append(url)
+            return Answer(200)
+
+    store = SqliteStore(":memory:", Keyring.random())
+    life = Life(store, Activity())
+    async with life.line(Poster()) as line:
+        assert await life.store.create(NewBox("before", "box"))
+        await line.post("http://before", b"", {})
+
+        writing = asyncio.create_task(life.store.create(NewBox("meanwhile", "box")))
+        await asyncio.sleep(0)
+        await life.end()
+
+        with pytest.raises(Fenced):  # it happened, and nobody hears of it
+            await writing
+        with pytest.raises(Fenced):
+            await life.store.create(NewBox("after", "box"))
+        with pytest.raises(DeliveryError):
+            await line.post("http://after", b"", {})
+        await life.store.close()  # as if it were its own
+    assert [await store.known(id) for id in ("before", "meanwhile", "after")] == [True, True, False]
+    assert posts == ["http://before"]
+    await store.close()
 
 
 async def test_a_server_can_be_lost_at_every_step(tools: Toolset, events: list[str]) -> None:

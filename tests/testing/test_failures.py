@@ -271,7 +271,7 @@ async def test_other_calls_are_not_meant(inbox: Inbox, call: Correspondence, tak
     inbox.release("somebody", "t1")
     inbox.release("local", "t1", "c2")
 
-    assert take(VIEW) == 200
+    assert take(CHOICE) == 200
     inbox.complain()
 
 

@@ -38,8 +38,8 @@ class Delivery:
         return found
 
     def named(self, id: str | None, event: str | None) -> "Delivery":
-        """The same delivery with what its source calls it."""
-        found = replace(self, id=id, event=event)
+        """The same delivery with what its source calls it; an empty name is none."""
+        found = replace(self, id=id or None, event=event or None)
         vars(found).update({name: value for name, value in vars(self).items() if name == "json"})
         return found
 

@@ -28,13 +28,16 @@ Handler = Callable[[Engine, Request], Awaitable[None]]
 
 async def invoke(engine: Engine, request: Request) -> None:
     """An invocation (INV-8): return once it is durable."""
+    base_url = engine.public_url or request.asked_url
+    if not base_url:
+        raise Refusal(400, "The Host header is not a host.")
     try:
         call = Call(
             engine.toolset,
             request.caller,
             parse_invocation(request.body),
             request.body,
-            engine.public_url or request.asked_url,
+            base_url,
             incoming(request.headers.items()),
         )
         admission = await engine.admit(call)

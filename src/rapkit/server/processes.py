@@ -604,9 +604,6 @@ class _Process(NamedTuple):
         except OSError:  # gone, or not ours to look at
             return frozenset()
 
-    def is_ours(self) -> bool:
-        return self.pid == os.getpid() or self.group == os.getpgrp()
-
     def kill_group(self) -> None:
         if self.group > 1:
             _signal(self.group, signal.SIGKILL)
@@ -655,7 +652,7 @@ def _kill_carriers(tokens: Collection[str], patience: float, proc: Path) -> bool
         living, groups = set(), set()
         for process in _processes(proc):
             living.add(process)
-            if not marks.isdisjoint(process.environment(proc)) and not process.is_ours():
+            if process.group != os.getpgrp() and not marks.isdisjoint(process.environment(proc)):
                 process.kill_group()  # at once, as the next moment it may have moved on
                 killed.add(process)
                 groups.add(process.group)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,8 @@ from rapkit.server.callers import Callers
 
 _BODY_PATIENCE = 15.0
 _MOST_DIGITS = 18
+# A name or an address, and a port. Anything else would make links that lead nowhere, or that no message can carry.
+_HOST = re.compile(r"([A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{0,5})?")
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -36,7 +39,7 @@ class Request:
     headers: Mapping[bytes, bytes] = field(repr=False)
     """By their names in lower case. They hold what the caller authenticates with: nothing to be logged."""
     asked_url: str = ""
-    """Where we were asked, up to where our own paths begin."""
+    """Where we were asked, up to where our own paths begin; see `asked_url`."""
 
 
 async def read_request(
@@ -104,11 +107,13 @@ class Body:
 
 
 def asked_url(scope: Scope) -> str:
-    """The address under which whoever sent a request knows us, up to where our own paths begin."""
-    host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), None)
+    """The address under which whoever sent a request knows us, up to where our own paths begin; "" if the Host header is no host."""
+    host = next((value.decode("latin-1").strip() for name, value in scope["headers"] if name == b"host"), None)
     if not host:
         address, port = scope.get("server") or ("localhost", None)
         host = address if port is None else f"{address}:{port}"
+    elif not _HOST.fullmatch(host):
+        return ""
     return f"{scope['scheme']}://{host}{scope.get('root_path', '')}"
 
 

@@ -225,17 +225,17 @@ class Subscriptions:
         claim, standing = job.claim, job.standing
         told = {mail.kind for mail in claim.mail}
         if claim.box.stopped:
-            await self._forget(job, "ended: it was cancelled")
+            await self._forget(job, "ended: nobody listens any more" if _GONE in told else "ended: it was cancelled")
         elif _GONE in told:
-            await self._forget(job, "ended: nobody listens any more")
+            # Not forgotten yet: what may be under way is stopped with the box. Whoever claims it then forgets it.
+            stopped = await self._store.stop([self._kind], standing.call.thread_key, standing.message.id, 0)
+            await self._premises.courier.abort(stopped.in_flight)
         elif standing.ended and _DONE in told:
             await self._forget(job, "is over")
         elif standing.ended:
             # What its topic still has for it. It leaves the topic when it is over.
             await self._store.commit(claim, Commit(consumed=[mail.seq for mail in claim.mail]))
         else:
-            if claim.attempts > 1:
-                await self._premises.kill_leftovers(claim.box.id)
             await self._go_on(job, running)
 
     async def _go_on(self, job: Job, running: Running) -> None:
@@ -245,6 +245,9 @@ class Subscriptions:
         if tool is None or traits is None or (traits.topic is None) != (standing.topic is None):
             await self._miss(Telling(self._premises, claim, standing, SubscriptionTraits(), self._full))
             return
+        if tool.signature.context_parameter is not None:
+            # Whoever ran it before may be lost, however few attempts are on the account: an event that was written has cleared it.
+            await self._premises.kill_leftovers(claim.box.id)
         telling = Telling(self._premises, claim, standing, traits, self._full)
         if standing.topic is None:
             await self._generate(telling, tool, running)

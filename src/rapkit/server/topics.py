@@ -6,6 +6,7 @@ next one may be on the way.
 """
 
 import logging
+from collections.abc import Sequence
 
 from pydantic_core import to_json
 
@@ -105,22 +106,12 @@ class Topics:
 
     async def _handle(self, claim: Claim) -> None:
         subscribers = {record.key for record in await self._store.records(claim.box.id, _SUBSCRIBER)}
-        mail = list(claim.mail)
-        while True:
-            # In parts, because a crowd of letters to a crowd of subscribers is more than one transaction should hold up others with.
-            part = _take(mail, len(subscribers))
-            await self._store.commit(claim, _passed_on(part, subscribers, keep=bool(mail)))
-            if not mail:
-                return
+        # The rest is handed to the next claim: many letters to many subscribers would hold up everybody else for long.
+        most = max(1, _MOST_LETTERS // max(1, len(subscribers)))
+        await self._store.commit(claim, _passed_on(claim.mail[:most], subscribers))
 
 
-def _take(mail: list[Mail], subscribers: int) -> list[Mail]:
-    most = max(1, _MOST_LETTERS // max(1, subscribers))
-    part, mail[:] = mail[:most], mail[most:]
-    return part
-
-
-def _passed_on(mail: list[Mail], subscribers: set[str], *, keep: bool) -> Commit:
+def _passed_on(mail: Sequence[Mail], subscribers: set[str]) -> Commit:
     """What follows from the letters, one after the other. `subscribers` is changed with them."""
     changed: dict[str, bool] = {}
     letters: list[Letter] = []
@@ -139,5 +130,4 @@ def _passed_on(mail: list[Mail], subscribers: set[str], *, keep: bool) -> Commit
         put=[Record(_SUBSCRIBER, subscriber) for subscriber, here in changed.items() if here],
         drop=[(_SUBSCRIBER, subscriber) for subscriber, here in changed.items() if not here],
         letters=letters,
-        keep=keep,
     )

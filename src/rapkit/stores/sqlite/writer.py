@@ -263,9 +263,10 @@ class Writer:
         self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
         try:
             self._begin(batch)
+            # It waits here too: if an operation fails, all is begun again, and another process may be faster.
+            return self._execute(batch)
         finally:
             self._db.set_busy_timeout(0)
-        return self._execute(batch)
 
     def _checkpoint(self) -> None:
         # Ours rather than SQLite's automatic one, which keeps the failure of an fsync to itself.
