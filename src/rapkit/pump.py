@@ -93,6 +93,10 @@ class Pump(Generic[T]):
             # Nothing is lost: what was not claimed stays due. A person should know, and the disk may recover.
             log.error("cannot fetch from %s: %s", self._topic, error)
             await asyncio.sleep(_PAUSE_AFTER_FAILURE)
+        except Exception as error:
+            self._healthy = False
+            log.critical("fetching from %s failed", self._topic, exc_info=error)
+            await asyncio.sleep(_PAUSE_AFTER_FAILURE)
 
     async def _round(self) -> None:
         wanted = min(_BATCH, self._free)

@@ -5,6 +5,13 @@ from pathlib import Path
 
 from rapkit.errors import ConfigError
 
+_VARIABLES: set[str] = set()
+
+
+def secret_variables() -> frozenset[str]:
+    """The environment variables that secrets were read from: nothing for programs that we start."""
+    return frozenset(_VARIABLES)
+
 
 def read_secret(reference: str) -> str:
     """What `env:VARIABLE` or `file:path` refers to; anything else is the secret itself."""
@@ -14,6 +21,7 @@ def read_secret(reference: str) -> str:
         if not value:
             state = "not set" if value is None else "empty"
             raise ConfigError(f"The environment variable {rest} is {state}, and a secret is to come from it.")
+        _VARIABLES.add(rest)
         return value
     if separator and kind == "file":
         try:

@@ -162,6 +162,17 @@ class StoppingContract:
         assert {one.box.id: one.box.stopped for one in await claim(store)} == {"b1": True, "b2": False}
         assert not (await claim_one(store, kind="other")).box.stopped
 
+    async def test_a_stop_that_found_its_box_does_not_wait_for_another_of_that_name(self, harness: Harness) -> None:
+        store = harness.store
+        await store.create(child("b1", "c1"))
+        assert (await store.stop([KIND, "other"], "thread", "c1", remember_for=60)).boxes == ("b1",)
+
+        await store.create(child("b2", "c1"))
+        await store.create(child("b3", "c1", kind="other"))
+
+        assert {one.box.id: one.box.stopped for one in await claim(store)} == {"b1": True, "b2": False}
+        assert not (await claim_one(store, kind="other")).box.stopped
+
     async def test_a_stop_is_forgotten_after_its_time(self, harness: Harness) -> None:
         store = harness.store
         await store.stop([KIND], "thread", "c1", remember_for=60)

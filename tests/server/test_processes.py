@@ -667,6 +667,30 @@ async def test_a_run_cancelled_while_it_is_recorded_does_not_start(journal: Jour
 
 
 @on_both_loops
+async def test_a_store_that_does_not_answer_cannot_keep_a_run_from_being_cancelled(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("rapkit.server.processes._DIES_WITHIN", 0.1)
+    asked: list[str] = []
+
+    async def never(token: str) -> None:
+        asked.append(token)
+        await asyncio.Event().wait()
+
+    for processes in (Processes(never, journal.forget), Processes(journal.record, never)):
+        task = asyncio.ensure_future(processes.run(["touch", f"started{len(asked)}"], cwd=tmp_path))
+        await until(lambda: len(asked) > len(caplog.messages))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    assert os.listdir(tmp_path) == ["started1"]
+    assert len(caplog.messages) == 2
+    assert "the store takes too long" in caplog.text
+    assert not any(token in caplog.text for token in asked)
+
+
+@on_both_loops
 async def test_a_record_that_cannot_be_removed_is_an_error_but_not_instead_of_a_cancellation(
     journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:

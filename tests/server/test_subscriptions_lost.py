@@ -1,13 +1,10 @@
 """Subscriptions go on: after crashes and restarts, when their generator or the store fails, on several servers."""
 
 import asyncio
-import contextlib
 import itertools
 import logging
-import os
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -268,11 +265,16 @@ async def test_crashes_of_the_server_are_no_fault_of_a_subscription_that_gets_on
         assert len(feed.followed_from) == len(NUMBERS) + 1
 
 
-@pytest.mark.skipif(
-    not Path("/proc/self/environ").exists(), reason="what a killed server left running is found by /proc"
-)
-async def test_what_a_lost_server_left_running_for_a_subscription_is_ended(toolset: Callable[..., Toolset]) -> None:
-    """semantics 28"""
+async def test_what_a_lost_server_left_running_for_a_subscription_is_looked_for(
+    toolset: Callable[..., Toolset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """semantics 28: however many events it has sent since. That it is found then, tests of `kill_leftovers` show."""
+    sought: list[str] = []
+
+    async def seek(tokens: Sequence[str]) -> None:
+        sought.extend(tokens)
+
+    monkeypatch.setattr("rapkit.server.premises.kill_leftovers", seek)
     tools = toolset()
 
     @tools.subscription
@@ -284,35 +286,36 @@ async def test_what_a_lost_server_left_running_for_a_subscription_is_ended(tools
     async with testing.serve(tools) as client:
         subscription = await client.subscribe("work")
         token = (await subscription.event()).text
-        # The server of this test cleans up even when it is lost, so it is given something to overlook.
-        environment = {"PATH": os.environ["PATH"], "RAPKIT_RUN": token}
-        left = await asyncio.create_subprocess_exec("sleep", "60", env=environment, start_new_session=True)
-        try:
-            await client.crash()
-            await asyncio.wait_for(left.wait(), 10)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                left.kill()
+        assert sought == []
+        await client.crash()
+        await client.settled()
+
+        assert sought == [token]
 
 
-async def test_a_subscription_waits_for_its_function_to_come_back(
-    toolset: Callable[..., Toolset], tools: Toolset, feed: Feed
-) -> None:
+@pytest.mark.parametrize("instead", ["nothing", "a tool", "a topic"])
+async def test_a_subscription_waits_for_its_function_to_come_back(tools: Toolset, feed: Feed, instead: str) -> None:
     """SUB-6: a version of the server that does not have it is no reason to lose it."""
     async with testing.serve(tools) as client:
         subscription = await client.subscribe("follow")
         await client.settled()
         (function,) = dict(tools.tools).values()
         mapping: Any = tools.tools
+        next_version = Toolset("next")
+        next_version.tool(name="follow" if instead == "a tool" else "other")(lambda: "x")
+        if instead == "a topic":
+            next_version.subscription(name="follow", topic="x")(lambda payload: payload)
         mapping.clear()
-        tools.tool(name="other")(lambda: "x")
+        mapping.update(next_version.tools)
         await client.restart()
         feed.add("rain")
-        await client.advance(3600)
+        await client.advance(600)
         assert texts(subscription) == []
+        if instead != "nothing":
+            return
 
         mapping["follow"] = function
-        await client.advance(60)
+        await client.advance(300)
         assert texts(subscription) == ["rain"]
 
         del mapping["follow"]

@@ -27,7 +27,9 @@ def tools(toolset: Callable[..., Toolset], feed: Feed) -> Toolset:
 # When events do not get through
 
 
-async def test_a_generator_is_paused_while_its_events_do_not_get_through(tools: Toolset, feed: Feed) -> None:
+async def test_a_generator_is_paused_while_its_events_do_not_get_through(
+    tools: Toolset, feed: Feed, caplog: pytest.LogCaptureFixture
+) -> None:
     """semantics 18"""
     asked = 0
 
@@ -46,6 +48,7 @@ async def test_a_generator_is_paused_while_its_events_do_not_get_through(tools: 
         assert 100 <= paused_at <= 102 + len(subscription.events)
         await client.advance(100)
         assert asked == paused_at
+        assert caplog.text.count("is paused") == 1
 
         client.callbacks.up()
         await client.advance(400)
@@ -175,6 +178,31 @@ async def test_a_crash_at_any_step_does_not_wake_a_subscription_nobody_listens_t
 
 
 # Pace
+
+
+async def test_a_generator_faster_than_its_rate_is_slowed_down_without_a_word(
+    toolset: Callable[..., Toolset], caplog: pytest.LogCaptureFixture
+) -> None:
+    """SUB-8: what it would say is not piled up."""
+    tools = toolset()
+    said = 0
+
+    @tools.subscription(rate=8)
+    async def chatter() -> AsyncIterator[str]:
+        """Say much."""
+        nonlocal said
+        for number in range(400):
+            said = number + 1
+            yield str(number)
+
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("chatter")
+        for _ in range(60):
+            await client.advance(1)
+            assert said <= len(subscription.events) + 102
+
+        assert texts(subscription) == [*map(str, range(400)), "The subscription has ended."]
+        assert "paused" not in caplog.text
 
 
 async def test_events_past_the_rate_are_delayed_and_none_is_lost(toolset: Callable[..., Toolset]) -> None:

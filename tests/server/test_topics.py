@@ -592,9 +592,10 @@ async def test_a_batch_is_not_forgotten_when_the_next_version_does_not_batch(too
         for payload in "abc":
             await tools.emit("news", payload)
         await client.settled()
+        next_version = toolset("next")
+        next_version.subscription(topic="news", rate=0.5)(news)
         known: Any = tools.tools
-        known.clear()
-        tools.subscription(topic="news", rate=0.5)(news)
+        known.update(next_version.tools)
         await client.restart()
         await tools.emit("news", "d")
         await client.advance(20)

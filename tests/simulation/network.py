@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rapkit.delivery.client import Answer
 from rapkit.delivery.signatures import MESSAGE_ID
 from rapkit.errors import DeliveryError
+from tests.simulation.plot import Weather
 from tests.simulation.story import Did, Kind, Message, Post, Story
 
 _OK, _MALFORMED, _UNKNOWN, _GONE, _UNAVAILABLE = 200, 400, 404, 410, 503
@@ -20,14 +21,23 @@ class _Fate(NamedTuple):
 
 
 _FINE = _Fate(arrives=True, status=_OK, heard=True)
-_ROUGH = {
-    _FINE: 60,
-    _Fate(arrives=True, status=_UNAVAILABLE, heard=True): 11,
-    _Fate(arrives=False, status=_OK, heard=False): 7,
-    _Fate(arrives=True, status=_OK, heard=False): 9,
-    _Fate(arrives=True, status=_UNKNOWN, heard=True): 4,
-    _Fate(arrives=True, status=_GONE, heard=True): 4,
-    _Fate(arrives=True, status=_MALFORMED, heard=True): 5,
+_WEATHER: dict[Weather, dict[_Fate, int]] = {
+    "calm": {_FINE: 1},
+    "rough": {
+        _FINE: 64,
+        _Fate(arrives=True, status=_UNAVAILABLE, heard=True): 11,
+        _Fate(arrives=False, status=_OK, heard=False): 7,
+        _Fate(arrives=True, status=_OK, heard=False): 9,
+        _Fate(arrives=True, status=_UNKNOWN, heard=True): 2,
+        _Fate(arrives=True, status=_GONE, heard=True): 2,
+        _Fate(arrives=True, status=_MALFORMED, heard=True): 5,
+    },
+    "deserted": {
+        _FINE: 50,
+        _Fate(arrives=True, status=_UNKNOWN, heard=True): 20,
+        _Fate(arrives=True, status=_GONE, heard=True): 20,
+        _Fate(arrives=True, status=_UNAVAILABLE, heard=True): 10,
+    },
 }
 
 
@@ -41,8 +51,8 @@ class Network:
         known: Callable[[str], Message],
         on_arrival: Callable[[Message], None],
     ) -> None:
-        self.rough: set[str] = set()
-        """The threads whose POSTs meet with trouble."""
+        self.weather: dict[str, Weather] = {}
+        """Of each thread; where nothing is said it is calm."""
         self._dice = Random(f"{seed}/network")
         self._stories = stories
         self._known = known
@@ -84,9 +94,8 @@ class Network:
         call = (message.thread, message.call)
         if call in self._ended:
             return _Fate(arrives=True, status=_GONE, heard=True)
-        if message.thread not in self.rough:
-            return _FINE
-        (fate,) = self._dice.choices(list(_ROUGH), list(_ROUGH.values()))
+        fates = _WEATHER[self.weather.get(message.thread, "calm")]
+        (fate,) = self._dice.choices(list(fates), list(fates.values()))
         if fate.status in (_UNKNOWN, _GONE) and message.kind is not Kind.VIEW:
             self._ended.add(call)  # once and for all: whoever is gone does not come back
         return fate

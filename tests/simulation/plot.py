@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, Literal
 
 from tests.simulation.story import Did, Kind
 
@@ -12,6 +12,10 @@ QUESTION: Final = "Which?"
 CHOICES: Final = ("red", "green", "blue")
 EXPIRES: Final = 2.0
 """Seconds until a question expires that nobody will answer."""
+
+
+Weather = Literal["calm", "rough", "deserted"]
+"""How POSTs fare: all well, with all kinds of trouble, or nobody listens any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +93,7 @@ class Plot:
     thread: str
     parts: tuple[Part, ...]
     acts: tuple[Act, ...]
-    rough: bool
-    """Whether its POSTs meet with trouble."""
+    weather: Weather
 
 
 def draw(seed: str, number: int) -> Plot:
@@ -102,7 +105,7 @@ def draw(seed: str, number: int) -> Plot:
     acts += [_cancel(dice, part) for part in parts if dice.random() < 0.1]
     if dice.random() < 0.3:
         acts.append(Act("close", "", moment_of(dice, dice.choice(parts))))
-    return Plot(f"t{number}", parts, tuple(acts), rough=dice.random() < 0.6)
+    return Plot(f"t{number}", parts, tuple(acts), dice.choices(("calm", "rough", "deserted"), (40, 45, 15))[0])
 
 
 _OPERATIONS = {
@@ -157,7 +160,8 @@ def _pause(dice: Random) -> float:
 
 
 def _repeat(dice: Random, part: Part) -> Act:
-    return Act("repeat", part.id, dice.choice((Moment(dice.uniform(0, 0.4)), moment_of(dice, part))))
+    at_once = Moment(dice.uniform(0, 0.003), Did.ASKED, "invocation", part.id)
+    return Act("repeat", part.id, dice.choice((at_once, Moment(dice.uniform(0, 0.4)), moment_of(dice, part))))
 
 
 def _cancel(dice: Random, part: Part) -> Act:

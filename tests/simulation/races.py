@@ -15,8 +15,8 @@ RACES: Final = (
     "cancel of events that are queued",
     "cancel against the final event under way or queued",
     "cancel after the final event had come",
-    "cancel against a result: the result was first",
-    "cancel against a result: the cancellation was first",
+    "cancel while the result is on its way",
+    "cancel while the handler runs",
     "cancel of a question that is open",
     "cancel that the server did not live to acknowledge",
     "cancel against another notice",
@@ -109,9 +109,9 @@ def _cancel(case: Case, notice: Exchange, at: int, fenced: set[str], aborted: se
     result = case.result
     if result is not None and result.kind is Kind.RESULT:
         if result.text != CANCELLED and result.committed < at and not _settled(result.posts, at):
-            yield "cancel against a result: the result was first"
-        if Kind.RESULT in fenced:
-            yield "cancel against a result: the cancellation was first"
+            yield "cancel while the result is on its way"
+        if result.text == CANCELLED and case.handlers.runs[case.key]:
+            yield "cancel while the handler runs"
         asked = any(message.kind is Kind.QUESTION and message.committed < at for message in case.messages)
         if asked and result.text == CANCELLED:
             yield "cancel of a question that is open"

@@ -79,7 +79,7 @@ class _World:
         self._runtime = Runtime(self._seed, self._stories, self._plots)
         self._store = SlowStore(self._seed, LoopClock().now, self._stories)
         network = Network(self._seed, self._stories, self._store.message, self._runtime.heard)
-        network.rough = {plot.thread for plot in self._plots.values() if plot.rough}
+        network.weather = {plot.thread: plot.weather for plot in self._plots.values()}
         self._store.fails = self._dice.random() < 0.3
         self._server = Server(self._seed, make_tools(self._handlers), self._store, network, self._stories)
         self._runtime.server = self._server
@@ -88,7 +88,7 @@ class _World:
             group.create_task(self._crash_now_and_then())
             for plot in self._plots.values():
                 group.create_task(self._runtime.play(plot))
-        network.rough.clear()
+        network.weather.clear()
         self._store.fails = False
         endless = self._endless()
         left = await self._wait_until_none(lambda: [*self._boxes_left(endless), *self._posts_left()])
@@ -106,7 +106,7 @@ class _World:
             plot = self._dice.choice(list(self._plots.values()))
             moment = crash_moment(self._dice, self._dice.choice(plot.parts))
             await self._runtime.at(moment, self._stories[plot.thread], patience=0.1)
-            if self._dice.random() < 0.2:
+            if self._dice.random() < 0.3:
                 self._report.races["restart in order"] += 1
                 await self._server.restart()
             else:

@@ -1,7 +1,8 @@
 """The server under test: started, lost, and started again on what is left."""
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 
@@ -46,6 +47,7 @@ class Server:
         self._life: Life | None = None
         self._running: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
+        self._under_way = 0
 
     async def start(self) -> None:
         """Start on what is in the store."""
@@ -88,8 +90,10 @@ class Server:
 
     async def restart(self) -> None:
         """Stop in order, and start again."""
-        self._life = None  # nobody is let in any more
+        self._life = None  # nobody is let in any more, and whoever is in is waited for: so do web servers
         self._note(Did.STOPPED)
+        while self._under_way:
+            await asyncio.sleep(0.001)
         await self._end()
         await self.start()
 
@@ -108,26 +112,29 @@ class Server:
 
     async def request(self, path: str, message: object) -> Reply:
         """What the server answers; `NoAnswer` if it does not live to answer."""
-        life = self._alive()
-        reply = await self._requests.post(path, message, _CALLER)
-        if life.over:
-            raise NoAnswer
-        return reply
+        with self._visit():
+            return await self._requests.post(path, message, _CALLER)
 
     async def emit(self, topic: str, payload: object, id: str) -> None:
         """Emit an event, as the server's own code does; `NoAnswer` if it does not live to see that it was."""
-        life = self._alive()
+        with self._visit():
+            try:
+                await self._tools.emit(topic, payload, id=id)
+            except StoreError:
+                raise NoAnswer from None
+
+    @contextlib.contextmanager
+    def _visit(self) -> Iterator[None]:
+        life = self._life
+        if life is None:
+            raise NoAnswer
+        self._under_way += 1
         try:
-            await self._tools.emit(topic, payload, id=id)
-        except StoreError:
-            raise NoAnswer from None
+            yield
+        finally:
+            self._under_way -= 1
         if life.over:
             raise NoAnswer
-
-    def _alive(self) -> Life:
-        if self._life is None:
-            raise NoAnswer
-        return self._life
 
     def _note(self, did: Did) -> None:
         for story in self._stories.values():

@@ -203,9 +203,6 @@ class Model:
     def stop(
         self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float
     ) -> tuple[set[str], set[str]]:
-        for kind in kinds if name is not None else ():
-            key = (kind, parent, str(name))
-            self.stops[key] = max(self.stops.get(key, 0), self.now + remember_for)
         stopped, flying = set(), set()
         for id, box in self.boxes.items():
             if box.made.kind in kinds and box.made.parent == parent and name in (None, box.made.name):
@@ -214,6 +211,9 @@ class Model:
                 for post in self.lane(id):
                     del self.posts[post.made.id]
                     flying |= {post.made.id} if post.holder else set()
+        for kind in kinds if name is not None and not stopped else ():
+            key = (kind, parent, str(name))
+            self.stops[key] = max(self.stops.get(key, 0), self.now + remember_for)
         return stopped, flying
 
     # Out

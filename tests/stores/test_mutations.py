@@ -202,8 +202,8 @@ MUTATIONS = [
     Mutation(
         "mail in any order",
         "MAIL_OF_BOXES",
-        "ORDER BY seq",
-        "ORDER BY seq DESC",
+        "ORDER BY m.seq",
+        "ORDER BY m.seq DESC",
         Contract.test_letters_are_handed_out_in_the_order_they_were_accepted,
     ),
     Mutation(

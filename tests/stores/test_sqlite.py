@@ -206,6 +206,30 @@ class TestOneFile:
         assert "message old post cannot be opened" in caplog.text
         await second.close()
 
+    async def test_a_letter_sealed_with_a_key_that_is_gone_holds_up_its_own_box_alone(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        path = str(tmp_path / "store.db")
+        old, new = bytes(range(32)), bytes(range(1, 33))
+        for keys, says in (((new, old), "new"), ((old, new), "old"), ((new, old), "new again")):
+            store = SqliteStore(path, Keyring(*keys))
+            for box in ("b1", "b2") if says == "old" else ("b2",):
+                await store.create(NewBox(box, KIND))
+            await store.accept(letter(says, "b1" if says == "old" else "b2"))
+            await store.close()
+        store = SqliteStore(path, Keyring(new, old))
+        (claimed,) = [one for one in await claim(store) if one.box.id == "b1"]
+        await store.commit(claimed, Commit(state=b"resealed"))
+        await store.retire(claimed.worker)
+        await store.close()
+
+        store = SqliteStore(path, Keyring(new))
+        (only,) = await claim(store, "bert")
+        assert only.box.id == "b2"
+        assert [one.body for one in only.mail] == [b"new", b"new again"]
+        assert "box b1 cannot be opened" in caplog.text
+        await store.close()
+
     async def test_the_real_clock_is_the_default(self) -> None:
         store = SqliteStore(":memory:", Keyring.random(), lease=Lease(0.2))
         await store.create(NewBox("b1", KIND))

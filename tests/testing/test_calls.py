@@ -186,6 +186,19 @@ async def test_a_user_can_come_back_with_anything(tools: Toolset) -> None:
         assert (await call.result()).text == "with token-1"
 
 
+async def test_a_code_is_worth_nothing_to_another_flow(tools: Toolset) -> None:
+    async with testing.serve(tools) as client:
+        ours = await client.start("issues")
+        theirs = await client.as_(user_id="user_2").start("issues")
+        code = client.oauth.grant(client.oauth.inquiry((await theirs.oauth()).url), token="theirs")
+
+        assert (await (await ours.oauth()).come_back(code=code)).status == 200
+
+        assert (await ours.result()).text == (
+            "Error: github: the provider did not accept the user's authorisation. Call again to ask them anew."
+        )
+
+
 async def test_events_come_when_the_clock_is_advanced(tools: Toolset) -> None:
     async with testing.serve(tools) as client:
         watch = await client.subscribe("count", up_to=3)

@@ -209,7 +209,8 @@ async def test_what_runs_in_threads_is_waited_for(tools: Toolset) -> None:
         assert [message.type for message in call.messages] == ["tool_result"]
 
 
-async def test_what_runs_in_threads_for_ever_is_not(tools: Toolset) -> None:
+async def test_what_runs_in_threads_for_ever_is_not(tools: Toolset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rapkit.testing.activity._PATIENCE_WITH_THREADS", 0.01)
     async with testing.serve(tools) as client:
         call = await client.start("block")
         await client.settled()

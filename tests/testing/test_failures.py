@@ -45,6 +45,7 @@ def tools() -> Toolset:
 async def test_a_result_that_does_not_come_is_told_with_what_came_instead(tools: Toolset) -> None:
     async with testing.serve(tools, patience=SOON) as client:
         call = await client.start("ask")
+        await client.settled()
 
         with pytest.raises(AssertionError) as failure:
             await call.result()
@@ -59,8 +60,11 @@ async def test_a_result_that_does_not_come_is_told_with_what_came_instead(tools:
 
 async def test_a_handler_that_waits_for_the_clock_is_told_of(tools: Toolset) -> None:
     async with testing.serve(tools, patience=SOON) as client:
+        call = await client.start("nap")
+        await client.settled()
+
         with pytest.raises(AssertionError) as failure:
-            await client.call("nap")
+            await call.result()
 
         assert str(failure.value).endswith(
             "has sent no result within 0.05 s. It has sent:\n"
@@ -73,6 +77,7 @@ async def test_a_callback_that_waits_for_its_next_attempt_is_told_of(tools: Tool
     async with testing.serve(tools, patience=SOON) as client:
         client.callbacks.fail()
         call = await client.start("ask")
+        await client.settled()
 
         with pytest.raises(AssertionError, match=r"something is due in (0\.\d+|1) s"):
             await call.choice()
@@ -80,8 +85,9 @@ async def test_a_callback_that_waits_for_its_next_attempt_is_told_of(tools: Tool
 
 async def test_a_question_a_consent_or_an_event_that_does_not_come_is_told(tools: Toolset) -> None:
     async with testing.serve(tools, patience=SOON) as client:
-        call = await client.start("wait")
-        watch = await client.subscribe("two")
+        call, subscribing = await client.start("wait"), await client.start("two")
+        await client.settled()
+        watch = await subscribing.subscribed()
         assert [event.text async for event in watch] == ["one", "two"]
 
         with pytest.raises(AssertionError, match="has sent no question within"):
@@ -97,6 +103,7 @@ async def test_a_question_a_consent_or_an_event_that_does_not_come_is_told(tools
 async def test_a_question_is_taken_once(tools: Toolset) -> None:
     async with testing.serve(tools, patience=SOON) as client:
         call = await client.start("ask")
+        await client.settled()
         await call.choice()
 
         with pytest.raises(AssertionError, match="has sent no question"):
@@ -282,6 +289,12 @@ async def test_a_message_that_comes_twice_is_one(inbox: Inbox, call: Corresponde
     assert inbox.take(url, "msg_1", body) == inbox.take(url, "msg_1", body) == 200
     inbox.complain()
     assert (len(inbox.messages), inbox.repeated) == (1, 1)
+
+
+async def test_what_nobody_has_waited_for_is_told_at_the_end(tools: Toolset) -> None:
+    with pytest.raises(AssertionError, match="never given away"):
+        async with testing.serve(tools) as client:
+            client._stage.inbox.take("http://runtime.test/elsewhere", "msg_1", b"{}")
 
 
 async def test_a_message_to_an_unknown_url_makes_the_test_fail(inbox: Inbox) -> None:

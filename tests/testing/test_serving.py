@@ -185,7 +185,7 @@ async def test_callers_are_known_by_their_signatures_and_secrets_are_where_the_t
 
 
 async def test_a_toolset_is_reached_where_it_says_it_is() -> None:
-    tools = Toolset("tools", public_url="https://tools.example/weather/")
+    tools = Toolset("tools", public_url="https://tools.example/weather/", tokens="a-token-nobody-guesses")
 
     @tools.tool
     async def ask(ctx: Context) -> str:
@@ -258,7 +258,7 @@ async def test_a_toolset_is_served_once_at_a_time(tools: Toolset) -> None:
 
 
 async def test_what_still_runs_at_the_end_is_interrupted() -> None:
-    tools = Toolset("tools")
+    tools = Toolset("tools", durations=Durations(grace=3600))
     events: list[str] = []
 
     @tools.tool

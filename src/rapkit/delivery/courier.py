@@ -192,6 +192,9 @@ class Courier:
         except DeliveryError as error:
             self._silent.add(outgoing.origin)
             return self._try_again(taken, None, str(error))
+        except Exception as error:
+            log.critical("the server failed to send a message", exc_info=error, extra={"message_id": outgoing.id})
+            return self._try_again(taken, None, f"{outgoing.origin}: the server failed to send it")
         self._silent.discard(outgoing.origin)
         span.answered(answer.status)
         match verdict(answer.status):

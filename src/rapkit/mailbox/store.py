@@ -107,8 +107,8 @@ class Store(Protocol):
         """Take the matching boxes of all these kinds (all of the parent's, without a name) from whoever runs them, in one step.
 
         They are due at once, with `stopped` set, and bring their unread mail and due timers like any other. The POSTs in the lanes named
-        after them are deleted, those in some sender's hands too: nobody sends them again. With a name, a matching box of any of the kinds
-        that comes within `remember_for` seconds is made stopped.
+        after them are deleted, those in some sender's hands too: nobody sends them again. With a name that matches none of them yet, one
+        of any of the kinds that comes within `remember_for` seconds is made stopped.
         """
 
     # Out

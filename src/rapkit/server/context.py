@@ -76,8 +76,9 @@ class Context:
         return self._cancelled
 
     def cancel(self) -> None:
-        """Say that nobody waits for the result any more."""
+        """Say that nobody waits for the result any more: its programs are ended, and it can start no others."""
         self._cancelled = True
+        self._means.processes.stop()
 
     def workspace(self) -> Path:
         """A folder of the thread's own, there for all its calls until the thread is closed or forgotten."""

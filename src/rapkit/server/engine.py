@@ -14,7 +14,7 @@ from rapkit.delivery.courier import Courier
 from rapkit.delivery.guard import Guard
 from rapkit.errors import ForbiddenTarget, StoreError
 from rapkit.ids import new_id
-from rapkit.mailbox import OUTBOX, Lease, Reception, Store
+from rapkit.mailbox import OUTBOX, Fact, Lease, Reception, Store
 from rapkit.protocol import ChoiceMade, Invocation
 from rapkit.server.invocation import Call, call_kind, subscription_kind, thread_key, thread_kind
 from rapkit.server.limits import RateLimit
@@ -24,12 +24,13 @@ from rapkit.server.oauth.service import Client as OAuthClient
 from rapkit.server.people import ANSWER_PURPOSE
 from rapkit.server.plan import Plan
 from rapkit.server.premises import Premises
-from rapkit.server.questions import answer_letter
+from rapkit.server.questions import REMEMBERED, answer_letter
 from rapkit.server.resources import Resources
 from rapkit.server.signer import Signer
 from rapkit.server.subscriptions import Subscriptions
 from rapkit.server.threads import Threads
 from rapkit.server.topics import Topics
+from rapkit.server.users import stand_in_box
 from rapkit.server.worker import Worker
 from rapkit.server.workspace import workspaces_for
 from rapkit.stores import open_store
@@ -166,6 +167,15 @@ class Engine:
         """Stop all calls and subscriptions of a thread, and clean up what is kept for it (CLO-5)."""
         kinds = [call_kind(self.toolset), subscription_kind(self.toolset), thread_kind(self.toolset)]
         await self._stop(kinds, caller, thread_id, None)
+        await self._forget_stand_in(caller, thread_id)
+
+    async def _forget_stand_in(self, caller: str, thread_id: str) -> None:
+        """If the thread stood in for a user nobody named, what was kept for that user goes with it."""
+        box = stand_in_box(self.toolset, caller, thread_id)
+        for provider in self._plan.oauth:
+            await self.oauth.vault.delete(box.id, provider)
+        for record in await self._store.records(box.id, REMEMBERED):
+            await self._store.note(box, Fact(box.id, record.kind, record.key, None))
 
     async def _stop(self, kinds: list[str], caller: str, thread_id: str, call_id: str | None) -> None:
         thread = thread_key(self.toolset, caller, thread_id)
@@ -262,7 +272,7 @@ class Engine:
             await _end(*others)
             await asyncio.gather(
                 self._worker.drain(grace),
-                self._subscriptions.drain(0),  # there is no end to wait for
+                self._subscriptions.drain(grace),
                 self._topics.drain(grace),
                 self._resources.drain(grace),
             )

@@ -13,7 +13,9 @@ from rapkit.server.telling import Broke, Refused, Telling, authors, backoff
 from rapkit.server.tool import Tool
 from rapkit.server.workplace import Workplace
 
-_LONGEST_PAUSE = 30.0
+_FIRST_PAUSE = 0.125
+_WORTH_TELLING = 4.0
+_LONGEST_PAUSE = 32.0
 _GOT_ON_AFTER = 60.0
 _PATIENCE_WITH_CLOSED = 3.0
 _ENDED = "The subscription has ended."
@@ -74,14 +76,15 @@ class Generating:
         return events, self._workplace.changes() if events else Commit()
 
     async def _wait_for_room(self) -> None:
-        if await self._telling.has_room():
-            return
-        self._telling.log("is paused: its events do not get through", warn=True)
-        tries = 1
+        """Not to be in a hurry is no trouble, and common where events are faster than their rate."""
+        pause = _FIRST_PAUSE
         while not await self._telling.has_room():
-            await self._clock.sleep(min(backoff(tries), _LONGEST_PAUSE))
-            tries += 1
-        self._telling.log("goes on: its events get through")
+            if _WORTH_TELLING <= pause < 2 * _WORTH_TELLING:
+                self._telling.log("is paused: its events do not get through", warn=True)
+            await self._clock.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        if pause > _WORTH_TELLING:
+            self._telling.log("goes on: its events get through")
 
     async def _next(self, steps: Steps) -> Any:
         """What the generator yields next. Meanwhile what has its time is done."""

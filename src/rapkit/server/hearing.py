@@ -19,6 +19,7 @@ from rapkit.server.workplace import Workplace
 
 _MOST_RUNS = 3
 _LONGEST_PAUSE = 60.0
+_WORTH_TELLING = 4
 
 
 class Hearing:
@@ -61,7 +62,7 @@ class Hearing:
     async def _pause(self) -> None:
         """Leave the mail unread for a while, longer every time."""
         telling = self._telling
-        if not telling.standing.excused:  # else it was said before
+        if telling.attempts == _WORTH_TELLING:
             telling.log("is paused: its events do not get through", warn=True)
         await telling.put_off(telling.standing, min(backoff(telling.attempts), _LONGEST_PAUSE), charge=True)
 
@@ -88,7 +89,7 @@ class Hearing:
             return [], Commit()
         signature = self._tool.signature
         arguments: dict[str, Any] = bound(signature, self._telling.standing.message, workplace.context)
-        async with self._places:
+        async with self._places, self._premises.clock.timeout(self._tool.traits.timeout):
             told = await invoke(signature, {**arguments, PAYLOAD: from_json(letter.body)}, self._premises.threads)
         return occurrences(told, self._telling.traits.associative), workplace.changes()
 

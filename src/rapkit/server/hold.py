@@ -3,17 +3,36 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
 
 from rapkit.delivery.courier import Courier
 from rapkit.delivery.retry import Kind
-from rapkit.errors import Fenced, StoreError
+from rapkit.errors import Fenced, StoreError, WrongKey
 from rapkit.ids import new_id
 from rapkit.mailbox import Claim, Commit, Outgoing, Store
 
-_PAUSE_BEFORE_COMMITTING_AGAIN = 0.5
+_PAUSE_BEFORE_TRYING_AGAIN = 0.5
+_LONGEST_PAUSE = 15.0
+
+T = TypeVar("T")
 
 log = logging.getLogger("rapkit.calls")
+
+
+async def insist(operation: Callable[[], Awaitable[T]]) -> T:
+    """What an operation on the store gives, however often it takes. For what can be repeated; `Fenced` and `WrongKey` are let through."""
+    pause = _PAUSE_BEFORE_TRYING_AGAIN
+    while True:
+        try:
+            return await operation()
+        except (Fenced, WrongKey):
+            raise
+        except StoreError as error:
+            # Giving up here would have work done again, or reported as lost.
+            log.error("the store fails, and is asked again: %s", error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 class Hold:
@@ -58,19 +77,13 @@ class Hold:
 
     async def insist(self, commit: Commit) -> bool:
         """Write it, however often it takes; False if the box was no longer ours. For what can be written twice, or ends the claim."""
-        while True:
-            try:
-                await self.commit(commit)
-            except Fenced as error:
-                # It was cancelled, or taken over: whoever has it now ends it. Or it is our own commit, written when its fate was open.
-                log.debug("%s", error)
-                return False
-            except StoreError as error:
-                # The work is done; giving up here would have it done again, or reported as lost.
-                log.error("cannot commit: %s", error)
-                await asyncio.sleep(_PAUSE_BEFORE_COMMITTING_AGAIN)
-            else:
-                return True
+        try:
+            await insist(lambda: self.commit(commit))
+        except Fenced as error:
+            # It was cancelled, or taken over: whoever has it now ends it. Or it is our own commit, written when its fate was open.
+            log.debug("%s", error)
+            return False
+        return True
 
     @contextlib.contextmanager
     def _place(self, commit: Commit) -> Iterator[str | None]:

@@ -103,8 +103,8 @@ class Keeper:
                 await hold.insist(Commit(consumed=consumed, timers=[Timer(_TTL, until)]))
                 return
             await self._clean_up(claim, hold)
-        except (StoreError, OSError) as error:
-            log.error("cannot clean up after a thread, and will try again: %s", error)
+        except Exception as error:
+            log.error("cannot clean up after a thread, and will try again: %s", error, exc_info=error)
             pause = min(_PAUSE * 2.0 ** min(claim.attempts, 20), _LONGEST_PAUSE)
             await hold.insist(Commit(again_at=claim.now + pause, charge=True))
 

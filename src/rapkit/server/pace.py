@@ -11,6 +11,7 @@ DEFAULT_RATE: Final = 10.0
 """Events a second, unless a subscription says otherwise."""
 
 _BURST_SECONDS = 2.0
+_LONGEST_QUEUE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,15 @@ class Pace:
 
     def opens(self, mark: float, now: float) -> float:
         """When the next event may leave: now, or later."""
-        return max(now, mark - self._room)
+        return max(now, self._sane(mark, now) - self._room)
 
     def advance(self, mark: float, now: float) -> float:
         """The mark after one more event."""
-        return mark if self.rate is None else max(mark, now) + 1 / self.rate
+        return mark if self.rate is None else max(self._sane(mark, now), now) + 1 / self.rate
+
+    def _sane(self, mark: float, now: float) -> float:
+        """The mark, unless it is so far ahead that the clock must have been set back since: no queue is that long."""
+        return mark if self.rate is None else min(mark, now + _LONGEST_QUEUE / self.rate)
 
     @property
     def _room(self) -> float:

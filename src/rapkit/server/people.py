@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+import logging
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from rapkit.errors import ConfigError, ToolError
+from rapkit.errors import ConfigError, ToolError, WrongKey
 from rapkit.mailbox import Commit, Fact, NewBox
 from rapkit.protocol import OAuthRequest, UserChoice, dump
+from rapkit.server.hold import insist
 from rapkit.server.invocation import Call, digest
 from rapkit.server.oauth import OAuth, OAuthProvider
+from rapkit.server.oauth.errors import ProviderUnavailable
 from rapkit.server.oauth.flow import Waiter
 from rapkit.server.questions import REMEMBERED, Ask, Questions, answer_letter
 from rapkit.server.resources import thread_box
@@ -24,6 +28,8 @@ Remember = Literal["thread", "user"]
 
 ANSWER_PATH = "/answer/"
 ANSWER_PURPOSE = "answer"
+
+log = logging.getLogger("rapkit.calls")
 
 
 class People:
@@ -52,6 +58,9 @@ class People:
             raise ValueError(f"The default {default!r} is none of the choices: {', '.join(map(repr, labels))}.")
         if remember not in (None, "thread", "user"):
             raise ValueError(f"remember is 'thread' or 'user', not {remember!r}.")
+        within = self._premises.plan.durations.answer if expires_in is None else expires_in
+        if not 0 < within < math.inf:
+            raise ValueError(f"expires_in is a number of seconds above 0, not {expires_in}.")
         memory = digest("r", json.dumps([self._tool, prompt, labels]))
         key = self._questions.key("choice", prompt, *labels)
         if remember and not await self._questions.was_asked(key):
@@ -72,7 +81,6 @@ class People:
             )
             return Ask([self._hold.post(dump(question))])
 
-        within = self._premises.plan.durations.answer if expires_in is None else expires_in
         question = await self._questions.answer(key, labels, within, ask)
         if question.error is not None or question.answer is None:
             raise ToolError(f"{prompt!r}: {question.error}")
@@ -88,7 +96,7 @@ class People:
         declared = _declared(oauth, provider)
         user = user_box(self._call)
         while True:
-            token = await oauth.vault.usable(user.id, declared, refused=refused)
+            token = await _usable(oauth, user, declared, refused)
             key = self._questions.key("oauth", provider)
             if token is not None:
                 await self._questions.get_past(key)
@@ -112,7 +120,7 @@ class People:
             group_id=call.message.group_id, id=call.message.id, call_id=call.message.call_id, auth_url=flow.auth_url
         )
         # Before the question: who is woken without having asked does not mind.
-        await self._premises.store.note(user, flow.waiter)
+        await insist(lambda: self._premises.store.note(user, flow.waiter))
 
         async def look_again() -> None:
             # Another call's consent may have come after we looked, and before anybody could wake us.
@@ -122,14 +130,14 @@ class People:
         return Ask([self._hold.post(dump(message))], [flow.record], look_again)
 
     async def _remembered(self, where: Remember, key: str) -> str | None:
-        records = await self._premises.store.records(self._memory(where).id, REMEMBERED)
+        records = await insist(lambda: self._premises.store.records(self._memory(where).id, REMEMBERED))
         return next((json.loads(record.body) for record in records if record.key == key), None)
 
     async def _keep(self, where: Remember, key: str, label: str) -> None:
         box = self._memory(where)
         fact = Fact(box.id, REMEMBERED, key, json.dumps(label).encode())
         if where == "user":
-            await self._premises.store.note(box, fact)
+            await insist(lambda: self._premises.store.note(box, fact))
         else:
             await self._hold.insist(Commit(spawn=[box], facts=[fact], keep=True, charge=True))
 
@@ -151,10 +159,23 @@ class StoredConsent:
     async def oauth(self, provider: str, refused: str | None) -> str:
         """The token there is; `ToolError` if the user would have to authorise us."""
         oauth = self._premises.oauth
-        token = await oauth.vault.usable(self._user.id, _declared(oauth, provider), refused=refused)
+        try:
+            token = await _usable(oauth, self._user, _declared(oauth, provider), refused)
+        except ProviderUnavailable as error:
+            # Not the end of the subscription: it starts again, and perhaps the provider is there by then.
+            raise RuntimeError(str(error)) from error
         if token is None:
             raise ToolError(f"the user has to authorise {provider} (again). Subscribe again to ask them.")
         return token
+
+
+async def _usable(oauth: OAuth, user: NewBox, provider: OAuthProvider, refused: str | None) -> str | None:
+    try:
+        return await insist(lambda: oauth.vault.usable(user.id, provider, refused=refused))
+    except WrongKey:
+        # Sealed with a key that was taken away: as good as none, and replaced by the next one.
+        log.error("a user's token for %s cannot be opened, so they are asked again", provider.name)
+        return None
 
 
 def _declared(oauth: OAuth, name: str) -> OAuthProvider:

@@ -1,5 +1,6 @@
 """What everything in one running toolset shares."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from rapkit.server.processes import Processes, kill_leftovers
 from rapkit.server.signer import Signer
 from rapkit.server.threads import Threads
 from rapkit.tracing import Tracing
+
+log = logging.getLogger("rapkit.calls")
 
 _PROCESS = "process"
 """Records of the programs a call runs, by their tokens."""
@@ -51,7 +54,10 @@ class Premises:
     async def kill_leftovers(self, box: str) -> None:
         """End what a lost server may have left running for a box."""
         if records := await self.store.records(box, _PROCESS):
-            await kill_leftovers([record.key for record in records])
+            try:
+                await kill_leftovers([record.key for record in records])
+            except OSError as error:  # no thread or no file to be had; the call must be answered all the same
+                log.error("programs that a lost server ran may still run: %s", error)
 
     def hold(self, claim: Claim, callback_url: str) -> Hold:
         """Our hold on a claimed box that calls back there."""

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from rapkit.errors import ToolError
+from rapkit.secret import secret_variables
 
 _VARIABLE = "RAPKIT_RUN"
 _LONGEST_LINE = 64 * 1024
@@ -88,8 +89,8 @@ class Processes:
     ) -> "Run":
         """Run a program, without a shell: `await` gives a `Completed`, `async for` the lines as they come. Nothing starts before that.
 
-        `env` replaces the environment; without it the program gets the server's, less rapkit's own settings, which hold secrets. `input` is
-        what it reads; without it, nothing. A program that does not end within `timeout` seconds is stopped.
+        `env` replaces the environment; without it the program gets the server's, less rapkit's settings and all that secrets
+        come from. `input` is what it reads; without it, nothing. A program that does not end within `timeout` seconds is stopped.
 
         Output is read as UTF-8, with a replacement for what is not. Of stdout and of stderr at most `largest_output` bytes each are kept,
         the beginning and the end, with a note where something was left out. Lines come from both together, without their ends, and of each
@@ -224,7 +225,10 @@ class _Command(NamedTuple):
     def _environment(self, token: str) -> dict[str, str]:
         given = self.env
         if given is None:
-            given = {name: value for name, value in os.environ.items() if not name.startswith("RAPKIT_")}
+            ours = secret_variables()
+            given = {
+                name: value for name, value in os.environ.items() if not (name.startswith("RAPKIT_") or name in ours)
+            }
         return {**given, _VARIABLE: token}
 
     def _mistake(self, error: OSError) -> ToolError:
@@ -286,19 +290,32 @@ class _Life:
 
     async def _live(self) -> None:
         token = secrets.token_hex(16)
-        await self._record(token)
+        if not await self._written(self._record(token)):
+            return
         if self._stop.done() or await self._run(token):
-            await self._forget(token)
+            await self._written(self._forget(token))
         else:
             # The record stays: whoever takes the call over tries again.
             log.error("processes of %r could not be ended", self._command.program)
+
+    async def _written(self, work: Awaitable[None]) -> bool:
+        """Have it written; but a store that does not answer must not hold up those who want to stop. A record too many does no harm."""
+        task = asyncio.ensure_future(work)
+        await _first(None, task, self._stop)
+        await _first(_DIES_WITHIN, task)
+        if not task.done():
+            task.cancel()
+            log.warning("the record of a run of %r was left as it is: the store takes too long", self._command.program)
+            return False
+        task.result()
+        return True
 
     async def _run(self, token: str) -> bool:
         """Start the program and see it out; whether nothing of it is left."""
         try:
             popen = self._command.start(token, together=isinstance(self._output, _Lines))
         except (OSError, ValueError, ToolError):
-            await self._forget(token)
+            await self._written(self._forget(token))
             raise
         leader = _Leader(popen, self._output, self._command.input)
         try:

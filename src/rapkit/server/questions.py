@@ -15,7 +15,7 @@ from typing import NoReturn
 from rapkit.clock import Clock
 from rapkit.errors import Fenced
 from rapkit.mailbox import Claim, Commit, Letter, Outgoing, Record, Store, Timer
-from rapkit.server.hold import Hold
+from rapkit.server.hold import Hold, insist
 from rapkit.server.invocation import digest
 
 QUESTION = "question"
@@ -151,7 +151,7 @@ class Questions:
 
     async def _load(self) -> dict[str, Question]:
         if self._asked is None:
-            self._asked = await load_questions(self._store, self._hold.claim.box.id)
+            self._asked = await insist(lambda: load_questions(self._store, self._hold.claim.box.id))
         return self._asked
 
 
@@ -161,10 +161,14 @@ async def load_questions(store: Store, box: str) -> dict[str, Question]:
     return {question.key: question for question in found}
 
 
-async def hear_answers(store: Store, claim: Claim) -> None:
-    """Write down the answers that came as mail, and those that never came. `Fenced` if the claim is not ours any more."""
+async def hear_answers(store: Store, claim: Claim) -> bool:
+    """Write down the answers that came as mail, and those that never came. `Fenced` if the claim is not ours any more.
+
+    False if the claim was let go instead: a question has expired that could be answered until now, so it is closed first, and what was
+    accepted until then comes with the next claim.
+    """
     if not claim.mail and not claim.timers:
-        return
+        return True
     questions = await load_questions(store, claim.box.id)
     heard: dict[str, Question] = {}
     for mail in claim.mail:
@@ -173,9 +177,15 @@ async def hear_answers(store: Store, claim: Claim) -> None:
         if mail.kind == ANSWER and question is not None and question.is_open and question.key not in heard:
             error = answer["error"]
             heard[question.key] = question.answered(answer["selected"]) if error is None else question.failed(error)
-    for key in claim.timers:
+    expired = [key for key in claim.timers if key in questions and questions[key].is_open and key not in heard]
+    if expired:
+        still_open = {record.key for record in await store.records(claim.box.id, OPEN)}
+        if closing := [(OPEN, key) for key in expired if key in still_open]:
+            await store.commit(claim, Commit(drop=closing, again_at=claim.now))
+            return False
+    for key in expired:
         question = questions.get(key)
-        if question is not None and question.is_open:
+        if question is not None:
             heard.setdefault(
                 key, question.failed("nobody answered in time. Ask the user, and call again if they want it.")
             )
@@ -188,3 +198,4 @@ async def hear_answers(store: Store, claim: Claim) -> None:
         charge=True,
     )
     await store.commit(claim, commit)
+    return True

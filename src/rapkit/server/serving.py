@@ -5,6 +5,7 @@ import contextlib
 import contextvars
 import errno
 import logging
+import os
 import signal
 import socket
 import sys
@@ -21,6 +22,7 @@ from rapkit.server.callers import is_loopback_host
 if TYPE_CHECKING:
     from rapkit.server.toolset import Toolset
 
+_PATIENCE_WITH_CANCELLED = 2.0
 _LOADING = contextvars.ContextVar("loading", default=False)
 
 log = logging.getLogger("rapkit.server")
@@ -107,6 +109,24 @@ async def _serve(toolset: "Toolset", listener: socket.socket, host: str, on_star
             on_start(f"http://{address}:{listener.getsockname()[1]}")
             await server.serve(sockets=[listener])
             server.end_with(asyncio.current_task())
+    await _leave_behind_what_does_not_end()
+
+
+async def _leave_behind_what_does_not_end() -> None:
+    """End the process if something in it does not let itself be cancelled: the event loop would wait for it for ever.
+
+    Its calls are in the store, and dealt with after the next start.
+    """
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if not others:
+        return
+    _, pending = await asyncio.wait(others, timeout=_PATIENCE_WITH_CANCELLED)
+    if pending:
+        log.warning("%d tasks do not end although they were cancelled, and are left behind", len(pending))
+        logging.shutdown()
+        os._exit(0)
 
 
 class _Server(uvicorn.Server):

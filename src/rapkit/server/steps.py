@@ -137,10 +137,7 @@ class _PlainSteps:
                 self._end()
 
     def _end(self) -> None:
-        # If a step is under way, its end ends the generator.
-        close = getattr(self._iterator, "close", None)
-        if close is not None and self._at_work.acquire(blocking=False):
-            try:
+        # After the step that is under way, if there is one: until then it is not closed.
+        with self._at_work:
+            if (close := getattr(self._iterator, "close", None)) is not None:
                 close()
-            finally:
-                self._at_work.release()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from rapkit.delivery.courier import Fate
 from rapkit.delivery.retry import Kind, Verdict, verdict
 from rapkit.errors import Fenced, InvalidMessage, StoreError, ToolError
-from rapkit.mailbox import Claim, Commit, Letter, Taken
+from rapkit.mailbox import Claim, Commit, Letter, Outcome, Taken
 from rapkit.protocol import Invocation
 from rapkit.pump import Pump
 from rapkit.server.generating import Generating
@@ -29,7 +29,7 @@ from rapkit.server.workplace import Workplace
 
 _FULL = 100
 _PUT_OFF_FOR = 3600.0
-_LOOK_FOR_FUNCTION_EVERY = 60.0
+_LOOK_FOR_FUNCTION_EVERY = 300.0
 _MISS_FUNCTION_FOR = 24 * 3600.0
 _LOSSES_BEFORE_DELAY = 3
 _PAUSE_AFTER_STORE_FAILURE = 1.0
@@ -146,9 +146,10 @@ class Subscriptions:
             return None
         if taken.outgoing.kind == Kind.FINAL:
             return Letter(lane, _DONE, b"")
-        if fate.status is None or verdict(fate.status) is not Verdict.GONE:
+        if fate.outcome is not Outcome.DEAD or (fate.status is not None and verdict(fate.status) is Verdict.REFUSED):
             return None
-        # Nobody listens any more (semantics 18). The letter is for a box that nobody runs, or if we are lost before the box is stopped.
+        # Nobody listens any more (semantics 18): they said so, or could not be reached for days. The letter is for a box that nobody runs,
+        # or if we are lost before the box is stopped.
         ending = asyncio.create_task(self._stop(lane))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
@@ -282,7 +283,9 @@ class Subscriptions:
         if telling.standing.missed_at is None:
             telling.log("waits: this server has no such subscription", warn=True)
         standing = replace(telling.standing, missed_at=since)
-        await telling.put_off(standing, _LOOK_FOR_FUNCTION_EVERY, charge=standing.topic is not None)
+        # Soon at first, because it may be a mistake that is put right at once.
+        seconds = min(max(1.0, now - since), _LOOK_FOR_FUNCTION_EVERY)
+        await telling.put_off(standing, seconds, charge=standing.topic is not None)
 
     async def _forget(self, job: Job, why: str) -> None:
         claim, standing = job.claim, job.standing

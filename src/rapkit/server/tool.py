@@ -112,6 +112,10 @@ def make_subscription(
     called = f"subscription {signature.name!r}"
     if subscription.rate is not None and not 0 < subscription.rate < float("inf"):
         raise ConfigError(f"{called}: rate is a number of events a second above 0, not {subscription.rate}.")
+    if traits.timeout is not None and (pattern is None or not 0 < traits.timeout < float("inf")):
+        raise ConfigError(
+            f"{called}: timeout is a number of seconds above 0, for a function with a topic; a generator may take as long as it likes."
+        )
     if pattern is None and not signature.is_generator:
         raise ConfigError(
             f"{called} is not a generator, so it has no way to tell of events. Let it yield them, "

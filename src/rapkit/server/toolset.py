@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
+from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp
 
@@ -14,7 +15,7 @@ from rapkit.errors import ConfigError, InvalidToolset
 from rapkit.protocol import ToolsetDocument, dump, parse_toolset
 from rapkit.secret import read_secret
 from rapkit.server.app import make_app
-from rapkit.server.callers import Callers
+from rapkit.server.callers import Callers, is_loopback_host
 from rapkit.server.closing import CloseHook
 from rapkit.server.deliveries import Delivery
 from rapkit.server.engine import Engine, Surroundings, running
@@ -148,8 +149,10 @@ class Toolset:
         read_only: bool = False,
         destructive: bool = False,
         idempotent: bool = False,
+        long_running: bool = True,
         requires_auth: str | None = None,
         display: str | None = None,
+        timeout: float | None = None,
     ) -> Callable[[F], F]: ...
 
     def subscription(
@@ -164,8 +167,10 @@ class Toolset:
         read_only: bool = False,
         destructive: bool = False,
         idempotent: bool = False,
+        long_running: bool = True,
         requires_auth: str | None = None,
         display: str | None = None,
+        timeout: float | None = None,
     ) -> Any:
         """Make a function a tool that answers with events, now and then, until it ends or is cancelled. Bare, or with arguments.
 
@@ -173,9 +178,10 @@ class Toolset:
         and goes on after restarts of the server, with the last event's cursor in `ctx.cursor`. With a topic such as "gh/{owner}/{repo}" it
         is called with `payload` for everything that is emitted there, and returns an event, or None. `associative` events belong into the
         subscribing thread, others get a thread of their own. `rate` is how many events a second are sent; more are delayed, or with `batch`
-        put together. If `requires_auth` names a declared provider, the user is asked to authorise us before the subscription is confirmed.
+        put together. `timeout` is how many seconds a topic's function may take. If `requires_auth` names a declared provider, the user is
+        asked to authorise us before the subscription is confirmed.
         """
-        traits = Traits(read_only, destructive, idempotent, True, requires_auth, display, None)
+        traits = Traits(read_only, destructive, idempotent, long_running, requires_auth, display, timeout)
         kind = SubscriptionTraits(associative=associative, topic=topic, rate=rate, batch=batch)
 
         def register(function: F) -> F:
@@ -185,6 +191,7 @@ class Toolset:
         return register if function is None else register(function)
 
     def _add(self, tool: Tool) -> None:
+        self._check_not_running(f"The tool {tool.name!r}")
         if tool.name in self._tools:
             raise ConfigError(f"toolset {self.name!r} has two tools named {tool.name!r}. Rename one, or give it name=.")
         self._tools[tool.name] = tool
@@ -220,6 +227,7 @@ class Toolset:
 
     def on_thread_close(self, function: C) -> C:
         """Have a function called when a thread that used this toolset was closed, or has not called for long. It may be called twice."""
+        self._check_not_running("A function for closed threads")
         self._close_hooks.append(function)
         return function
 
@@ -229,6 +237,7 @@ class Toolset:
         To refuse a call it raises `ToolError`. The first one registered is the outermost. Around a subscription it is around the
         confirmation, not around its events.
         """
+        self._check_not_running("A function around calls")
         self._hooks.append(function)
         return function
 
@@ -305,6 +314,15 @@ class Toolset:
     def _plan(self, loopback_callbacks: bool) -> Plan:
         self.document("http://localhost")
         callers = self.callers
+        if (
+            callers.local_only
+            and self.public_url is not None
+            and not is_loopback_host(urlsplit(self.public_url).hostname or "")
+        ):
+            raise ConfigError(
+                f"{self.public_url} can be reached from other machines, and no token is configured: behind a proxy anybody could call "
+                "your tools. Configure a token (--token, or Toolset(tokens=...))."
+            )
         secrets = [read_secret(secret) for secret in self.webhook_secrets]
         sign("", 0, b"", secrets)  # one that is none is found now, not with the first result
         return Plan(
@@ -333,6 +351,10 @@ class Toolset:
             if is_loading():
                 raise  # whoever loads the file says it better
             raise SystemExit(f"{self.name}: {error}") from None
+
+    def _check_not_running(self, what: str) -> None:
+        if self._engine is not None:
+            raise ConfigError(f"{what} comes too late: toolset {self.name!r} is being served already.")
 
     def _forget_engine(self) -> None:
         self._engine = None

@@ -5,12 +5,14 @@ order for all three: what was emitted before somebody subscribed does not reach 
 next one may be on the way.
 """
 
+import json
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pydantic_core import to_json
 
-from rapkit.errors import Fenced, StoreError
+from rapkit.errors import Fenced
 from rapkit.mailbox import Claim, Commit, Letter, Mail, NewBox, Record
 from rapkit.pump import Pump
 from rapkit.server.invocation import digest, topic_kind
@@ -24,7 +26,7 @@ _UNSUBSCRIBE = "unsubscribe"
 _EMIT = "emit"
 _SUBSCRIBER = "subscriber"
 _AT_ONCE = 16
-_MOST_LETTERS = 5000
+_MOST_LETTERS = 500
 _PAUSE_AFTER_FAILURE = 1.0
 
 log = logging.getLogger("rapkit.subscriptions")
@@ -59,9 +61,14 @@ class Topics:
     async def emit(self, topic: str, payload: object, id: str | None = None) -> None:
         """Make it durable that something happened; the same `id` again, within `remember_events` seconds, is the same thing.
 
-        `ValueError` if the payload is not JSON.
+        `ValueError` if the payload is not JSON, or too large.
         """
         body = to_json(payload, inf_nan_mode="null")
+        largest = self._premises.plan.limits.body
+        if len(body) > largest:
+            raise ValueError(
+                f"The payload has {len(body):,} bytes, and {largest:,} are taken. Emit what matters of it."
+            )
         self._look_at(topic)
         remember_for = self._premises.plan.durations.remember_events
         # If there is no such box, nobody has ever subscribed, and there is nobody to tell.
@@ -99,16 +106,53 @@ class Topics:
             await self._handle(claim)
         except Fenced as error:
             log.debug("%s", error)  # whoever has it now goes on
-        except StoreError as error:
-            log.error("cannot pass events of a topic on: %s", error)
+        except Exception as error:
+            log.error("cannot pass events of a topic on, and try again: %s", error, exc_info=error)
             await self._premises.clock.sleep(_PAUSE_AFTER_FAILURE)
             await self._premises.hold(claim, "").insist(Commit(again_at=self._premises.clock.now()))
 
     async def _handle(self, claim: Claim) -> None:
+        """Pass the mail on in parts, because a crowd of letters to a crowd of subscribers would hold up everybody else for long."""
         subscribers = {record.key for record in await self._store.records(claim.box.id, _SUBSCRIBER)}
-        # The rest is handed to the next claim: many letters to many subscribers would hold up everybody else for long.
-        most = max(1, _MOST_LETTERS // max(1, len(subscribers)))
-        await self._store.commit(claim, _passed_on(claim.mail[:most], subscribers))
+        done = _Progress.read(claim.box.state)
+        mail = list(claim.mail)
+        while mail:
+            if mail[0].kind == _EMIT and len(subscribers) > _MOST_LETTERS:
+                await self._pass_on_in_parts(claim, mail.pop(0), subscribers, done, keep=bool(mail))
+                continue
+            most = max(1, _MOST_LETTERS // max(1, len(subscribers)))
+            part, mail = mail[:most], mail[most:]
+            await self._store.commit(claim, replace(_passed_on(part, subscribers), keep=bool(mail)))
+        if not claim.mail:
+            await self._store.commit(claim, Commit())
+
+    async def _pass_on_in_parts(
+        self, claim: Claim, emitted: Mail, subscribers: set[str], done: "_Progress", *, keep: bool
+    ) -> None:
+        """One event for very many. How far it got is committed with each part, so that nobody gets it twice after a crash."""
+        after = done.after if done.seq == emitted.seq else ""
+        rest = sorted(subscriber for subscriber in subscribers if subscriber > after)
+        while rest:
+            part, rest = rest[:_MOST_LETTERS], rest[_MOST_LETTERS:]
+            letters = [Letter(subscriber, EVENT, emitted.body) for subscriber in part]
+            progress = _Progress(emitted.seq, part[-1]).to_bytes()
+            await self._store.commit(claim, Commit(letters=letters, state=progress, keep=True))
+        await self._store.commit(claim, Commit(consumed=[emitted.seq], state=b"", keep=keep))
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """Up to which subscriber the event in a letter was passed on."""
+
+    seq: int = 0
+    after: str = ""
+
+    def to_bytes(self) -> bytes:
+        return json.dumps([self.seq, self.after]).encode()
+
+    @classmethod
+    def read(cls, state: bytes) -> "_Progress":
+        return cls(*json.loads(state)) if state else cls()
 
 
 def _passed_on(mail: Sequence[Mail], subscribers: set[str]) -> Commit:

@@ -20,8 +20,12 @@ def user_key(toolset: str, caller: str, message: Invocation | BadInvocation) -> 
     if user_id is not None:
         return digest("u", toolset, caller, user_id)
     ancestors: tuple[str, ...] = getattr(message, "thread_ancestors", None) or ()
-    root = ancestors[0] if ancestors else message.group_id
-    return digest("r", toolset, caller, root)
+    return stand_in_box(toolset, caller, ancestors[0] if ancestors else message.group_id).id
+
+
+def stand_in_box(toolset: str, caller: str, root_thread: str) -> NewBox:
+    """The box of a user nobody named, for whom the root thread stands in."""
+    return NewBox(id=digest("r", toolset, caller, root_thread), kind=user_kind(toolset))
 
 
 def user_box(call: Call) -> NewBox:

@@ -35,6 +35,7 @@ class Suspension:
 
     def __init__(self, hold: Hold, views: Views, task: "asyncio.Task[None]") -> None:
         self.happened = False
+        self.lost = False
         self._hold = hold
         self._views = views
         self._task = task
@@ -42,9 +43,13 @@ class Suspension:
     async def __call__(self, commit: Commit, afterwards: Callable[[], Awaitable[None]] | None) -> NoReturn:
         """Write the commit, with what is still to be shown, do what is to be done after that, and stop. This never returns."""
         # What the state was changed to is not kept: the handler changes it again when it runs again.
+        if self._task.done():
+            raise RuntimeError("The handler has ended: it is too late to ask.")
         if await self._hold.insist(replace(commit, outgoing=[*self._views.take(), *commit.outgoing])):
             self.happened = True
             await self._do(afterwards)
+        else:
+            self.lost = True
         self._task.cancel()
         await asyncio.Event().wait()
         raise AssertionError("nobody sets it")
@@ -85,6 +90,11 @@ class Visit:
     def suspended(self) -> bool:
         """Whether the handler waits for somebody, and the hold has been let go."""
         return self._suspension.happened
+
+    @property
+    def lost(self) -> bool:
+        """Whether the handler was interrupted because the hold was no longer ours."""
+        return self._suspension.lost
 
     async def context(self) -> Context:
         """The context of the handler."""
@@ -132,5 +142,7 @@ class Visit:
 
     async def close(self) -> None:
         """Leave nothing behind."""
-        await self._views.close()
-        await self._processes.close()
+        try:
+            await self._views.close()
+        finally:
+            await self._processes.close()

@@ -2,8 +2,8 @@
 
 A delivery is verified before anything else is done with it. Its source hears 200 only after the handler has returned, so what the handler
 emitted is durable by then; otherwise the source is asked to send it again. So the same delivery can come twice, and whoever has a copy of
-one can repeat it as long as its signature holds (GitHub's always does). That is harmless where the handler gives the delivery's id to
-`emit`, which takes the same id once.
+one can repeat it as long as its signature holds. Where the handler gives the delivery's id to `emit`, the same id is taken once. GitHub
+signs neither its delivery's id nor a time, so whoever has a copy of one of its deliveries can repeat it under another id: take https.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from rapkit.server.endpoints import RETRY_WHEN_STORE_FAILS
 from rapkit.server.engine import TooBusy
 from rapkit.server.limits import RateLimit
 from rapkit.server.requests import Body, Refusal, come_back, send_answer, send_problem
-from rapkit.server.strangers import knock, stranger_of
+from rapkit.server.strangers import knock
 from rapkit.server.threads import Threads
 from rapkit.server.webhook_styles import STYLES
 
@@ -151,16 +151,16 @@ class WebhookEndpoint:
             self._running()
         except ConfigError as error:
             raise Refusal(503, str(error)) from None
-        knock(self._strangers, scope)
         delivery = Delivery(None, None, _headers(scope), await Body(scope, receive, self._largest).read())
         try:
             found = await self._webhook.verified(delivery, self._now(), self._threads)
         except BaseException as error:  # noqa: BLE001 - authors raise anything
             raise self._failed(delivery, error) from None
         if found is None:
+            # Only now, so that strangers cannot use up what an honest source needs that comes from the same address.
+            knock(self._strangers, scope)
             log.info("a delivery was refused, because it is not authentic", extra={"path": self._webhook.path})
             raise Refusal(401, "This delivery is not authentic.")
-        self._strangers.give_back(stranger_of(scope))
         return found
 
     async def _take(self, delivery: Delivery) -> None:

@@ -55,13 +55,21 @@ class Ending:
     subscribed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Running:
-    """A handler at work."""
+    """A call at work. `interrupted` says that it was us who cancelled its task, and not its handler."""
 
     thread: str
-    context: Context | None
     task: "asyncio.Task[None]"
+    context: Context | None = None
+    interrupted: bool = False
+
+    def interrupt(self) -> None:
+        """Stop it where it stands."""
+        self.interrupted = True
+        if self.context is not None:
+            self.context.cancel()
+        self.task.cancel()
 
 
 class Worker:
@@ -77,6 +85,7 @@ class Worker:
         self._tools = premises.plan.tools
         self._claimed: dict[str, int] = {}
         self._running: dict[str, Running] = {}
+        self._draining = False
         self._pump = Pump(
             premises.store,
             call_kind(premises.plan.toolset),
@@ -91,6 +100,7 @@ class Worker:
 
     async def drain(self, patience: float) -> None:
         """Let running handlers end; those that do not are interrupted, and dealt with after the next start."""
+        self._draining = True
         await self._pump.drain(patience)
 
     async def accept(self, call: Call) -> bool:
@@ -122,9 +132,7 @@ class Worker:
         for box in boxes:
             self._claimed.pop(box, None)
             if running := self._running.get(box):
-                if running.context is not None:
-                    running.context.cancel()
-                running.task.cancel()
+                running.interrupt()
 
     async def quiet(self, thread: str) -> None:
         """Return when no handler runs for a thread here."""
@@ -141,8 +149,14 @@ class Worker:
             except (InvalidMessage, ValueError) as error:
                 # It was fine when it was accepted, so this version of ours is stricter, or it is damaged. Another version may read it.
                 log.error("a stored call cannot be read and is put off for an hour: %s", error)
-                await self._store.commit(claim, Commit(again_at=claim.now + _PUT_OFF_FOR))
+                await self._put_off_for_long(claim)
         return jobs
+
+    async def _put_off_for_long(self, claim: Claim) -> None:
+        try:
+            await self._store.commit(claim, Commit(again_at=claim.now + _PUT_OFF_FOR, charge=True))
+        except StoreError as error:  # the others that were claimed with it are not to suffer from that
+            log.error("it could not be put off, and is tried again when our lease ends: %s", error)
 
     def _note(self, claims: list[Claim]) -> None:
         # At once, because a box can be stopped after it was claimed and before its handler is called; and with the epoch, because it is
@@ -152,12 +166,27 @@ class Worker:
     async def _run(self, job: Job) -> None:
         started = time.monotonic()
         claim, call = job
+        task = asyncio.current_task()
+        assert task is not None
+        if self._claimed.get(claim.box.id) != claim.epoch:
+            return  # it was stopped after we had claimed it, and is claimed again, to be answered
+        running = Running(call.thread_key, task)
+        del self._claimed[claim.box.id]
+        self._running[claim.box.id] = running  # from here on it is found by whoever cancels it
+        try:
+            await self._try(job, running, started)
+        finally:
+            if self._running.get(claim.box.id) is running:  # else it was taken from us and claimed again
+                del self._running[claim.box.id]
+
+    async def _try(self, job: Job, running: Running, started: float) -> None:
+        claim, call = job
         hold = self._premises.hold(claim, call.message.callback_url)
         try:
             with self._span(call) as span:
                 hold.traceparent = span.traceparent
                 try:
-                    outcome = await self._conclude(hold, call)
+                    outcome = await self._conclude(hold, call, running)
                 except Fenced as error:
                     log.debug("%s", error)  # it was cancelled, or taken over: whoever has it now answers it
                     span.ended("cancelled")
@@ -167,15 +196,20 @@ class Worker:
             await asyncio.shield(self._give_back(claim, call.message))
             raise
         except StoreError as error:
-            await self._put_off(hold, error)
+            log.error("a call cannot be begun: %s", error)
+            await self._put_off(hold, charge=claim.attempts > 1)
+            return
+        except Exception as error:
+            log.critical("the server failed on a call, which is tried again", exc_info=error)
+            await self._put_off(hold, charge=True)
             return
         self._on_finished()
         self._tell(call, outcome, time.monotonic() - started)
 
-    async def _conclude(self, hold: Hold, call: Call) -> Ended:
+    async def _conclude(self, hold: Hold, call: Call, running: Running) -> Ended:
         """Run the call and commit how it ends; says how that is."""
         try:
-            ending = await self._work(hold, call)
+            ending = await self._work(hold, call, running)
         except Suspended:
             return "suspended"
         body = self._result(call.message, ending)
@@ -183,8 +217,8 @@ class Worker:
         lane = commit.spawn[0].id if ending.subscribed else None
         outgoing = [*commit.outgoing, hold.post(body, lane=lane)]
         forget_for = self._premises.plan.durations.remember_calls
-        await hold.insist(replace(commit, outgoing=outgoing, forget_for=forget_for))
-        if ending.output.text == _CANCELLED:
+        ours = await hold.insist(replace(commit, outgoing=outgoing, forget_for=forget_for))
+        if not ours or ending.output.text == _CANCELLED:
             return "cancelled"
         return "error" if ending.output.text.startswith("Error: ") else "ok"
 
@@ -219,15 +253,12 @@ class Worker:
             },
         )
 
-    async def _work(self, hold: Hold, call: Call) -> Ending:
+    async def _work(self, hold: Hold, call: Call, running: Running) -> Ending:
         claim, message = hold.claim, call.message
-        wanted = self._claimed.get(claim.box.id) == claim.epoch
-        if wanted:
-            del self._claimed[claim.box.id]
         untouched = claim.attempts == 1 and not claim.mail and not claim.timers
         if not untouched or claim.box.stopped:
             await self._premises.kill_leftovers(claim.box.id)
-        if claim.box.stopped or not wanted:
+        if claim.box.stopped:
             return Ending(Output(_CANCELLED))
         if isinstance(message, BadInvocation):
             return Ending(Output(f"Error: {message.problem}"))
@@ -238,8 +269,11 @@ class Worker:
         if not untouched:
             if (lost := await self._lost(claim, tool)) is not None:
                 return Ending(Output(lost))
-            await hear_answers(self._store, claim)
-        return await self._call(hold, tool, call, message)
+            if not await hear_answers(self._store, claim):
+                raise Fenced(
+                    "The call was let go: an answer may have come in the last moment, and comes with the next claim."
+                )
+        return await self._call(hold, tool, call, message, running)
 
     async def _lost(self, claim: Claim, tool: Tool) -> str | None:
         """What is to be said of a call that was lost before and must not run again, if it must not (semantics 23 and 24)."""
@@ -256,13 +290,11 @@ class Worker:
         """Whether the handler was lost before it got past its last question: up to there it must bear to be repeated."""
         return bool(await self._store.records(box, QUESTION)) and not await self._store.records(box, RESUMED)
 
-    async def _call(self, hold: Hold, tool: Tool, call: Call, message: Invocation) -> Ending:
-        task = asyncio.current_task()
-        assert task is not None
+    async def _call(self, hold: Hold, tool: Tool, call: Call, message: Invocation, running: Running) -> Ending:
+        task = running.task
         visit = Visit(self._premises, self._resources, hold, tool, call, task)
         needs_context = tool.signature.context_parameter or tool.subscription or self._premises.plan.hooks
-        context = await visit.context() if needs_context else None
-        running = self._running[hold.claim.box.id] = Running(call.thread_key, context, task)
+        context = running.context = await visit.context() if needs_context else None
         try:
             output = await output_of(
                 tool, message, context, self._premises.clock, partial(visit.handle, message, context)
@@ -274,11 +306,14 @@ class Worker:
                 context.cancel()
             if visit.suspended and task.uncancel() == 0:
                 raise Suspended from None
-            raise
+            if visit.suspended or visit.lost or running.interrupted or self._draining:
+                raise
+            # Nobody of us: the handler has cancelled its own task. That is a failure like any other.
+            while task.uncancel():
+                pass
+            return Ending(unexpected(message, asyncio.CancelledError("the handler has cancelled itself")))
         finally:
             await visit.close()
-            if self._running.get(hold.claim.box.id) is running:  # else it was taken from us and claimed again
-                del self._running[hold.claim.box.id]
 
     def _result(self, message: Invocation | BadInvocation, ending: Ending) -> bytes:
         largest = self._premises.plan.limits.result
@@ -292,11 +327,10 @@ class Worker:
         told = f"Error: the result has {len(body):,} bytes, and {largest:,} can be sent. Ask for less."
         return dump(_tool_result(message, Ending(Output(told))))
 
-    async def _put_off(self, hold: Hold, error: StoreError) -> None:
-        """The handler was not called, because what there is to know about the call could not be read. It keeps its account."""
-        log.error("a call cannot be begun: %s", error)
+    async def _put_off(self, hold: Hold, *, charge: bool) -> None:
+        """Leave the call to the next claim, with what is on its account if that is `charged`."""
         await asyncio.sleep(_PAUSE_AFTER_FAILURE)
-        await hold.insist(Commit(again_at=hold.claim.now, charge=hold.claim.attempts > 1))
+        await hold.insist(Commit(again_at=hold.claim.now, charge=charge))
 
     async def _give_back(self, claim: Claim, message: Invocation | BadInvocation) -> None:
         """The handler was interrupted: leave the call to the next worker, charged with a lost run if running it twice could do harm."""

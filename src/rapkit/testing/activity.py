@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 _QUIET_TURNS = 50
 _MOST_TURNS = 200_000
-_PATIENCE_WITH_THREADS = 0.5
+_PATIENCE_WITH_THREADS = 2.0
 
 
 class Activity:

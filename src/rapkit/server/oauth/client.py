@@ -45,7 +45,9 @@ class AuthlibClient:
     """
 
     def __init__(self, providers: Iterable[OAuthProvider], clock: Clock, patience: float) -> None:
-        self._secrets = {provider.name: provider.read_secret() for provider in providers}
+        declared = list(providers)
+        self._ids = {provider.name: provider.read_id() for provider in declared}
+        self._secrets = {provider.name: provider.read_secret() for provider in declared}
         self._clock = clock
         self._patience = patience
         self._transport: httpx2.AsyncBaseTransport | None = None
@@ -55,7 +57,7 @@ class AuthlibClient:
         """The URL at which the user gives their consent, with the verifier's S256 challenge in it."""
         client = OAuth2Client(
             session=None,
-            client_id=provider.client_id,
+            client_id=self._ids[provider.name],
             scope=list(provider.scopes),
             redirect_uri=redirect_uri,
             code_challenge_method="S256",
@@ -123,7 +125,7 @@ class AuthlibClient:
                 # In a thread: it loads the trusted certificates. Proxies from the environment are not used, as with callbacks.
                 self._transport = await asyncio.to_thread(httpx2.AsyncHTTPTransport)
         session = AsyncOAuth2Client(
-            client_id=provider.client_id,
+            client_id=self._ids[provider.name],
             client_secret=self._secrets[provider.name],
             token_endpoint_auth_method=provider.token_auth,
             transport=_Bounded(self._transport),

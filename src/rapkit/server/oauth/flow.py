@@ -37,7 +37,7 @@ class PendingFlow:
 class Flow:
     """What to commit and what to send, so that the user can authorise us.
 
-    `record` belongs beside the call, `waiter` beside the user; both are to be written in the commit that sends the link.
+    `record` belongs beside the call, and is to be written in the commit that sends the link; `waiter` beside the user, before that.
     """
 
     auth_url: str = field(repr=False)

@@ -23,8 +23,8 @@ _OURS = frozenset(
 class OAuthProvider:
     """Where users give their consent, and who we are there.
 
-    `client_secret` is the secret, or `env:VARIABLE` or `file:path`; it is read when the server starts. `token_auth` says how it is sent:
-    "none" is for public clients, which have none. `authorize_params` are added to the URL the user is sent to.
+    `client_id` and `client_secret` may be `env:VARIABLE` or `file:path`; then they are read when the server starts. `token_auth` says how
+    the secret is sent: "none" is for public clients, which have none. `authorize_params` are added to the URL the user is sent to.
     """
 
     name: str
@@ -91,6 +91,13 @@ class OAuthProvider:
             authorize_params={"access_type": "offline", "prompt": "consent"},
             token_auth="client_secret_post",  # noqa: S106
         )
+
+    def read_id(self) -> str:
+        """The client's id itself. `ConfigError` if there is none where it should come from."""
+        found = read_secret(self.client_id)
+        if not _VISIBLE.fullmatch(found):
+            raise self._wrong("the client id is empty or has characters that no client id has, such as spaces")
+        return found
 
     def read_secret(self) -> str | None:
         """The client's secret itself. `ConfigError`, without a word of it, if there is none where it should come from."""

@@ -123,7 +123,7 @@ class Boxes:
             return []
         claimed = {row[0]: row[1:] for row in tx.rows(sql.CLAIM_BOXES, (worker, until, json.dumps(rows)))}
         ids = json.dumps([columns[0] for columns in claimed.values()])
-        mail = self._mail({columns[0]: columns[-1] for columns in claimed.values()}, ids, tx)
+        mail, unreadable = self._mail({columns[0]: columns[-1] for columns in claimed.values()}, ids, tx)
         timers: dict[str, list[str]] = {}
         for id, key in tx.rows(sql.DUE_TIMERS, (ids, tx.now)):
             timers.setdefault(id, []).append(key)
@@ -131,6 +131,8 @@ class Boxes:
         for row in rows:
             *columns, epoch, attempts = claimed[row]
             try:
+                if columns[0] in unreadable:
+                    raise unreadable[columns[0]]
                 box = self._box(columns)
             except WrongKey as error:
                 log.error("box %s cannot be opened and is put off for an hour: %s", columns[0], error)
@@ -146,18 +148,27 @@ class Boxes:
             if tx.row(sql.GIVE_BACK_BOX, (tx.now, claim.box.id, claim.epoch, claim.worker)):
                 tx.due.add(claim.box.kind)
 
-    def _mail(self, attempts: dict[str, int], ids: str, tx: Transaction) -> dict[str, list[Mail]]:
+    def _mail(
+        self, attempts: dict[str, int], ids: str, tx: Transaction
+    ) -> tuple[dict[str, list[Mail]], dict[str, WrongKey]]:
+        """The mail of boxes, and the boxes with mail that cannot be opened: they must not keep the others from theirs."""
         mail: dict[str, list[Mail]] = {}
-        handed: list[int] = []
-        for box, seq, kind, body, at, tries in tx.rows(sql.MAIL_OF_BOXES, (ids,)):
-            one_by_one = attempts[box] > _LOST_ATTEMPTS_BEFORE_ONE_BY_ONE
+        handed: dict[str, list[int]] = {}
+        unreadable: dict[str, WrongKey] = {}
+        for box, seq, kind, body, at, tries in tx.rows(sql.MAIL_OF_BOXES, (ids, _MOST_MAIL_PER_CLAIM)):
             letters = mail.setdefault(box, [])
-            if len(letters) < (1 if one_by_one else _MOST_MAIL_PER_CLAIM):
+            if box in unreadable or (letters and attempts[box] > _LOST_ATTEMPTS_BEFORE_ONE_BY_ONE):
+                continue
+            try:
                 letters.append(Mail(seq, kind, self._open(body), at, tries))
-                handed.append(seq)
+            except WrongKey as error:
+                unreadable[box] = error
+                handed.pop(box, None)
+            else:
+                handed.setdefault(box, []).append(seq)
         if handed:
-            tx.write(sql.CHARGE_MAIL, (json.dumps(handed),))
-        return mail
+            tx.write(sql.CHARGE_MAIL, (json.dumps([seq for seqs in handed.values() for seq in seqs]),))
+        return mail, unreadable
 
     def commit(self, claim: Claim, commit: Commit, sender: str | None, tx: Transaction) -> list[Taken]:
         id = claim.box.id
@@ -220,11 +231,11 @@ class Boxes:
     def stop(
         self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float, tx: Transaction
     ) -> Stopped:
-        if name is not None:
-            for kind in kinds:
-                tx.write(sql.SEE, (parent, f"stopped/{kind}/{name}", tx.now + remember_for))
         stopped = tx.rows(sql.STOP_BOXES, (tx.now, parent, json.dumps(list(kinds)), name))
         if not stopped:
+            # Only then: one that comes later under the name of one that was stopped is another one.
+            for kind in kinds if name is not None else ():
+                tx.write(sql.SEE, (parent, f"stopped/{kind}/{name}", tx.now + remember_for))
             return Stopped((), ())
         boxes = [id for id, _ in stopped]
         tx.due.update(kind for _, kind in stopped)

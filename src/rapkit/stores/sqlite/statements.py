@@ -109,10 +109,12 @@ GIVE_BACK_OUTGOING: Final = """
 """The same for a POST."""
 
 MAIL_OF_BOXES: Final = """
-    SELECT box, seq, kind, body, accepted_at, attempts + 1 FROM mail
-    WHERE box IN (SELECT value FROM json_each(?)) AND set_aside IS NULL ORDER BY seq
+    SELECT m.box, m.seq, m.kind, m.body, m.accepted_at, m.attempts + 1
+    FROM json_each(?1) AS claimed JOIN mail AS m
+    ON m.seq IN (SELECT seq FROM mail WHERE box = claimed.value AND set_aside IS NULL ORDER BY seq LIMIT ?2)
+    ORDER BY m.seq
 """
-"""Mail of claimed boxes in acceptance order."""
+"""The oldest mail of claimed boxes, so much of each, in acceptance order."""
 
 CHARGE_MAIL: Final = "UPDATE mail SET attempts = attempts + 1 WHERE seq IN (SELECT value FROM json_each(?))"
 """Charge an attempt to the mail that is handed out."""
