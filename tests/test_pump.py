@@ -203,3 +203,26 @@ async def test_a_pump_that_is_stopped_while_the_store_fails_stops(store: Store) 
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_fetch_that_fails_for_a_reason_of_its_own_does_not_end_the_pump(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("rapkit.pump._PAUSE_AFTER_FAILURE", 0)
+    shop = Workshop(store)
+    shop.allowed.set()
+    healthy: list[bool] = []
+
+    async def fetch(limit: int) -> list[Claim]:
+        healthy.append(pump.healthy)
+        if len(healthy) <= 2:
+            raise RuntimeError("a mistake of ours")
+        return await shop.fetch(limit)
+
+    pump: Pump[Claim] = Pump(store, KIND, 5, fetch, shop.work)
+    await put(store, "b1")
+    async with running(pump):
+        await until(lambda: shop.ended == ["b1"])
+
+    assert healthy[:3] == [True, False, False]
+    assert "a mistake of ours" in caplog.text

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rapkit.errors import ConfigError
-from rapkit.secret import read_secret
+from rapkit.secret import read_secret, secret_variables
 
 
 def test_a_secret_may_be_given_as_it_is() -> None:
@@ -40,3 +40,14 @@ def test_a_file_that_cannot_be_read_is_named_and_not_quoted(tmp_path: Path) -> N
         with pytest.raises(ConfigError, match="No secret can be read from ") as refused:
             read_secret(f"file:{tmp_path}/{name}")
         assert "s3cret" not in str(refused.value)
+
+
+def test_it_is_known_which_variables_secrets_were_read_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("rapkit.secret._VARIABLES", set())
+    monkeypatch.setenv("MY_SECRET", "s3cret")
+    monkeypatch.setenv("COLOUR", "green")
+    (tmp_path / "secret").write_text("s3cret")
+    for reference in ("env:MY_SECRET", "env:MY_SECRET", f"file:{tmp_path}/secret", "COLOUR"):
+        read_secret(reference)
+
+    assert secret_variables() == {"MY_SECRET"}

@@ -54,3 +54,43 @@ def test_the_second_time_it_does_not_wait(tmp_path: Path, pause: float) -> None:
         assert server.ended() == 0
         assert time.monotonic() - asked < GRACE / 2
         assert "Traceback" not in server.err
+
+
+STUBBORN = """
+import asyncio, sys
+from pathlib import Path
+import rapkit.pump, rapkit.server.serving
+from rapkit import Durations, Toolset
+
+rapkit.pump._PATIENCE_WITH_CANCELLED = rapkit.server.serving._PATIENCE_WITH_CANCELLED = 0.2
+tools = Toolset("stubborn", durations=Durations(grace=0.2))
+
+@tools.tool
+async def nap(seconds: float, started: str) -> str:
+    '''Do not let anybody end it.'''
+    Path(started).touch()
+    while True:
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            pass
+
+if __name__ == "__main__":
+    tools.run(port=0)
+"""
+
+
+def test_a_handler_that_does_not_let_itself_be_cancelled_does_not_keep_the_server_alive(tmp_path: Path) -> None:
+    """INV-13: its call is in the store, and the next server says what became of it."""
+    script = tmp_path / "stubborn.py"
+    script.write_text(STUBBORN)
+    with running(folder=tmp_path, script=str(script)) as server:
+        nap(server, 60, tmp_path)
+        server.send(signal.SIGTERM)
+
+        assert server.ended() == 0
+        assert "do not end although they were cancelled, and are left behind" in server.err
+        assert "Traceback" not in server.err
+    with running(folder=tmp_path, script=str(script)) as again:
+        eventually(lambda: "call finished  operation=nap" in again.err)
+        assert "outcome=error" in again.err

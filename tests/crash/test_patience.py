@@ -34,7 +34,10 @@ async def at_random(arena: PatientArena) -> None:
 
 
 async def when(arena: PatientArena, sprung: "asyncio.Future[None]", longest: float) -> None:
-    """Kill it within so many seconds of an event; if that does not come, some time."""
+    """Kill it within so many seconds of an event; if that does not come, some time.
+
+    Right after an acknowledgement is when it shows whether that was given before it was certain.
+    """
     await asyncio.wait({sprung}, timeout=_LIES_IN_WAIT)
     await arena.some_time(0.0, longest)
     await arena.kill()
@@ -45,7 +48,7 @@ async def while_a_user_answers(arena: PatientArena) -> None:
 
 
 async def after_a_user_has_answered(arena: PatientArena) -> None:
-    await when(arena, arena.door.ambush("/answer/", "answered"), 0.02)
+    await when(arena, arena.door.ambush("/answer/", "answered"), 0.002)
 
 
 async def while_a_user_comes_back_from_the_provider(arena: PatientArena) -> None:
@@ -60,12 +63,16 @@ async def while_a_source_tells_something(arena: PatientArena) -> None:
     await when(arena, arena.door.ambush("/hooks/", "sent"), 0.02)
 
 
+async def after_a_source_was_acknowledged(arena: PatientArena) -> None:
+    await when(arena, arena.door.ambush("/hooks/", "answered"), 0.002)
+
+
 async def while_a_subscription_is_cancelled(arena: PatientArena) -> None:
     await when(arena, arena.door.ambush("/cancel_tool_call", "sent"), 0.02)
 
 
 async def after_a_subscription_was_cancelled(arena: PatientArena) -> None:
-    await when(arena, arena.door.ambush("/cancel_tool_call", "answered"), 0.01)
+    await when(arena, arena.door.ambush("/cancel_tool_call", "answered"), 0.002)
 
 
 CHOSEN: tuple[Moment, ...] = (
@@ -74,6 +81,7 @@ CHOSEN: tuple[Moment, ...] = (
     while_a_user_comes_back_from_the_provider,
     while_the_provider_gives_a_token,
     while_a_source_tells_something,
+    after_a_source_was_acknowledged,
     while_a_subscription_is_cancelled,
     after_a_subscription_was_cancelled,
 )
@@ -106,6 +114,10 @@ async def test_what_waits_goes_on_though_all_is_killed_all_the_time(tmp_path: Pa
                 await start_again(arena.server)
                 kills = len(arena.server.deaths)
         await arena.settle(patience=150)
+        tried = arena.history()
+        assert all(
+            (tried.emissions, tried.answers, tried.consents, any(stream.heard_no_more for stream in tried.streams))
+        ), "not all was tried"
         assert arena.orphaned, "no program was left behind, so it was not seen that they are ended"
 
 

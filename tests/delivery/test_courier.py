@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from standardwebhooks import Webhook
 from tests.server.sink import PATIENCE, Sink, after, answer, listening, never, reset
 
-from rapkit.delivery.client import HttpClient, Timeouts
+from rapkit.delivery.client import Answer, HttpClient, Timeouts
 from rapkit.delivery.courier import Courier, Fate, Report, Traffic
 from rapkit.delivery.guard import Guard
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
@@ -575,3 +575,25 @@ async def test_nothing_depends_on_whoever_counts(post: Post, sink: Sink, caplog:
 
     assert arrived(sink) == ["m1", "m2"]
     assert "cannot count" in caplog.text
+
+
+async def test_a_message_that_we_fail_to_send_for_a_reason_of_our_own_is_sent_later(
+    post: Post, sink: Sink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CB-5: such as when no thread can be started to look a name up."""
+    really_post = HttpClient.post
+    tries: list[str] = []
+
+    async def fail_at_first(client: HttpClient, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        tries.append(url)
+        if len(tries) <= 2:
+            raise RuntimeError("can't start new thread")
+        return await really_post(client, url, body, headers)
+
+    monkeypatch.setattr(HttpClient, "post", fail_at_first)
+    await post.send(to(sink, "m1", "lane"), to(sink, "m2", "lane"))
+    async with post.courier():
+        await post.empty()
+
+    assert arrived(sink) == ["m1", "m2"]
+    assert "can't start new thread" in caplog.text

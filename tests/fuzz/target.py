@@ -213,8 +213,10 @@ class Target:
             lines = log.read()
         self._read += len(lines)
         said = lines.decode(errors="replace")
-        assert complaints_in(said) == []
-        assert [secret for secret in (self._callback_path, *self._secrets) if secret in said] == []
+        complaints = complaints_in(said)
+        assert not complaints, complaints
+        told = [secret for secret in (self._callback_path, *self._secrets) if secret in said]
+        assert not told, f"{told} in {said}"
         self._secrets.clear()
 
 

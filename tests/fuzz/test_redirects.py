@@ -105,7 +105,7 @@ def test_the_right_state_with_any_code_or_error(target: Target, examples: int) -
         call, state = target.acts()
         query = urlencode({"state": state, **fields}, errors="replace")
         page = come_back(target, query)
-        if not any(fields.values()):
+        if not (fields.get("code") or fields.get("error")):
             assert page.status == 400  # a field without a value is none
             return
         assert page.status == 200

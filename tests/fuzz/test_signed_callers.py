@@ -50,7 +50,9 @@ def test_a_signature_with_a_few_bytes_changed(choosy: Target, examples: int) -> 
     signature = good["Webhook-Signature"] or ""
 
     def check(value: str) -> None:
-        status = ask(choosy.port, request("POST", "/close_thread", NOTICE, {**good, "Webhook-Signature": value})).status
+        status = ask(
+            choosy.port, request("POST", "/cancel_tool_call", NOTICE, {**good, "Webhook-Signature": value})
+        ).status
         assert status == (200 if signature in value.split(" ") else 401)
 
     hunt(examples, header_mutations(f"{signature} {signature}"), check)
@@ -103,9 +105,9 @@ def test_headers_that_come_twice(choosy: Target) -> None:
     """One of them counts or none does, but they are never put together to something that proves more."""
     good = sign(NOTICE)
     for name in good:
-        raw = request("POST", "/close_thread", NOTICE, {**good, name.lower(): "nonsense"})
+        raw = request("POST", "/cancel_tool_call", NOTICE, {**good, name.lower(): "nonsense"})
         assert ask(choosy.port, raw).status in (200, 401)
-        raw = request("POST", "/close_thread", NOTICE, {name.lower(): "nonsense", **good})
+        raw = request("POST", "/cancel_tool_call", NOTICE, {name.lower(): "nonsense", **good})
         assert ask(choosy.port, raw).status in (200, 401)
 
 

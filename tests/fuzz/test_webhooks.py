@@ -108,6 +108,18 @@ def test_odd_bodies(target: Target) -> None:
             assert target.post(path, body, {**sign(body + b" "), "Content-Type": "text/plain"}).status in (401, 413)
 
 
+def test_what_no_message_could_carry_is_refused(target: Target) -> None:
+    """Here, where its source hears of it, and not when it is to be passed on."""
+    good = delivery("nobody hears", text="?")
+    for what in (
+        *(b"NaN", b"Infinity", b"-Infinity", b"1e999", b"9" * 400, b"9" * 5_000),
+        *(rb'"\ud800"', rb'{"\udfff": 1}', b"[" * 100 + b"]" * 100, b'{"a": ' * 100 + b"1" + b"}" * 100),
+    ):
+        body = good.replace(b'"?"', what)
+        for path, sign in SOURCES.items():
+            assert target.post(path, body, sign(body)).status == 400, body[:100]
+
+
 @few_calls_or_many
 def test_a_function_that_verifies_may_trip_over_anything(target: Target, examples: int) -> None:
     def check(given: tuple[Any, str]) -> None:

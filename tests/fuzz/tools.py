@@ -74,7 +74,10 @@ async def ask(
     expires_in: float | None = None,
 ) -> str:
     """Has the user choose."""
-    return await ctx.choose(prompt, ["left", "right"], remember=remember, expires_in=expires_in)
+    try:
+        return await ctx.choose(prompt, ["left", "right"], remember=remember, expires_in=expires_in)
+    except ValueError as error:  # a time that is none
+        raise ToolError(str(error)) from None
 
 
 @tools.tool(requires_auth="nowhere")

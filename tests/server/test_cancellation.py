@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rapkit import Context, Durations, Limits, Toolset
+from rapkit import Context, Durations, Limits, Toolset, testing
+from tests.server.meddling import meddle
 from tests.server.served import invocation, serving, until
 from tests.server.sink import Sink
 
@@ -376,3 +377,76 @@ async def test_a_malformed_or_unknown_call_can_be_cancelled_too(toolset: Callabl
         await server.quiet()
 
         assert [post.text for post in sink.posts] == [CANCELLED] * 3
+
+
+@pytest.mark.parametrize("moment", ["its state is loaded", "leftovers are looked for", "its answers are heard"])
+async def test_a_call_cancelled_between_its_claim_and_its_handler_is_not_run(
+    monkeypatch: pytest.MonkeyPatch, events: list[str], moment: str
+) -> None:
+    """CAN-3, CB-5: whatever the server is doing by then."""
+    tools = Toolset("tools")
+    first_time = moment == "its state is loaded"
+    kind = {"its state is loaded": "state", "leftovers are looked for": "process", "its answers are heard": "question"}
+
+    @tools.tool
+    async def pay(ctx: Context) -> str:
+        """Pay, and if not the first time, ask before that."""
+        events.append("begun")
+        if not first_time:
+            await ctx.choose("Sure?", ["Yes", "No"])
+        events.append("paid")
+        return "paid"
+
+    async with testing.serve(tools) as client:
+        choice = None
+        if not first_time:
+            call = await client.start("pay")
+            choice = await call.choice()
+        reached, go_on = asyncio.Event(), asyncio.Event()
+
+        async def hold_up(name: str, arguments: tuple[Any, ...]) -> None:
+            if name == "records" and arguments[1] == kind[moment]:
+                reached.set()
+                await go_on.wait()
+
+        meddle(monkeypatch, after=hold_up)
+        if choice is None:
+            call = await client.start("pay")
+        else:
+            await choice.select("Yes")
+        await asyncio.wait_for(reached.wait(), 10)
+        await call.cancel()
+        go_on.set()
+
+        assert (await call.result()).text == CANCELLED
+        await client.settled()
+        assert events == ([] if first_time else ["begun"])
+
+
+async def test_of_many_calls_cancelled_at_once_none_goes_on(toolset: Callable[..., Toolset], sink: Sink) -> None:
+    """CAN-3: with a context to be loaded, which takes its time."""
+    tools = toolset()
+    running: set[int] = set()
+
+    @tools.tool
+    async def pay(number: int, ctx: Context) -> None:
+        """Take for ever."""
+        running.add(number)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            running.discard(number)
+
+    async with serving(tools) as server:
+
+        async def one(number: int) -> None:
+            message = invocation(sink.url, "pay", id=f"c{number}", arguments={"number": number})
+            assert (await server.invoke(message)).status == 200
+            assert (await server.cancel("thread_1", f"c{number}")).status == 200
+
+        for start in range(0, 100, 50):
+            await asyncio.gather(*(one(number) for number in range(start, start + 50)))
+        await server.quiet()
+
+        assert [post.text for post in sink.posts] == [CANCELLED] * 100
+        await until(lambda: not running)

@@ -10,7 +10,9 @@ from typing import Any, Literal
 import pytest
 
 from rapkit import Context, Durations, Limits, ToolError, Toolset, testing
+from rapkit.errors import StoreBusy
 from rapkit.testing import Call, Choice, Client
+from tests.server.meddling import meddle
 
 CANCELLED = "Error: Cancelled."
 DAY = 24 * 3600.0
@@ -800,6 +802,7 @@ async def _replaced_if_lost(client: Client) -> bool:
 async def test_whatever_happens_in_whatever_order_every_call_ends_once(seed: int) -> None:
     """CB-5, INV-11: answers right, wrong and repeated, cancellations, time, lost callbacks and lost servers."""
     dice = random.Random(seed)
+    random.seed(seed)  # for the dice that are thrown when a callback is tried again
     tools = Toolset("tools", limits=Limits(concurrency=2, notices=None))
     acts: Counter[str] = Counter()
 
@@ -1087,3 +1090,130 @@ async def test_a_remembered_answer_is_not_taken_for_the_next_question_in_the_sam
     async with testing.serve(tools) as client:
         assert await answered(await client.start("ask"), "Yes", "No") == '["Yes","No"]'
         assert await answered(await client.start("ask"), "No") == '["Yes","No"]'
+
+
+# Moments
+
+
+async def test_an_answer_in_the_moment_the_question_expires_is_heard_or_refused(tools: Toolset) -> None:
+    """CHO-2, CB-5: never taken and then lost, whatever the server has just done when it comes."""
+    outcomes = {await _answered_at_expiry(tools, moment) for moment in range(12)} - {None}
+
+    assert outcomes == {
+        (200, "Yes"),
+        (404, "Error: 'Well?': nobody answered in time. Ask the user, and call again if they want it."),
+    }
+
+
+async def _answered_at_expiry(tools: Toolset, moment: int) -> tuple[int, str] | None:
+    """What is said to an answer after so many operations of a server that has a question expire, and what becomes of the call."""
+    async with testing.serve(tools) as client:
+        call = await client.start("ask", expires_in=60)
+        choice = await call.choice()
+        expires_at = client.clock.now() + 60
+        done = 0
+        replies: list[int] = []
+
+        async def answer_then(name: str, arguments: tuple[Any, ...]) -> None:
+            nonlocal done
+            of_a_call = name in ("commit", "records") or (name == "claim" and arguments[1].startswith("call/"))
+            if of_a_call and client.clock.now() >= expires_at:
+                done += 1
+                if done == moment + 1:
+                    replies.append((await choice.answer(0)).status)
+
+        with pytest.MonkeyPatch.context() as patch:
+            meddle(patch, after=answer_then)
+            await client.advance(61)
+        text = (await call.result()).text
+        return (replies[0], text) if replies else None
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), 0.0, -1.0, float("inf")], ids=str)
+async def test_a_question_that_expires_at_no_time_is_the_authors_mistake(seconds: float) -> None:
+    tools = Toolset("tools")
+
+    @tools.tool
+    async def ask(ctx: Context) -> str:
+        """Ask."""
+        return await ctx.choose("Well?", ["Yes", "No"], expires_in=seconds)
+
+    async with testing.serve(tools) as client:
+        call = await client.start("ask")
+
+        assert (await call.result()).text.startswith("Error: the tool failed unexpectedly (reference ")
+        assert len(call.messages) == 1
+
+
+@pytest.mark.parametrize("remember", [None, "thread", "user"])
+async def test_a_store_that_fails_for_a_moment_while_a_handler_asks_does_not_end_its_call(
+    tools: Toolset, events: list[str], monkeypatch: pytest.MonkeyPatch, remember: str | None
+) -> None:
+    """INV-11, semantics 24: whichever moment it is. The user has answered, and that is not for nothing."""
+    monkeypatch.setattr("rapkit.server.hold._PAUSE_BEFORE_TRYING_AGAIN", 0)
+    monkeypatch.setattr("rapkit.server.worker._PAUSE_AFTER_FAILURE", 0)
+    for moment in range(100):
+        events.clear()
+        done = 0
+
+        async def fail_once(name: str, _arguments: tuple[Any, ...], moment: int = moment) -> None:
+            nonlocal done
+            if name in ("records", "commit", "note"):
+                done += 1
+                if done == moment + 1:
+                    raise StoreBusy("Another process keeps it locked.")
+
+        async with testing.serve(tools) as client:
+            with pytest.MonkeyPatch.context() as patch:
+                meddle(patch, before=fail_once)
+                call = await client.start("ask", remember=remember)
+                await (await call.choice()).select("Yes")
+
+                assert (await call.result()).text == "Yes"
+            assert events.count("done") == 1
+            assert [message.type for message in call.messages] == ["user_choice", "tool_result"]
+        if done <= moment:
+            break
+    assert 5 < moment < 99
+
+
+@pytest.mark.parametrize("when", ["after the result", "with the result"])
+async def test_who_asks_after_the_handler_has_ended_is_told_that_it_is_too_late(
+    monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """A task that the handler left behind; it would wait for ever."""
+    tools = Toolset("tools")
+    asking, answered, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    left_behind: list[asyncio.Task[str]] = []
+
+    @tools.tool
+    async def leave(ctx: Context) -> str:
+        """Leave somebody behind."""
+
+        async def ask_late() -> str:
+            await go_on.wait()
+            return await ctx.choose("Well?", ["Yes", "No"])
+
+        left_behind.append(asyncio.create_task(ask_late()))
+        if when == "with the result":
+            await asking.wait()
+        return "done"
+
+    async def hold_up(name: str, arguments: tuple[Any, ...]) -> None:
+        if name == "commit" and arguments[1].timers:
+            asking.set()  # the question is about to be written down, and the result is faster
+            await answered.wait()
+
+    async with testing.serve(tools) as client:
+        meddle(monkeypatch, before=hold_up)
+        if when == "with the result":
+            go_on.set()
+        call = await client.start("leave")
+        assert (await call.result()).text == "done"
+        await client.settled()
+        answered.set()
+        go_on.set()
+
+        with pytest.raises(RuntimeError, match="The handler has ended: it is too late to ask"):
+            await asyncio.wait_for(left_behind[0], 10)
+        assert [message.type for message in client.messages] == ["tool_result"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rapkit import ClosedThread, Context, Durations, Event, Toolset, testing
+from rapkit import ClosedThread, Context, Durations, Event, OAuthProvider, Toolset, testing
 
 DAY = 24 * 3600.0
 
@@ -148,3 +148,42 @@ async def test_an_event_after_the_closing_reaches_nobody() -> None:
         assert (await theirs.event()).text == "it pours"
         await client.settled()
         assert len(mine.events) == 1
+
+
+async def test_what_is_kept_for_a_user_nobody_named_goes_with_the_thread_that_stood_in_for_them() -> None:
+    """CLO-5: and what is kept for others stays."""
+    tools = Toolset("tools", oauth=[OAuthProvider.github("id", "the-secret-of-a-test")])
+
+    @tools.tool
+    async def token(ctx: Context) -> str:
+        """Tell."""
+        return await ctx.oauth("github")
+
+    @tools.tool
+    async def ask(ctx: Context) -> str:
+        """Ask."""
+        return await ctx.choose("Well?", ["Yes", "No"], remember="user")
+
+    async with testing.serve(tools) as client:
+        nobody = client.as_(user_id=None, thread_id="anonymous")
+        child = client.as_(user_id=None, thread_id="child", thread_ancestors=["anonymous"])
+        others = [client.as_(user_id=None, thread_id="other"), client.as_(thread_id="anonymous")]
+        for each in (nobody, *others):
+            call = await each.start("token")
+            await (await call.oauth()).approve("a-token")
+            await call.result()
+            call = await each.start("ask")
+            await (await call.choice()).select("No")
+            await call.result()
+
+        await child.close_thread()
+        assert (await nobody.call("token")).text == "a-token"
+        assert (await nobody.call("ask")).text == "No"
+
+        await nobody.close_thread()
+        for each in (nobody, child):
+            assert (await (await each.start("token")).oauth()).provider == "github"
+            assert (await (await each.start("ask")).choice()).prompt == "Well?"
+        for each in others:
+            assert (await each.call("token")).text == "a-token"
+            assert (await each.call("ask")).text == "No"

@@ -336,3 +336,30 @@ async def test_no_answer_has_a_body_that_tells_something(tools: Toolset, sink: S
             reply = await server.request("POST", path, body_for(path, sink))
 
             assert (reply.status, reply.body) == (200, b"")
+
+
+async def test_a_cancellation_sent_to_close_a_thread_is_refused_and_closes_nothing(tools: Toolset, sink: Sink) -> None:
+    """CLO-4, CLO-5: who has overheard a signed one cannot make more of it. What only looks like one is none."""
+    begun = asyncio.Event()
+
+    @tools.tool
+    async def wait() -> None:
+        """Take for ever."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with serving(tools) as server:
+        await server.invoke(invocation(sink.url, "wait", id="c1"))
+        await begun.wait()
+        for body in (
+            b'{"thread_id": "thread_1", "tool_call_id": "c9"}',
+            rb'{"tool\u005fcall_id":"c9","thread_id":"thread_1"}',
+        ):
+            refused = await server.request("POST", "/close_thread", body)
+            assert refused.status == 400
+            assert refused.detail == "This is the cancellation of one call. Send it to /cancel_tool_call."
+        assert await server.stored_calls() == 1
+
+        assert (await server.post("/close_thread", {"thread_id": "tool_call_id"})).status == 200
+        assert (await server.post("/close_thread", {"thread_id": "thread_1", "tool_call_id": None})).status == 200
+        assert (await sink.result("c1")).text == "Error: Cancelled."

@@ -347,18 +347,6 @@ def test_past_the_bound_those_used_longest_ago_are_forgotten_first() -> None:
     assert rate.wait("b") == 0
 
 
-def test_what_is_given_back_can_be_taken_again() -> None:
-    rate = RateLimit(2.0, lambda: 0.0)
-    for _ in range(10):
-        assert rate.wait("source") == 0
-        rate.give_back("source")
-    rate.give_back("source")
-    rate.give_back("nobody we know")
-
-    assert [rate.wait("source") > 0 for _ in range(3)] == [False, False, True]
-    assert rate.wait("nobody we know") == 0
-
-
 def test_an_infinite_rate_is_none() -> None:
     rate = RateLimit(float("inf"))
 

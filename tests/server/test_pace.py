@@ -1,12 +1,25 @@
 """How fast events leave."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rapkit.protocol import parse_invocation
+from rapkit.server.event import Occurrence
+from rapkit.server.invocation import Call
+from rapkit.server.outflow import Outflow
 from rapkit.server.pace import DEFAULT_RATE, Pace
+from rapkit.server.standing import Standing
+from rapkit.server.tool import SubscriptionTraits
 
 T0 = 1_000_000.0
+BODY = json.dumps(
+    {"operation": "watch", "arguments": {}, "id": "c1", "callback_url": "https://a.example/cb", "group_id": "t1"}
+).encode()
+STANDING = Standing(Call("tools", "default", parse_invocation(BODY), BODY, "https://me.example"))
+EVENT = Occurrence("x", None, associative=False, final=False)
 
 
 def departures(pace: Pace, arrivals: list[float]) -> list[float]:
@@ -44,6 +57,33 @@ def test_a_slow_pace_has_no_bursts() -> None:
 
 def test_without_a_rate_everything_leaves_when_it_comes() -> None:
     assert departures(Pace(None), [0.0] * 1000) == [0.0] * 1000
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_clock_that_was_set_back_does_not_hold_events_until_it_has_caught_up(batch: bool) -> None:
+    outflow = Outflow(SubscriptionTraits(rate=10, batch=batch), 1_000_000)
+    before, _ = outflow.send(STANDING, [EVENT] * 25, T0)
+    back = T0 - 3600
+    after, left = outflow.send(before, [EVENT], back)
+    held = [each.not_before for each in left] if not batch else [outflow.flush_at(after, back)]
+
+    assert len(held) == 1
+    assert (held[0] or back) - back < 120
+    later, left = outflow.flush(after, back)
+    assert all((each.not_before or back) - back < 120 for each in left)
+    _, left = outflow.send(later, [EVENT], back + 120)
+    assert [each.not_before for each in left] == [None]
+
+
+def test_however_many_come_together_the_last_of_them_keep_to_the_rate() -> None:
+    """SUB-8: that their mark is far ahead is no sign that the clock was set back."""
+    outflow = Outflow(SubscriptionTraits(rate=10), 1_000_000)
+    _, left = outflow.send(STANDING, [EVENT] * 5000, T0)
+
+    assert [each.not_before for each in left[:20]] == [None] * 20
+    assert [round((each.not_before or T0) - T0, 1) for each in left[20:]] == [
+        round(number / 10, 1) for number in range(1, 4981)
+    ]
 
 
 @pytest.mark.parametrize("rate", [0.2, 1.0, 3.0, 10.0, 250.0])

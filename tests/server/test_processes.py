@@ -23,6 +23,7 @@ import pytest
 import uvloop
 
 from rapkit.errors import StoreError, ToolError
+from rapkit.secret import read_secret
 from rapkit.server.processes import Completed, Processes, kill_leftovers
 from tests.server.served import until
 
@@ -209,6 +210,23 @@ async def test_the_servers_environment_is_inherited_without_rapkits_secrets(
     assert "COLOUR=green\n" in done.stdout
     assert "hush" not in done.stdout
     assert [line for line in done.stdout.splitlines() if "RAPKIT" in line] == [f"RAPKIT_RUN={journal.recorded[0]}"]
+
+
+@on_both_loops
+async def test_variables_that_secrets_were_read_from_are_not_inherited(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rapkit.secret._VARIABLES", set())
+    for name in ("HOOK_SECRET", "CLIENT_SECRET", "COLOUR"):
+        monkeypatch.setenv(name, f"value of {name}")
+    read_secret("env:HOOK_SECRET")
+    read_secret("env:CLIENT_SECRET")
+    inherited = (await processes.run(["env"])).stdout
+    given = (await processes.run(["env"], env={"HOOK_SECRET": "given"})).stdout
+
+    assert "COLOUR=value of COLOUR\n" in inherited
+    assert "SECRET" not in inherited
+    assert "HOOK_SECRET=given\n" in given, "what a handler gives it on purpose it has"
 
 
 @on_both_loops

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import json
 import logging
+import queue
 import random
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,6 +16,9 @@ import apsw
 import pytest
 
 from rapkit import Context, Event, Limits, ToolError, Toolset, testing
+from rapkit.errors import StoreError
+from rapkit.mailbox import Claim, Commit, Taken
+from rapkit.stores.sqlite import SqliteStore
 from tests.server.feeds import Feed, Tap, all_of, dawdle, following, texts
 from tests.server.served import invocation, serving, until
 from tests.server.sink import Sink, answer
@@ -581,6 +585,59 @@ async def test_a_generator_that_does_not_end_well_does_not_keep_the_server_from_
         assert texts(subscription) == ["a", "b"]
         told = {"yields": "failed when it was ended", "raises": "failed when it was ended", "hangs": "does not stop"}
         assert told[way] in caplog.text
+
+
+async def test_a_plain_generator_is_not_started_again_while_its_step_still_runs(
+    toolset: Callable[..., Toolset], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rapkit.server.generating._PATIENCE_WITH_CLOSED", 60)
+    monkeypatch.setattr("rapkit.testing.activity._PATIENCE_WITH_THREADS", 0.05)
+    tools = toolset()
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    running, most, begun, asked = 0, 0, 0, 0
+
+    @tools.subscription(rate=0.5, batch=True)
+    def listen() -> Iterator[str]:
+        """Listen."""
+        nonlocal running, most, begun, asked
+        running, begun = running + 1, begun + 1
+        most = max(most, running)
+        try:
+            while True:
+                asked += 1
+                yield said.get()
+        finally:
+            running -= 1
+
+    commit = SqliteStore.commit
+    failed = asyncio.Event()
+
+    async def fail_once(store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None) -> list[Taken]:
+        if what.outgoing and not failed.is_set():
+            failed.set()
+            raise StoreError("the disk was full")
+        return await commit(store, claim, what, sender)
+
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("listen")
+        said.put("a")
+        await subscription.event()
+        said.put("b")
+        await until(lambda: asked == 3)  # so the second is in a batch
+        monkeypatch.setattr(SqliteStore, "commit", fail_once)
+        await client.advance(10)
+        assert failed.is_set()
+        assert (running, begun) == (1, 1)
+
+        said.put("its step ends")
+        await until(lambda: running == 0)
+        await client.advance(10)
+        await until(lambda: begun == 2)
+        assert most == 1
+        assert (await subscription.event()).text == "b"
+        await subscription.cancel()
+        said.put("its step ends too")
+        await until(lambda: running == 0)
 
 
 # On real sockets and files

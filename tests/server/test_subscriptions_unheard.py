@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from rapkit import Context, Event, Toolset, testing
+from rapkit import Context, Event, Limits, Toolset, testing
 from tests.server.feeds import Feed, following, texts
 from tests.server.served import invocation, serving, until
 from tests.server.sink import Sink, answer
 
+DAY = 24 * 3600.0
 NUMBERS = [str(number) for number in range(1, 8)]
 
 
@@ -116,6 +117,38 @@ async def test_a_subscription_nobody_listens_to_ends_silently(
         assert texts(subscription) == []
         assert len(feed.followed_from) == 1
         assert "subscription ended" in caplog.text
+
+
+@pytest.mark.parametrize("status", [None, 503])
+async def test_a_subscription_that_nobody_could_be_told_of_for_days_ends_silently_and_makes_room(
+    tools: Toolset, feed: Feed, status: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """semantics 18"""
+    caplog.set_level(logging.INFO)
+    tools.limits = Limits(subscriptions=1)
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("follow")
+        await client.settled()
+        if status is None:
+            client.callbacks.down()
+        else:
+            client.callbacks.fail(1000, status)
+        feed.add("rain", "wind")
+        await client.advance(2 * DAY)
+        assert feed.following == 1
+        await client.advance(2 * DAY)
+        await until(lambda: feed.following == 0)
+        attempts = client.callbacks.attempts
+        client.callbacks.up()
+        feed.add("snow")
+        await client.advance(DAY)
+
+        assert client.callbacks.attempts == attempts
+        assert texts(subscription) == []
+        assert "subscription ended: nobody listens any more" in caplog.text
+        again = await client.subscribe("follow")
+        await client.settled()
+        assert texts(again) == ["rain", "wind", "snow"]
 
 
 async def test_the_rest_of_the_lane_is_dropped_when_nobody_listens(tools: Toolset, feed: Feed) -> None:

@@ -1,3 +1,4 @@
+import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -5,6 +6,8 @@ import pytest
 
 from rapkit import Context, RapkitError, Toolset
 from rapkit.errors import ConfigError, StoreError
+from tests.server.served import invocation, serving
+from tests.server.sink import Sink
 
 
 async def start(tools: Toolset) -> None:
@@ -162,3 +165,67 @@ def test_a_method_of_an_object_can_be_a_tool(tools: Toolset) -> None:
     tools.tool(Counter().more)
 
     assert "more" in tools.tools
+
+
+@pytest.mark.parametrize("options", [{}, {"tokens": "a" * 20}], ids=str)
+async def test_a_public_url_on_another_machine_needs_tokens(
+    toolset: Callable[..., Toolset], options: dict[str, Any]
+) -> None:
+    """A proxy on this machine would make everybody a caller on this machine."""
+    tools = toolset(public_url="https://weather.example.com", **options)
+    tools.tool(nothing)
+
+    if options:
+        await start(tools)
+        return
+    with pytest.raises(ConfigError, match=r"can be reached from other machines, and no token is configured") as refused:
+        await start(tools)
+    assert str(refused.value).startswith("https://weather.example.com ")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8001", "http://localhost:8001", "http://[::1]:8001"])
+async def test_a_public_url_on_this_machine_needs_none(toolset: Callable[..., Toolset], url: str) -> None:
+    tools = toolset(public_url=url)
+    tools.tool(nothing)
+
+    await start(tools)
+
+
+async def test_what_is_declared_while_the_toolset_is_served_comes_too_late(tools: Toolset) -> None:
+    """DIS-9: callers were told of a version without it."""
+
+    async def feed() -> AsyncIterator[str]:
+        """Tell."""
+        yield "news"
+
+    declare: list[Callable[[Any], Any]] = [tools.tool, tools.tool(name="other"), tools.around, tools.on_thread_close]
+    async with tools.lifespan():
+        for each in declare:
+            with pytest.raises(ConfigError, match=r" comes too late: toolset 'tools' is being served already\.$"):
+                each(nothing)
+        with pytest.raises(ConfigError, match=r"^The tool 'feed' comes too late"):
+            tools.subscription(feed)
+        assert set(tools.tools) == {"echo"}
+
+    tools.tool(nothing)
+    tools.subscription(feed)
+    await start(tools)
+
+
+async def test_what_the_author_s_lifespan_declares_is_part_of_what_is_served(
+    toolset: Callable[..., Toolset], sink: Sink
+) -> None:
+    """DIS-9: the version callers are told is the one that is served."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(tools: Toolset) -> AsyncIterator[None]:
+        tools.tool(name="late")(lambda: "late")
+        yield
+
+    tools = toolset(lifespan=lifespan)
+    tools.tool(nothing)
+    async with serving(tools) as server:
+        version = (await server.get("/.well-known/rap-toolset")).json["version"]
+
+        assert (await server.invoke(invocation(sink.url, "late", id="c1", toolset_version=version))).status == 200
+        assert (await sink.result("c1")).text == "late"

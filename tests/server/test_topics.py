@@ -4,13 +4,14 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from rapkit import Context, Durations, Event, Limits, ToolError, Toolset, testing
-from rapkit.errors import StoreError
+from rapkit.errors import ConfigError, StoreError
 from rapkit.mailbox import Claim, Commit, Outcome, Settlement, Taken
 from rapkit.server import topics
 from rapkit.stores.sqlite import SqliteStore
@@ -277,7 +278,117 @@ async def test_thousands_of_subscribers_are_told_in_parts(tools: Toolset, monkey
         assert len({tuple(texts(each)) for each in subscriptions}) == 1
 
 
+async def test_one_event_for_very_many_is_told_in_parts_and_once_though_the_server_is_lost(
+    tools: Toolset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SUB-6: at any step, in order with what was emitted before and after."""
+    monkeypatch.setattr(topics, "_MOST_LETTERS", 2)
+    commit, most = SqliteStore.commit, 0
+
+    async def count(store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None) -> list[Taken]:
+        nonlocal most
+        most = max(most, len(what.letters))
+        return await commit(store, claim, what, sender)
+
+    monkeypatch.setattr(SqliteStore, "commit", count)
+    steps = 0
+    while True:
+        async with testing.serve(tools) as client:
+            subscriptions = [await client.subscribe("news") for _ in range(3)]
+            await client.settled()
+            for text in "ab":
+                await tools.emit("news", [text], id=text)
+            client.crash_after(steps)
+            await client.settled()
+            lost = client.lost
+            await client.crash()
+            await client.advance(600)
+            late = await client.subscribe("news")
+            await tools.emit("news", ["c"])
+            await client.settled()
+
+            assert [texts(each) for each in subscriptions] == [["a", "b", "c"]] * 3, f"lost after {steps} steps"
+            assert texts(late) == ["c"]
+        if not lost:
+            break
+        steps += 1
+    assert steps > 12
+    assert most == 2
+
+
+async def test_a_payload_larger_than_what_comes_in_may_be_is_the_emitter_s_mistake(toolset: Make) -> None:
+    tools = toolset(limits=Limits(body=1000))
+
+    @tools.subscription(topic="news")
+    async def news(payload: str) -> str:
+        """Tell me."""
+        return payload
+
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("news")
+        with pytest.raises(ValueError, match="The payload has 1,001 bytes, and 1,000 are taken"):
+            await tools.emit("news", "x" * 999)
+        await tools.emit("news", "x" * 998)
+        await client.settled()
+
+        assert texts(subscription) == ["x" * 998]
+
+
 # Functions that fail
+
+
+async def test_a_function_that_hangs_is_given_up_after_its_timeout_and_the_next_event_comes(
+    toolset: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    tools = toolset(limits=Limits(concurrency=1))
+    tried: list[str] = []
+
+    @tools.subscription(topic="news", timeout=5)
+    async def slow(payload: str) -> str:
+        """Tell me."""
+        tried.append(payload)
+        if payload == "bad":
+            await asyncio.Event().wait()
+        return payload
+
+    @tools.subscription(topic="other")
+    async def other(payload: str) -> str:
+        """Tell me too."""
+        return payload
+
+    async with testing.serve(tools) as client:
+        subscription, neighbour = await client.subscribe("slow"), await client.subscribe("other")
+        for payload in ("a", "bad", "b"):
+            await tools.emit("news", payload)
+        await client.settled()
+        await tools.emit("other", "x")
+        await client.advance(4)
+        assert (tried, texts(neighbour)) == (["a", "bad"], [])
+        await client.advance(60)
+
+        assert tried == ["a", "bad", "bad", "bad", "b"]
+        assert (texts(subscription), texts(neighbour)) == (["a", "b"], ["x"])
+        assert "goes on without an event of its topic: it failed 3 times: TimeoutError" in caplog.text
+
+
+def test_a_timeout_is_for_functions_with_a_topic(tools: Toolset) -> None:
+    async def endless() -> AsyncIterator[str]:
+        """Go on."""
+        yield "a"
+
+    async def heard(payload: str) -> str:
+        """Tell me."""
+        return payload
+
+    with pytest.raises(ConfigError, match="a generator may take as long as it likes"):
+        tools.subscription(timeout=5)(endless)
+    for seconds in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(ConfigError, match="timeout is a number of seconds above 0"):
+            tools.subscription(topic="news", timeout=seconds)(heard)
+    tools.subscription(topic="news", timeout=5, long_running=True)(heard)
+    tools.subscription(long_running=True)(endless)
+
+    assert {"heard", "endless"} <= tools.tools.keys()
 
 
 async def test_a_function_that_fails_is_tried_three_times_and_then_the_next_event_comes(
@@ -619,3 +730,35 @@ async def test_lines_in_the_log_say_what_becomes_of_a_subscription(
             "subscription ended: it was cancelled",
         ]
         assert {(line.operation, line.thread_id, line.call_id) for line in lines} == {("news", "thread_1", "call_1")}  # type: ignore[attr-defined]
+
+
+async def test_a_plain_function_that_hears_an_event_may_end_when_the_server_stops_and_hears_it_once(
+    toolset: Make,
+) -> None:
+    """SUB-3, INV-13: as calls may."""
+    tools = toolset()
+    begun, go_on = threading.Event(), threading.Event()
+    heard: list[str] = []
+
+    @tools.subscription(topic="news")
+    def hear(payload: str) -> str:
+        """Hear."""
+        heard.append("begun")
+        begun.set()
+        go_on.wait(10)
+        heard.append("ended")
+        return payload
+
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("hear")
+        await tools.emit("news", "it rains")
+        assert await asyncio.to_thread(begun.wait, 10)
+        restarting = asyncio.create_task(client.restart())
+        await dawdle(100)
+        assert not restarting.done()
+        go_on.set()
+        await restarting
+        await client.settled()
+
+        assert heard == ["begun", "ended"]
+        assert texts(subscription) == ["it rains"]

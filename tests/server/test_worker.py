@@ -13,10 +13,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rapkit import Context, Diff, Image, Limits, ToolError, Toolset
-from rapkit.mailbox import NewBox
-from rapkit.server.invocation import call_kind
+from rapkit import Context, Diff, Image, Limits, ToolError, Toolset, testing
+from rapkit.errors import StoreBusy
+from rapkit.mailbox import Claim, Commit, Letter, NewBox, Taken
+from rapkit.protocol import parse_invocation
+from rapkit.server.invocation import Call, call_kind
+from rapkit.server.visit import Visit
 from rapkit.stores import open_store
+from rapkit.stores.sqlite import SqliteStore
 from tests.server.served import Served, failing, invocation, serving, until
 from tests.server.sink import Sink
 
@@ -449,3 +453,133 @@ async def test_a_call_whose_answers_cannot_be_written_down_is_begun_when_they_ca
         posts = await sink.received(2)
 
         assert posts[1].text == "right"
+
+
+async def test_a_stored_call_that_cannot_be_put_off_either_does_not_strand_those_claimed_with_it(
+    tools: Toolset, sink: Sink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """INV-11"""
+    store = open_store(tools.store_url)
+    assert await store.create(NewBox("unreadable", call_kind(tools.name), b"garbage"))
+    for number in range(5):
+        body = json.dumps(invocation(sink.url, id=f"c{number}")).encode()
+        assert await store.create(Call(tools.name, "local", parse_invocation(body), body).to_box())
+    await store.close()
+    commit = SqliteStore.commit
+
+    async def fail_on_it(store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None) -> list[Taken]:
+        if claim.box.id == "unreadable":
+            raise StoreBusy("Another process keeps it locked.")
+        return await commit(store, claim, what, sender)
+
+    monkeypatch.setattr(SqliteStore, "commit", fail_on_it)
+    async with serving(tools):
+        posts = await sink.received(5)
+
+    assert sorted(post.message["id"] for post in posts) == [f"c{number}" for number in range(5)]
+    assert "it could not be put off" in caplog.text
+
+
+async def test_a_stored_call_that_cannot_be_read_is_put_off_once_even_if_it_has_mail(
+    tools: Toolset, sink: Sink, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its letter stays unread, and is no reason to look at the call again before its time."""
+    store = open_store(tools.store_url)
+    assert await store.create(NewBox("unreadable", call_kind(tools.name), b"garbage"))
+    await store.accept(Letter("unreadable", "answer", b"{}"))
+    await store.close()
+
+    async with serving(tools) as server:
+        await until(lambda: "cannot be read and is put off" in caplog.text)
+        for _ in range(10):
+            assert await text_of(server, sink, "echo") == "echo"
+
+    assert caplog.text.count("cannot be read and is put off") == 1
+
+
+@pytest.mark.parametrize("times", [1, 1000])
+async def test_a_call_that_the_server_itself_fails_on_is_tried_again_and_answered_in_the_end(
+    toolset: Callable[..., Toolset], sink: Sink, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """INV-11, INV-17: never left in nobody's hands, and not tried for ever."""
+    monkeypatch.setattr("rapkit.server.worker._PAUSE_AFTER_FAILURE", 0)
+    tools = toolset()
+    failures = 0
+    context = Visit.context
+
+    @tools.tool(read_only=True)
+    async def read(ctx: Context) -> str:
+        """Read."""
+        return "done"
+
+    async def fail(visit: Visit) -> Context:
+        nonlocal failures
+        failures += 1
+        if failures <= times:
+            raise RuntimeError("a mistake of ours")
+        return await context(visit)
+
+    monkeypatch.setattr(Visit, "context", fail)
+    async with serving(tools) as server:
+        text = await text_of(server, sink, "read")
+        await server.quiet()
+
+    assert text == ("done" if times == 1 else "Error: read was interrupted 3 times and given up. Tell the user.")
+    assert failures == (2 if times == 1 else 3)
+    assert len(sink.posts) == 1
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(24, "Too many open files"), RuntimeError("can't start new thread")], ids=repr
+)
+async def test_a_call_whose_leftovers_cannot_be_ended_is_answered_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    """INV-11, INV-17"""
+    tools = Toolset("tools")
+    runs: list[str] = []
+
+    @tools.tool(read_only=True)
+    async def run(ctx: Context) -> str:
+        """Run a program, for ever the first time."""
+        runs.append("run")
+        if len(runs) > 1:
+            return "done"
+        await ctx.run(["sleep", "1000"])
+        return "never"
+
+    async def fail(_tokens: object) -> bool:
+        raise error
+
+    async with testing.serve(tools) as client:
+        call = await client.start("run")
+        await until(lambda: runs == ["run"])
+        await client.settled()
+        monkeypatch.setattr("rapkit.server.premises.kill_leftovers", fail)
+        await client.crash()
+
+        assert (await call.result()).text == "done"
+        assert "may still run" in caplog.text
+
+
+async def test_a_handler_that_cancels_itself_has_failed_and_does_not_run_again(sink: Sink, tools: Toolset) -> None:
+    """INV-11: not even one that may be repeated."""
+    runs: list[str] = []
+
+    @tools.tool(read_only=True)
+    async def odd(ctx: Context) -> str:
+        """Do what old timeouts do."""
+        runs.append("run")
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(10)
+        return "never"
+
+    async with serving(tools) as server:
+        text = await text_of(server, sink, "odd")
+        await server.quiet()
+
+    assert text.startswith(MASKED)
+    assert runs == ["run"]
+    assert len(sink.posts) == 1

@@ -94,6 +94,10 @@ class Hands:
         """As the server knows it."""
         return cast("Store", self)
 
+    async def wait(self, topic: str, at_most: float) -> None:
+        """By the clock of the loop, which is the only one there is."""
+        await self._disk.wait(topic, at_most)
+
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
         if not inspect.iscoroutinefunction(method) or name not in _SLOW:

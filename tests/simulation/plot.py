@@ -100,12 +100,15 @@ def draw(seed: str, number: int) -> Plot:
     """The plot of a thread."""
     dice = Random(f"{seed}/{number}")
     parts = tuple(_part(dice, f"call_{each}") for each in range(1, dice.choices((2, 3, 4), (60, 30, 10))[0]))
+    weather: Weather = dice.choices(("calm", "rough", "deserted"), (40, 45, 15))[0]
     acts = [_repeat(dice, part) for part in parts if dice.random() < 0.25]
     acts += [_cancel(dice, part) for part in parts if dice.random() < 0.5]
     acts += [_cancel(dice, part) for part in parts if dice.random() < 0.1]
+    if weather == "deserted":
+        acts += [_cancel_soon_after_the_answer(dice, part) for part in parts if part.subscribes]
     if dice.random() < 0.3:
         acts.append(Act("close", "", moment_of(dice, dice.choice(parts))))
-    return Plot(f"t{number}", parts, tuple(acts), dice.choices(("calm", "rough", "deserted"), (40, 45, 15))[0])
+    return Plot(f"t{number}", parts, tuple(acts), weather)
 
 
 _OPERATIONS = {
@@ -168,11 +171,16 @@ def _cancel(dice: Random, part: Part) -> Act:
     return Act("cancel", part.id, moment_of(dice, part))
 
 
+def _cancel_soon_after_the_answer(dice: Random, part: Part) -> Act:
+    what = dice.choice((Kind.CONFIRMATION, Kind.EVENT))
+    return Act("cancel", part.id, Moment(dice.uniform(0.003, 0.03), Did.ANSWERED, what, part.id))
+
+
 def moment_of(dice: Random, part: Part, asked: tuple[str, ...] = ("invocation",)) -> Moment:
     """Mostly close to a moment at which something else happens too: to a message, or to what was asked of the server."""
     if dice.random() < 0.2:
         return Moment(dice.uniform(0, 0.4))
-    delay = dice.choice((0.0, dice.uniform(0, 0.002), dice.uniform(0, 0.01)))
+    delay = dice.choice((0.0, dice.uniform(0, 0.002), dice.uniform(0, 0.01), dice.uniform(0, 0.04)))
     first, second = (Kind.CONFIRMATION, Kind.EVENT) if part.subscribes else (Kind.RESULT, Kind.QUESTION)
     what = dice.choices((first, second, Kind.FINAL, *asked), (30, 40, 20, *(10 for _ in asked)))[0]
     requests, messages = (Did.ASKED, Did.ACKNOWLEDGED), (Did.COMMITTED, Did.BEGUN, Did.ARRIVED, Did.ANSWERED)

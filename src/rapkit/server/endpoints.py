@@ -54,12 +54,20 @@ async def close_thread(engine: Engine, request: Request) -> None:
     """A thread was closed: its calls are stopped, and what is kept for it is cleaned up (CLO-4, CLO-5)."""
     try:
         notice = parse_thread_closed(request.body)
-        if b'"tool_call_id"' in request.body:
+        if _is_cancellation(request.body):
             # A signature does not say where to: a cancellation that somebody sends here again must not close the thread.
             raise InvalidMessage("This is the cancellation of one call. Send it to /cancel_tool_call.")
     except InvalidMessage as error:
         raise Refusal(400, str(error)) from None
     await engine.close_thread(request.caller, notice.thread_id)
+
+
+def _is_cancellation(body: bytes) -> bool:
+    try:
+        parse_call_cancelled(body)
+    except InvalidMessage:
+        return False
+    return True
 
 
 async def cancel_tool_call(engine: Engine, request: Request) -> None:

@@ -73,12 +73,6 @@ class RateLimit:
         self._forget(now, self._size / self._rate)
         return wait
 
-    def give_back(self, key: str) -> None:
-        """Undo one `wait` that let somebody go on: it turned out to be nobody who has to be limited."""
-        if key in self._buckets:
-            level, at = self._buckets[key]
-            self._buckets[key] = (level + 1, at)
-
     def _forget(self, now: float, filled_after: float) -> None:
         while True:
             _, used = next(iter(self._buckets.values()))

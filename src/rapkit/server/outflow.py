@@ -32,17 +32,18 @@ class Outflow:
 
     def send(self, standing: Standing, events: Sequence[Occurrence], now: float) -> tuple[Standing, list[Departure]]:
         """How the subscription stands after these events, and what leaves. What comes after a final one is nothing any more (SUB-4)."""
+        standing = self._sane(standing, now)
         departures: list[Departure] = []
         for event in events:
             standing = replace(standing, cursor=standing.cursor if event.cursor is None else event.cursor)
             if event.final:
-                standing, flushed = self.flush(standing, now)
+                standing, flushed = self._flush(standing, now)
                 standing, last = self._leave(standing, event.text, event.associative, now, final=True)
                 return replace(standing, ended=True), [*departures, *flushed, last]
             if self._batches:
                 standing, left = self._collect(standing, event, now)
             else:
-                standing, left = self.flush(standing, now)  # from when it was told to batch
+                standing, left = self._flush(standing, now)  # from when it was told to batch
                 standing, one = self._leave(standing, event.text, event.associative, now)
                 left.append(one)
             departures += left
@@ -50,23 +51,29 @@ class Outflow:
 
     def flush(self, standing: Standing, now: float) -> tuple[Standing, list[Departure]]:
         """Let the batch leave, if there is one."""
+        return self._flush(self._sane(standing, now), now)
+
+    def flush_at(self, standing: Standing, now: float) -> float | None:
+        """When the batch is to leave, if there is one."""
+        return self._pace.opens(self._sane(standing, now).mark, now) if standing.batch else None
+
+    def _sane(self, standing: Standing, now: float) -> Standing:
+        return replace(standing, mark=self._pace.sane(standing.mark, now))
+
+    def _flush(self, standing: Standing, now: float) -> tuple[Standing, list[Departure]]:
         if not standing.batch:
             return standing, []
         text = "\n".join(standing.batch)
         standing, departure = self._leave(replace(standing, batch=()), text, standing.batch_associative, now)
         return standing, [departure]
 
-    def flush_at(self, standing: Standing, now: float) -> float | None:
-        """When the batch is to leave, if there is one."""
-        return self._pace.opens(standing.mark, now) if standing.batch else None
-
     def _collect(self, standing: Standing, event: Occurrence, now: float) -> tuple[Standing, list[Departure]]:
         departures: list[Departure] = []
         if standing.batch and not self._has_room(standing, event):
-            standing, departures = self.flush(standing, now)
+            standing, departures = self._flush(standing, now)
         standing = replace(standing, batch=(*standing.batch, event.text), batch_associative=event.associative)
         if self._pace.opens(standing.mark, now) <= now:
-            standing, flushed = self.flush(standing, now)
+            standing, flushed = self._flush(standing, now)
             departures += flushed
         return standing, departures
 

@@ -22,14 +22,17 @@ class Pace:
 
     def opens(self, mark: float, now: float) -> float:
         """When the next event may leave: now, or later."""
-        return max(now, self._sane(mark, now) - self._room)
+        return max(now, mark - self._room)
 
     def advance(self, mark: float, now: float) -> float:
         """The mark after one more event."""
-        return mark if self.rate is None else max(self._sane(mark, now), now) + 1 / self.rate
+        return mark if self.rate is None else max(mark, now) + 1 / self.rate
 
-    def _sane(self, mark: float, now: float) -> float:
-        """The mark, unless it is so far ahead that the clock must have been set back since: no queue is that long."""
+    def sane(self, mark: float, now: float) -> float:
+        """A mark that was kept, unless it is so far ahead that the clock must have been set back since: no queue is that long.
+
+        Not to be asked between events that come together: there is no end to how many those are.
+        """
         return mark if self.rate is None else min(mark, now + _LONGEST_QUEUE / self.rate)
 
     @property

@@ -56,7 +56,8 @@ class Premises:
         if records := await self.store.records(box, _PROCESS):
             try:
                 await kill_leftovers([record.key for record in records])
-            except OSError as error:  # no thread or no file to be had; the call must be answered all the same
+            except (OSError, RuntimeError) as error:
+                # No file or no thread to be had. The call must be answered all the same.
                 log.error("programs that a lost server ran may still run: %s", error)
 
     def hold(self, claim: Claim, callback_url: str) -> Hold:

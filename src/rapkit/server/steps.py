@@ -113,7 +113,6 @@ class _PlainSteps:
         self._iterator = iterator
         self._threads = threads
         self._asked: asyncio.Future[Outcome] | None = None
-        self._closed = False
         self._at_work = threading.Lock()
 
     def ask(self) -> "asyncio.Future[Outcome]":
@@ -121,7 +120,6 @@ class _PlainSteps:
         return self._asked
 
     def close(self) -> "asyncio.Future[None]":
-        self._closed = True
         if self._asked is not None:
             self._asked.cancel()
         return asyncio.ensure_future(self._threads.run(self._end))
@@ -132,9 +130,6 @@ class _PlainSteps:
                 return next(self._iterator, DONE), None
         except BaseException as error:  # noqa: BLE001 - authors raise anything; it belongs to whoever asked
             return None, error
-        finally:
-            if self._closed:
-                self._end()
 
     def _end(self) -> None:
         # After the step that is under way, if there is one: until then it is not closed.

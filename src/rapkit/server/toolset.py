@@ -307,6 +307,7 @@ class Toolset:
         async with contextlib.AsyncExitStack() as stack:
             if self._lifespan is not None:
                 await stack.enter_async_context(self._lifespan(self))
+                plan = self._plan(loopback_callbacks)  # it may have added tools, and with them another version
             self._engine = await stack.enter_async_context(running(plan, surroundings))
             stack.callback(self._forget_engine)
             yield

@@ -43,16 +43,20 @@ class Suspension:
     async def __call__(self, commit: Commit, afterwards: Callable[[], Awaitable[None]] | None) -> NoReturn:
         """Write the commit, with what is still to be shown, do what is to be done after that, and stop. This never returns."""
         # What the state was changed to is not kept: the handler changes it again when it runs again.
-        if self._task.done():
-            raise RuntimeError("The handler has ended: it is too late to ask.")
+        self._check(not self._task.done())
         if await self._hold.insist(replace(commit, outgoing=[*self._views.take(), *commit.outgoing])):
             self.happened = True
             await self._do(afterwards)
         else:
             self.lost = True
-        self._task.cancel()
+        self._check(self._task.cancel())
         await asyncio.Event().wait()
         raise AssertionError("nobody sets it")
+
+    def _check(self, running: bool) -> None:
+        # Whoever asks after the end is a task that the handler has left behind: nobody would ever end its waiting.
+        if not running:
+            raise RuntimeError("The handler has ended: it is too late to ask.")
 
     async def _do(self, afterwards: Callable[[], Awaitable[None]] | None) -> None:
         try:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rapkit import Context, Durations, Event, Toolset, testing
+from rapkit import Context, Durations, Event, OAuthProvider, Toolset, testing
 from rapkit.server.people import People
 from rapkit.server.questions import Ask
 from tests.server.oauth.browser import Browser
@@ -272,3 +272,30 @@ async def test_an_undeclared_provider_is_the_authors_mistake_and_masked(
         call = await start(server, sink, "act")
 
         assert (await message_of(sink, "tool_result", call)).text.startswith("Error: the tool failed unexpectedly")
+
+
+async def test_a_provider_that_is_down_for_a_while_does_not_end_a_subscription() -> None:
+    """SUB-2: it goes on when the provider is there again."""
+    tools = Toolset("tools", oauth=[OAuthProvider.github("id", "the-secret-of-a-test")])
+
+    @tools.subscription(requires_auth="github")
+    async def feed(ctx: Context) -> AsyncIterator[Event]:
+        """Tell me, now and then."""
+        while True:
+            await ctx.sleep(600)
+            yield Event(f"with {await ctx.oauth('github')}")
+
+    async with testing.serve(tools) as client:
+        call = await client.start("feed")
+        await (await call.oauth()).approve("the-first", expires_in=900)
+        subscription = await call.subscribed()
+        await client.advance(601)
+        client.oauth.down("github")
+        await client.advance(1200)  # the token has expired by now
+        assert [event.text for event in subscription.events] == ["with the-first"]
+
+        client.oauth.up("github")
+        await client.advance(3600)
+
+        assert len(subscription.events) > 1
+        assert not any(event.final for event in subscription.events)

@@ -1,12 +1,19 @@
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from rapkit import Context, Toolset
 from rapkit.errors import ConfigError
 from rapkit.server.oauth import OAuthProvider
+from tests.server.oauth.browser import Browser
+from tests.server.oauth.provider_server import provider_running
+from tests.server.served import invocation, serving
+from tests.server.sink import Sink
 
 SECRET = "s3cret-of-the-client"
 
@@ -113,3 +120,33 @@ except ConfigError as error:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
 
     assert "pip install 'rapkit[oauth]'" in ended.stdout
+
+
+async def test_the_client_id_may_come_from_a_variable(
+    toolset: Callable[..., Toolset], sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OAU-2: it is read at the start; the provider hears the id itself, in the link and when the code is exchanged."""
+    async with provider_running() as provider:
+        tools = toolset(oauth=[provider.declare("github", client_id="env:CLIENT_ID")])
+
+        @tools.tool(requires_auth="github")
+        async def whoami(ctx: Context) -> str:
+            """Who the provider says the user is."""
+            return f"you are {provider.owner_of(await ctx.oauth('github'))}"
+
+        for value, problem in ((None, "The environment variable CLIENT_ID is not set"), ("a b", "characters that no")):
+            if value is not None:
+                monkeypatch.setenv("CLIENT_ID", value)
+            with pytest.raises(ConfigError, match=problem):
+                async with tools.lifespan():
+                    pass
+        monkeypatch.setenv("CLIENT_ID", provider.client_id)
+        async with serving(tools) as server:
+            await server.invoke(invocation(sink.url, "whoami", user_id="u1"))
+            (asked,) = await sink.received(1)
+            url = asked.message["auth_url"]
+            assert parse_qs(urlsplit(url).query)["client_id"] == [provider.client_id]
+            assert (await Browser().authorise(url)).status == 200
+            _, result = await sink.received(2)
+
+            assert result.text == "you are ann"
