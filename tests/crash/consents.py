@@ -62,5 +62,7 @@ def _exchanged(history: History, consent: Consent) -> Iterator[str]:
     for before, after in pairwise(consent.exchanged):
         if not history.deaths_between(before, after, "server"):
             yield f"the code for call {consent.n} was presented twice, though no server had died"
+        elif consent.used is not None and consent.used < after:
+            yield f"the code for call {consent.n} was presented again, though there was a token for it, which that revokes"
     if consent.page not in (200, 410):
         yield f"the user of call {consent.n} came back and was never shown how it ended, but {consent.page}"

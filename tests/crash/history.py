@@ -93,7 +93,8 @@ class Answer:
 class Consent:
     """What a user did at the provider because of a call: from when on, and with which code they came back, if they agreed.
 
-    `exchanged` is when the code was presented to the provider, `page` the last one our server showed them.
+    `exchanged` is when the code was presented to the provider, `used` when a token that was given for it was first seen there, `page` the
+    last one our server showed the user.
     """
 
     n: int
@@ -101,6 +102,7 @@ class Consent:
     user: str
     code: str | None = None
     exchanged: tuple[float, ...] = ()
+    used: float | None = None
     page: int | None = None
 
 

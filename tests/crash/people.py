@@ -62,8 +62,13 @@ class People:
     @property
     def consents(self) -> list[Consent]:
         """What they did at the provider, and what became of it there."""
-        presented = self.provider.presented
-        return [replace(each, exchanged=tuple(presented.get(each.code or "", ()))) for each in self._consents]
+        presented, used = self.provider.presented, self.provider.used
+        return [
+            each
+            if each.code is None
+            else replace(each, exchanged=tuple(presented.get(each.code, ())), used=used.get(each.code))
+            for each in self._consents
+        ]
 
     async def _caller(self, pause: float) -> None:
         while not self._stopped:

@@ -1,4 +1,4 @@
-"""The OAuth 2 provider of a crash test: it remembers when which code was presented to it, and takes its time."""
+"""The OAuth 2 provider of a crash test: it remembers what became of which code, and takes its time."""
 
 import asyncio
 import contextlib
@@ -6,6 +6,7 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import uvicorn
 
@@ -19,6 +20,11 @@ class Provider(ProviderServer):
         super().__init__(url, time.time)
         self.expires_in = 61  # they are refreshed in their last minute
         self.presented: dict[str, list[float]] = {}
+        """When which code was presented."""
+        self.used: dict[str, float] = {}
+        """When a token that was given for a code was first used."""
+        self._codes: dict[int, str] = {}
+        self._code_of: dict[str, str] = {}
         self._random = random
         self._ambush: asyncio.Future[None] | None = None
         self.trouble = self._linger
@@ -35,6 +41,18 @@ class Provider(ProviderServer):
             if not waiting.done():
                 waiting.set_result(None)
         await asyncio.sleep(self._random.uniform(0, 0.05))
+
+    def issue_code(self, consent: Consent) -> str:
+        code = self._codes[id(consent)] = super().issue_code(consent)
+        return code
+
+    def keep(self, consent: Consent, token: dict[str, Any]) -> None:
+        self._code_of[token["access_token"]] = self._codes[id(consent)]
+        super().keep(consent, token)
+
+    def owner_of(self, access_token: str) -> str | None:
+        self.used.setdefault(self._code_of.get(access_token, ""), time.monotonic())
+        return super().owner_of(access_token)
 
     def use_code(self, code: str) -> Consent | None:
         self.presented.setdefault(code, []).append(time.monotonic())

@@ -98,6 +98,12 @@ def test_a_lost_consent_needs_a_code_that_was_presented_twice_because_a_server_d
     assert "did not accept" in complaint(replace(told(LOST), deaths=killed(3.1), effects=()))
 
 
+def test_a_code_that_is_presented_again_though_there_is_a_token_for_it_is_noticed() -> None:
+    twice = replace(AGREED, exchanged=(3.0, 3.8), used=3.5)
+    careless = replace(GOOD, consents=(twice, GOOD.consents[1]), deaths=killed(3.1))
+    assert "presented again, though there was a token for it" in complaint(careless)
+
+
 def test_a_code_is_presented_once_for_every_server_that_died() -> None:
     often = replace(told(LOST), consents=(replace(AGREED, exchanged=(3.0, 3.2, 3.4)), GOOD.consents[1]), effects=())
 

@@ -8,8 +8,10 @@ import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from rapkit.clock import SystemClock
+from rapkit.server.threads import Threads
 
 T = TypeVar("T")
 
@@ -66,5 +68,9 @@ def simulate(work: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, list[str]]:
         loop.set_exception_handler(lambda _loop, context: unnoticed.append(repr(context)))
         return await work()
 
-    with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
+    with patch.object(Threads, "run", _run_here), asyncio.Runner(loop_factory=SimulatedLoop) as runner:
         return runner.run(watched()), unnoticed
+
+
+async def _run_here(_threads: Threads, function: Callable[[], T]) -> T:
+    return function()

@@ -8,7 +8,7 @@ from tests.simulation.story import Did, Exchange, Kind, Post
 
 RACES: Final = (
     "cancel before the call came",
-    "cancel against the confirmation's commit",
+    "cancel before the confirmation",
     "cancel against the confirmation under way",
     "cancel against an event's commit",
     "cancel against an event under way",
@@ -18,11 +18,12 @@ RACES: Final = (
     "cancel while the result is on its way",
     "cancel while the handler runs",
     "cancel of a question that is open",
-    "cancel that the server did not live to acknowledge",
+    "cancel that got no answer",
     "cancel against another notice",
     "close against the confirmation",
     "close against an event",
     "close while the call comes in",
+    "close that got no answer",
     "call repeated while it is accepted",
     "call repeated while it runs",
     "call repeated after its end",
@@ -48,7 +49,6 @@ RACES: Final = (
     "crash while a POST is under way",
     "crash between answer and settlement",
     "crash between two attempts",
-    "crash while a notice is under way",
     "restart in order",
 )
 
@@ -67,9 +67,7 @@ def races_of(case: Case) -> Iterator[str]:
 def _notice(case: Case, notice: Exchange) -> Iterator[str]:
     at = notice.acknowledged
     if at is None:
-        yield "crash while a notice is under way"
-        if notice.what == "cancel":
-            yield "cancel that the server did not live to acknowledge"
+        yield f"{notice.what} that got no answer"
         return
     fenced = {step.what for step in case.story.steps if step.did is Did.FENCED and step.call == case.part.id}
     aborted = {
@@ -89,10 +87,10 @@ def _notice(case: Case, notice: Exchange) -> Iterator[str]:
 def _cancel(case: Case, notice: Exchange, at: int, fenced: set[str], aborted: set[Kind]) -> Iterator[str]:
     if case.accepted is None or at < case.accepted:
         yield "cancel before the call came"
+    elif case.part.subscribes and not case.confirmed:
+        yield "cancel before the confirmation"
     if any(each is not notice and each.asked < at and notice.asked < (each.answered or 0) for each in case.stops):
         yield "cancel against another notice"
-    if Kind.CONFIRMATION in fenced:
-        yield "cancel against the confirmation's commit"
     if Kind.CONFIRMATION in aborted:
         yield "cancel against the confirmation under way"
     if Kind.EVENT in fenced or Kind.FINAL in fenced:
