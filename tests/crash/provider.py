@@ -6,11 +6,13 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 
 from tests.server.oauth.provider_server import Consent, ProviderServer
+
+Moment = Literal["asked", "given"]
 
 
 class Provider(ProviderServer):
@@ -26,20 +28,20 @@ class Provider(ProviderServer):
         self._codes: dict[int, str] = {}
         self._code_of: dict[str, str] = {}
         self._random = random
-        self._ambush: asyncio.Future[None] | None = None
+        self._ambushes: dict[Moment, asyncio.Future[None]] = {}
         self.trouble = self._linger
 
-    def ambush(self) -> "asyncio.Future[None]":
-        """Done when the next token is asked for."""
-        if self._ambush is None:
-            self._ambush = asyncio.get_running_loop().create_future()
-        return self._ambush
+    def ambush(self, moment: Moment) -> "asyncio.Future[None]":
+        """Done when the next token is asked for, or was given."""
+        return self._ambushes.setdefault(moment, asyncio.get_running_loop().create_future())
+
+    def _spring(self, moment: Moment) -> None:
+        waiting = self._ambushes.pop(moment, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
     async def _linger(self) -> None:
-        if self._ambush is not None:
-            waiting, self._ambush = self._ambush, None
-            if not waiting.done():
-                waiting.set_result(None)
+        self._spring("asked")
         await asyncio.sleep(self._random.uniform(0, 0.05))
 
     def issue_code(self, consent: Consent) -> str:
@@ -49,6 +51,7 @@ class Provider(ProviderServer):
     def keep(self, consent: Consent, token: dict[str, Any]) -> None:
         self._code_of[token["access_token"]] = self._codes[id(consent)]
         super().keep(consent, token)
+        self._spring("given")
 
     def owner_of(self, access_token: str) -> str | None:
         self.used.setdefault(self._code_of.get(access_token, ""), time.monotonic())

@@ -55,8 +55,12 @@ async def while_a_user_comes_back_from_the_provider(arena: PatientArena) -> None
     await when(arena, arena.door.ambush("/oauth/callback", "sent"), 0.02)
 
 
-async def while_the_provider_gives_a_token(arena: PatientArena) -> None:
-    await when(arena, arena.provider.ambush(), 0.08)
+async def while_the_provider_is_asked_for_a_token(arena: PatientArena) -> None:
+    await when(arena, arena.provider.ambush("asked"), 0.05)
+
+
+async def after_the_provider_gave_a_token(arena: PatientArena) -> None:
+    await when(arena, arena.provider.ambush("given"), 0.03)
 
 
 async def while_a_source_tells_something(arena: PatientArena) -> None:
@@ -79,7 +83,8 @@ CHOSEN: tuple[Moment, ...] = (
     while_a_user_answers,
     after_a_user_has_answered,
     while_a_user_comes_back_from_the_provider,
-    while_the_provider_gives_a_token,
+    while_the_provider_is_asked_for_a_token,
+    after_the_provider_gave_a_token,
     while_a_source_tells_something,
     after_a_source_was_acknowledged,
     while_a_subscription_is_cancelled,
