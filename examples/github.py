@@ -1,6 +1,6 @@
 """Acting for a user at GitHub: whoever calls is asked for consent once, and the token is kept and refreshed for them.
 
-    GITHUB_CLIENT_ID=... GITHUB_CLIENT_SECRET=... rapkit serve examples/github.py
+    GITHUB_CLIENT_ID=... GITHUB_CLIENT_SECRET=... rapkit serve examples/github.py --port 8004
 
 Register an OAuth app at GitHub whose callback URL is http://127.0.0.1:8004/oauth/callback.
 """

@@ -157,17 +157,17 @@ async def test_a_generator_that_fails_is_started_again_with_patience(
         assert "the secret password" in caplog.text
 
 
-async def test_an_event_or_a_quiet_minute_makes_up_for_failures(toolset: Callable[..., Toolset]) -> None:
+async def test_a_new_cursor_or_a_quiet_minute_makes_up_for_failures(toolset: Callable[..., Toolset]) -> None:
     """semantics 25"""
     tools = toolset()
     started: list[float] = []
 
     @tools.subscription
-    async def shaky(ctx: Context) -> AsyncIterator[str | None]:
+    async def shaky(ctx: Context) -> AsyncIterator[Event]:
         """Fail."""
         started.append(client.clock.now())
         if len(started) == 4:
-            yield "news"
+            yield Event("news", cursor="1")
         if len(started) == 7:
             await ctx.sleep(61)
         raise RuntimeError
@@ -411,3 +411,21 @@ async def test_servers_that_share_a_store_run_a_subscription_once_and_any_can_ca
             await until(lambda: feed.following == 0)
         await one.quiet()
         assert len(sink.posts) == 24
+
+
+async def test_a_generator_that_tells_the_same_and_fails_every_time_is_started_ever_more_seldom() -> None:
+    """Every event wakes an agent."""
+    tools = Toolset("stuck")
+
+    @tools.subscription
+    async def stuck() -> AsyncIterator[str]:
+        """Tell me."""
+        yield "one"
+        raise ValueError("two")
+
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("stuck")
+        await client.advance(130)  # 1 + 2 + 4 + 8 + 16 + 32 + 64
+
+        assert len(subscription.events) == 8
+        await subscription.cancel()

@@ -762,3 +762,26 @@ async def test_a_plain_function_that_hears_an_event_may_end_when_the_server_stop
 
         assert heard == ["begun", "ended"]
         assert texts(subscription) == ["it rains"]
+
+
+async def test_what_failed_is_not_tried_again_before_its_time_whatever_else_is_emitted(toolset: Make) -> None:
+    """A busy topic must not use up the tries of an event in no time."""
+    tools, runs = toolset(), list[str]()
+
+    @tools.subscription(topic="news")
+    async def news(payload: str) -> str:
+        """Tell me."""
+        runs.append(payload)
+        if len(runs) < 3:
+            raise ValueError("the database is down")
+        return payload
+
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("news")
+        for payload in "abcde":
+            await tools.emit("news", payload)
+            await client.settled()
+        assert runs == ["a"]
+        await client.advance(10)
+
+        assert texts(subscription) == ["a", "b", "c", "d", "e"]

@@ -583,3 +583,15 @@ async def test_a_handler_that_cancels_itself_has_failed_and_does_not_run_again(s
     assert text.startswith(MASKED)
     assert runs == ["run"]
     assert len(sink.posts) == 1
+
+
+async def test_a_generator_exit_of_the_handlers_own_is_a_failure_like_any_other(tools: Toolset, sink: Sink) -> None:
+    """INV-11"""
+
+    @tools.tool
+    async def leave() -> str:
+        """Leave."""
+        raise GeneratorExit
+
+    async with serving(tools) as server:
+        assert (await text_of(server, sink, "leave")).startswith(MASKED)

@@ -62,8 +62,10 @@ async def output_of(
         if context is not None:
             context.cancel()
         return Output(_out_of_time(tool), failed=True)
-    except GeneratorExit:
-        raise  # not the handler's: the event loop is gone, and nothing can be awaited any more
+    except GeneratorExit as error:
+        if not _loop_runs():
+            raise  # not the handler's: the event loop is gone, and nothing can be awaited any more
+        return unexpected(message, error)
     except BaseException as error:  # noqa: BLE001 - authors raise anything; the model gets a masked text, the log the whole
         # SystemExit too: it comes from libraries written for the command line, and would end the server with all other calls.
         return unexpected(message, error)
@@ -84,6 +86,14 @@ def unexpected(message: Invocation, error: BaseException) -> Output:
         },
     )
     return Output(error_text(error, reference), failed=True)
+
+
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _out_of_time(tool: Tool) -> str:

@@ -44,6 +44,9 @@ class Hearing:
     async def run(self, claim: Claim) -> None:
         """Until the mail is handled, and our hold has ended. Raises `Fenced`, and other errors of the store."""
         telling, mail = self._telling, list(claim.mail)
+        if (pause := telling.standing.retry_at - self._premises.clock.now()) > 0:
+            await telling.put_off(telling.standing, pause, charge=True)  # more mail has woken us, and it is too early
+            return
         if mail and telling.lost >= _MOST_RUNS:
             # The store hands out letters one by one by now, so this is the one that does it.
             poison = mail.pop(0)
@@ -102,5 +105,6 @@ class Hearing:
             return True
         seconds = backoff(failures)
         telling.log(f"failed on an event of its topic, which is tried again in {seconds:g} s", error)
-        await telling.put_off(replace(telling.standing, failures=failures), seconds, charge=True)
+        retry_at = self._premises.clock.now() + seconds
+        await telling.put_off(replace(telling.standing, failures=failures, retry_at=retry_at), seconds, charge=True)
         return False

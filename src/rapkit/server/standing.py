@@ -16,6 +16,7 @@ class Standing:
     `topic`: where its events come from, if not from a generator. `cursor`: of the last event that has one. `mark`: the pace it has reached.
     `batch`: texts that wait to be sent as one event, `batch_associative` or not. `failures`: exceptions since the last event. `losses`:
     servers lost since. `excused`: attempts on the box's account that were no losses. `missed_at`: since when its function is not there.
+    `retry_at`: not before then what failed is tried again, whatever comes meanwhile.
     `ended`: its final event is on its way.
     """
 
@@ -29,6 +30,7 @@ class Standing:
     losses: int = 0
     excused: int = 0
     missed_at: float | None = None
+    retry_at: float = 0.0
     ended: bool = False
 
     @property
@@ -54,7 +56,7 @@ class Standing:
 
     def got_on(self) -> "Standing":
         """The same without the troubles of the past."""
-        return replace(self, failures=0, losses=0, excused=0, missed_at=None)
+        return replace(self, failures=0, losses=0, excused=0, missed_at=None, retry_at=0.0)
 
     def to_state(self) -> bytes:
         """All of it as bytes."""

@@ -117,7 +117,7 @@ class Telling:
     ) -> None:
         """Write events, and that the subscription got on (SUB-3). With a final one it has ended (SUB-4), and so has our hold."""
         now = self._premises.clock.now()
-        standing, departures = self.outflow.send(self.standing.got_on(), events, now)
+        standing, departures = self.outflow.send(self._after(events), events, now)
         shown = [] if workplace is None else workplace.take_views()
         commit = replace(changes, consumed=consumed, outgoing=shown, keep=keep)
         if standing.ended:
@@ -127,6 +127,12 @@ class Telling:
             self._premises.metrics.event(standing.message.operation)
         if standing.ended:
             self.log("ended: it sent its final event")
+
+    def _after(self, events: Sequence[Occurrence]) -> Standing:
+        """How it stands once it got on. A generator that tells the same again every time it starts has got nowhere."""
+        standing = self.standing
+        moved = any(event.cursor not in (None, standing.cursor) for event in events)
+        return standing.got_on() if moved or standing.topic else replace(standing.got_on(), failures=standing.failures)
 
     async def flush(self) -> None:
         """Let the batch leave."""
