@@ -99,13 +99,14 @@ class PatientArena(Arena):
         while (history := self.history()).unanswered() or history.unended():
             await asyncio.sleep(0.1)
         await self.people.leave()
-        while self._subscriptions():
+        while self._unfinished():
             await asyncio.sleep(0.1)
 
-    def _subscriptions(self) -> list[object]:
+    def _unfinished(self) -> list[object]:
+        """What the server has still to do: nobody waits for the result of a cancelled call, or for a subscription to be forgotten."""
         db = apsw.Connection(str(self.folder / "calls.db"), flags=apsw.SQLITE_OPEN_READONLY)
         try:
-            return self._left_over(db)
+            return self._left_over(db) + list(db.execute("SELECT kind, id FROM outbox"))
         finally:
             db.close()
 

@@ -47,7 +47,8 @@ class _Limit:
     def go_off(self) -> None:
         timeout = self.timeout()
         if timeout is not None:
-            with contextlib.suppress(RuntimeError):  # whoever it was for has come to an end in time
+            # AssertionError: what early versions of Python 3.11 say.
+            with contextlib.suppress(RuntimeError, AssertionError):  # whoever it was for has come to an end in time
                 timeout.reschedule(asyncio.get_running_loop().time())
 
 
