@@ -28,6 +28,9 @@ HEADERS = (
     *("Webhook-Id", "Webhook-Timestamp", "Webhook-Signature", "X-Password", "Content-Type"),
 )
 
+SEVERAL = ("Stripe-Signature", "Webhook-Signature")
+"""Headers in which further signatures may stand beside the right one."""
+
 sources = pytest.mark.parametrize("path", SOURCES)
 
 
@@ -48,17 +51,14 @@ def test_any_headers_prove_nothing(target: Target, examples: int) -> None:
 @fewer_or_many
 @sources
 def test_a_signature_with_a_few_bytes_changed(target: Target, path: str, examples: int) -> None:
-    """It proves nothing, or still the same: some standards allow several signatures beside each other."""
+    """It proves nothing, or still the same if another one may stand beside it."""
     body = delivery("nobody hears")
     good = SOURCES[path](body)
 
     def check(change: tuple[str, str]) -> None:
         name, value = change
-        answer = target.post(path, body, {**good, name: value})
-        if name == "X-Hub-Signature-256" or name.startswith("Webhook-") != name.startswith("Webhook-S"):
-            assert answer.status == 401
-        else:
-            assert answer.status in (200, 401)
+        status = target.post(path, body, {**good, name: value}).status
+        assert status == 401 or (status == 200 and name in SEVERAL)
 
     signed = {name: value for name, value in good.items() if value is not None and not name.startswith("X-GitHub")}
     hunt(

@@ -83,7 +83,7 @@ class Topics:
         ]
         if not any(pattern.fits(topic) for pattern in patterns):
             known = ", ".join(sorted({repr(pattern.text) for pattern in patterns})) or "none"
-            log.warning("nobody can be subscribed to the topic %r; topics of %s: %s", topic, self._toolset, known)
+            log.warning("nobody can be subscribed to the topic %.200r; topics of %s: %s", topic, self._toolset, known)
 
     async def run(self) -> None:
         """Pass on what is emitted, until cancelled."""
