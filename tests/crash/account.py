@@ -34,7 +34,7 @@ def summary(history: History) -> str:
         "given up": sum(GIVEN_UP in text for text in results),
         "runs": sum(effect.what == "start" for effect in history.effects),
         "subscriptions": len(history.streams),
-        "of them cancelled": sum(stream.heard_no_more for stream in history.streams),
+        "of them cancelled": sum(stream.silent_from is not None for stream in history.streams),
         "events": types["subscription_event"],
         "emitted": len(history.emissions),
         "questions": types["user_choice"],

@@ -63,8 +63,8 @@ def _wrong(history: History, sent: Sent) -> Iterator[str]:
             if not history.traces[call.n, "end"]:
                 yield f"{call.name} was answered {result.text!r}, and its handler never came to the end"
             continue
-        unknown = call.tool in UNREPEATABLE and history.may_be_unknown(call, sent.at, result)
-        given_up = call.tool in REPEATABLE and history.may_be_given_up(call, sent.at, result)
+        unknown = call.tool in UNREPEATABLE and history.may_be_unknown(sent.at, result)
+        given_up = call.tool in REPEATABLE and history.may_be_given_up(sent.at, result)
         cancelled = sent.cancelled_at is not None and result.text == "Error: Cancelled."
         if not result.text.startswith("Error: ") or not (unknown or given_up or cancelled):
             deaths = history.deaths_between(sent.at, result.at, "server")

@@ -53,8 +53,8 @@ def _may_fail(history: History, sent: Sent, result: Delivery, consents: list[Con
     call = sent.call
     if result.text == _LOST:
         return any(len(consent.exchanged) > 1 for consent in consents)
-    unknown = call.tool not in _REPEATABLE and history.may_be_unknown(call, sent.at, result)
-    return unknown or history.may_be_given_up(call, sent.at, result)
+    unknown = call.tool not in _REPEATABLE and history.may_be_unknown(sent.at, result)
+    return unknown or history.may_be_given_up(sent.at, result)
 
 
 def _exchanged(history: History, consent: Consent) -> Iterator[str]:

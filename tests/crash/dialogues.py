@@ -76,18 +76,14 @@ def _no_choice(call: Call, answers: dict[int, Answer]) -> str:
 
 
 def _may_fail(history: History, sent: Sent, result: Delivery, answers: dict[int, Answer]) -> bool:
-    if call_given_up(history, sent, result):
+    if history.may_be_given_up(sent.at, result):
         return True
-    unknown = sent.call.tool not in _REPEATABLE and history.may_be_unknown(sent.call, sent.at, result)
+    unknown = sent.call.tool not in _REPEATABLE and history.may_be_unknown(sent.at, result)
     return unknown and any(
         not _is_suspended(history, sent.call, death.at, answers)
         for death in history.deaths
         if death.who == "server" and sent.at <= death.at <= result.at
     )
-
-
-def call_given_up(history: History, sent: Sent, result: Delivery) -> bool:
-    return history.may_be_given_up(sent.call, sent.at, result)
 
 
 def _is_suspended(history: History, call: Call, at: float, answers: dict[int, Answer]) -> bool:

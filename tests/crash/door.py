@@ -35,16 +35,10 @@ class Door:
 
     async def post(self, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> int | None:
         """Knock once; the status, or None if nobody answered."""
-        url = f"http://127.0.0.1:{self._random.choice(self._ports)}{path}"
-        return await self._send(url, path, body, headers or {})
-
-    async def post_to(self, port: int, path: str, body: bytes, headers: Mapping[str, str]) -> int | None:
-        """Knock elsewhere."""
-        return await self._send(f"http://127.0.0.1:{port}{path}", path, body, headers)
-
-    async def _send(self, url: str, path: str, body: bytes, headers: Mapping[str, str]) -> int | None:
         assert self._client is not None
-        request = self._client.post(url).headers({"content-type": "application/json", **headers}).body_bytes(body)
+        url = f"http://127.0.0.1:{self._random.choice(self._ports)}{path}"
+        kind = {"content-type": "application/json"}
+        request = self._client.post(url).headers({**kind, **(headers or {})}).body_bytes(body)
         self.spring(path, "sent")
         try:
             response = await request.build().send()

@@ -33,7 +33,7 @@ class Growing(Generic[T]):
 
 def delivery(line: str) -> Delivery:
     found = json.loads(line)
-    return Delivery(found["at"], found["path"], found["id"], found["body"], found["answer"])
+    return Delivery(found["at"], found["path"], found["id"], found["body"], found["answer"], found["began"])
 
 
 def effect(line: str) -> Effect:

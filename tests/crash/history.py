@@ -50,7 +50,7 @@ class Sent:
 class Stream:
     """A subscription: to a generator that counts to `last`, or to a topic.
 
-    `cancelled_at` is when somebody began to cancel it, `heard_no_more` whether that was answered with 200 and the sink's log marked then.
+    `cancelled_at` is when somebody began to cancel it, `silent_from` when that was answered with 200.
     """
 
     call: Call
@@ -59,22 +59,23 @@ class Stream:
     last: int = 0
     topic: str | None = None
     cancelled_at: float | None = None
-    heard_no_more: bool = False
+    silent_from: float | None = None
 
     @property
     def mark(self) -> str:
-        """The path of the line in the sink's log after which nothing may come."""
+        """The path of the line in the sink's log that was written after the cancellation was answered."""
         return f"/mark/{self.call.n}"
 
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """Something a source told us about a topic, sent from a time on, and acknowledged at another."""
+    """Something a source told us about a topic, sent from a time on, and acknowledged at another. The `last` of them end subscriptions."""
 
     topic: str
     number: int
     at: float
     acknowledged_at: float | None = None
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +109,18 @@ class Consent:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A callback that reached the sink."""
+    """A callback that reached the sink. It was sent between `began` and `at`."""
 
     at: float
     path: str
     id: str
     body: str
     answer: str = "200"
+    began: float = float("inf")
+
+    def __post_init__(self) -> None:
+        if self.began > self.at:
+            object.__setattr__(self, "began", self.at)
 
     @property
     def accepted(self) -> bool:
@@ -173,17 +179,16 @@ class History:
     answers: tuple[Answer, ...] = ()
     consents: tuple[Consent, ...] = ()
     orphans: tuple[Orphan, ...] = ()
-    servers: int = 1
 
     def deaths_between(self, start: float, end: float, *who: str) -> int:
         return sum(1 for death in self.deaths if start - SLACK <= death.at <= end + SLACK and death.who in who)
 
-    def may_be_unknown(self, call: Call, at: float, result: Delivery) -> bool:
-        """Whether a server that died can explain that nobody knows what became of a call that was sent at a time."""
+    def may_be_unknown(self, at: float, result: Delivery) -> bool:
+        """Whether it says that nobody knows what became of a call that was sent at a time, and a server died that can explain it."""
         return UNKNOWN in result.text and self.deaths_between(at, result.at, "server") >= 1
 
-    def may_be_given_up(self, call: Call, at: float, result: Delivery) -> bool:
-        """Whether enough servers died to explain that a call that was sent at a time was given up."""
+    def may_be_given_up(self, at: float, result: Delivery) -> bool:
+        """Whether it says that a call that was sent at a time was given up, and enough servers died to explain it."""
         return GIVEN_UP in result.text and self.deaths_between(at, result.at, "server") >= _MOST_RUNS
 
     @property
@@ -192,11 +197,16 @@ class History:
         return [sent.call for sent in self.sent] + [stream.call for stream in self.streams]
 
     @cached_property
+    def places(self) -> dict[str, list[int]]:
+        """Where in the log something came to a path."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for place, delivery in enumerate(self.deliveries):
+            found[delivery.path].append(place)
+        return dict(found)
+
+    @cached_property
     def by_path(self) -> dict[str, list[Delivery]]:
-        found: dict[str, list[Delivery]] = defaultdict(list)
-        for delivery in self.deliveries:
-            found[delivery.path].append(delivery)
-        return found
+        return {path: [self.deliveries[place] for place in places] for path, places in self.places.items()}
 
     @cached_property
     def traces(self) -> Counter[tuple[int, str]]:
@@ -228,4 +238,4 @@ class History:
     def _has_ended(self, stream: Stream) -> bool:
         final = any(each.message.get("final") for each in self.accepted(stream.call, "subscription_event"))
         refused = any(not each.message.get("subscription") for each in self.accepted(stream.call, "tool_result"))
-        return stream.heard_no_more or final or refused
+        return stream.silent_from is not None or final or refused

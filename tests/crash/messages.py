@@ -31,7 +31,7 @@ def _contradictory(id: str, deliveries: list[Delivery]) -> Iterator[str]:
 
 def _sent_again_for_nothing(history: History, deliveries: list[Delivery]) -> Iterator[str]:
     for before, after in pairwise(deliveries):
-        if before.accepted and not history.deaths_between(before.at, after.at, "server", "sink"):
+        if before.accepted and not history.deaths_between(before.began, after.at, "server", "sink"):
             yield f"{before.path} answered 200 and was sent {before.id} again, though nobody had died"
 
 

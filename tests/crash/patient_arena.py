@@ -136,5 +136,4 @@ class PatientArena(Arena):
             answers=tuple(self.people.answers),
             consents=tuple(self.people.consents),
             orphans=tuple(self._orphans),
-            servers=len(self.servers),
         )

@@ -42,8 +42,8 @@ class Sink:
         id = headers.get("webhook-id", "")
         path = first.split()[1]
         answer = "200" if path.startswith("/mark/") else self._choose(id)
-        line = {"at": time.monotonic(), "path": path, "id": id, "body": body.decode(), "answer": answer}
-        os.write(self._log, json.dumps(line).encode() + b"\n")
+        line = {"at": time.monotonic(), "path": path, "id": id, "began": self._began(headers), "body": body.decode()}
+        os.write(self._log, json.dumps({**line, "answer": answer}).encode() + b"\n")
         if answer == "hang up":
             return False
         if answer == "slow":
@@ -52,6 +52,11 @@ class Sink:
         writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
         await writer.drain()
         return True
+
+    def _began(self, headers: dict[str, str]) -> float:
+        """When it was sent, or up to a second before; we may have been too busy to read it at once."""
+        now = time.time()
+        return int(headers.get("webhook-timestamp", now)) - now + time.monotonic()
 
     def _choose(self, id: str) -> str:
         if self._random.random() >= self._faults or self._faulty[id] >= self._most:

@@ -19,7 +19,7 @@ def account_streams(history: History) -> Iterator[str]:
         yield f"{stream.call.name} was acknowledged, and neither ended nor was cancelled (SUB-6)"
     for stream in history.streams:
         messages = history.messages(stream.call)
-        yield from _after_the_mark(history, stream)
+        yield from _after_the_cancellation(history, stream)
         if not messages:
             continue
         confirmation, *events = messages
@@ -42,7 +42,7 @@ def _confirmed(history: History, stream: Stream, confirmation: Delivery, events:
             yield f"{call.name} was confirmed without its id: {confirmation.text!r} (SUB-2)"
     else:
         cancelled = stream.cancelled_at is not None and confirmation.text == "Error: Cancelled."
-        if not cancelled and not history.may_be_given_up(call, stream.at, confirmation):
+        if not cancelled and not history.may_be_given_up(stream.at, confirmation):
             yield f"{call.name} was refused: {confirmation.text!r}"
         if events:
             yield f"{call.name} was refused, and got {len(events)} events"
@@ -80,36 +80,42 @@ def _misreported(history: History, stream: Stream, confirmation: Delivery, event
     if numbers != sorted(set(numbers)):
         yield f"{stream.call.name} heard things twice, or not in order: {numbers}"
         return
-    if numbers and before and numbers[0] <= max(before):
+    if not numbers:
+        return
+    if before and numbers[0] <= max(before):
         yield f"{stream.call.name} heard of {numbers[0]}, which was before it subscribed"
-    if numbers:
-        heard = set(numbers)
-        for number in range(min([*after, numbers[0]]), numbers[-1]):
-            if number not in heard:
-                yield from _missed(history, stream, events, emissions, number)
+    if bool(events[-1].message.get("final")) != emissions[numbers[-1]].last:
+        yield f"{stream.call.name} ended too early, or did not say that it ended: {numbers}"
+    for number in sorted(set(range(min([*after, numbers[0]]), numbers[-1])) - set(numbers)):
+        yield from _missed(history, stream, events, emissions, number)
 
 
 def _missed(
     history: History, stream: Stream, events: list[Delivery], emissions: list[Emission], number: int
 ) -> Iterator[str]:
     """One that takes the server down three times is set aside, and a server that is killed says nothing about why."""
-    sent = next(emission.at for emission in emissions if emission.number == number)
+    sent = emissions[number].at
     heard = next((event.at for event in events if int(event.text) > number), float("inf"))
     if history.deaths_between(sent, heard, "server") < _LOSSES_FOR_AN_EVENT:
         yield f"{stream.call.name} missed {number}: {_texts(events)}"
 
 
-def _after_the_mark(history: History, stream: Stream) -> Iterator[str]:
-    """The mark is written after the cancellation was answered. Data that was in the sink's sockets by then is in the log before it.
+def _after_the_cancellation(history: History, stream: Stream) -> Iterator[str]:
+    """Nothing is sent after a cancellation was answered (SUB-5).
 
-    A server that is told of the cancellation stops what it is sending. It cannot stop another one, which may have one POST on its way.
+    The POST that was in the hands of the HTTP client by then cannot be called back for certain, so one message may still arrive after the
+    mark. It was begun before, and nothing follows it.
     """
-    marks = [place for place, each in enumerate(history.deliveries) if each.path == stream.mark]
-    if not stream.heard_no_more or not marks:
+    if stream.silent_from is None:
         return
-    late = [each for each in history.deliveries[marks[0] :] if each.path == stream.call.path]
-    for delivery in late[history.servers - 1 :]:
-        if delivery.type != "tool_result" or delivery.text != "Error: Cancelled.":
+    mark = min(history.places.get(stream.mark, ()), default=len(history.deliveries))
+    late = 0
+    for place in history.places.get(stream.call.path, ()):
+        delivery = history.deliveries[place]
+        if delivery.type == "tool_result" and delivery.text == "Error: Cancelled.":
+            continue
+        late += place > mark
+        if delivery.began > stream.silent_from or late > 1:
             yield f"{stream.call.name} was cancelled, and got {delivery.text!r} after that (SUB-5)"
 
 

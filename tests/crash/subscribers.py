@@ -17,6 +17,7 @@ GITHUB_SECRET = "a secret that only the source knows"
 STANDARD_SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 TOPICS = {"weather": "/hooks/github", "sports": "/hooks/standard"}
 
+_A_SEASON = 60
 _MIX = {"count": 3, "count_slowly": 2, "count_plainly": 2, "count_out": 1, "news": 4}
 
 
@@ -66,7 +67,7 @@ class Subscribers:
 
 @dataclass
 class Source:
-    """Tells of one topic, one thing after another, each until it is acknowledged."""
+    """Tells of one topic, one thing after another, each until it is acknowledged. Now and then something ends whoever has heard of it."""
 
     topic: str
     ledger: Ledger
@@ -77,7 +78,7 @@ class Source:
     async def run(self, pause: float) -> None:
         """Tell until stopped."""
         while not self._stopped:
-            await self._tell(last=False)
+            await self._tell(last=len(self.emissions) % _A_SEASON == _A_SEASON - 1)
             await asyncio.sleep(self.random.uniform(0, 2 * pause))
 
     def stop(self) -> None:
@@ -89,7 +90,7 @@ class Source:
 
     async def _tell(self, *, last: bool) -> None:
         number = len(self.emissions)
-        self.emissions.append(Emission(self.topic, number, time.monotonic()))
+        self.emissions.append(Emission(self.topic, number, time.monotonic(), last=last))
         body = json.dumps({"topic": self.topic, "number": number, "last": last}).encode()
         path = TOPICS[self.topic]
         statuses = await self.ledger.door.insist(lambda: self.ledger.door.post(path, body, self._sign(number, body)))

@@ -86,6 +86,12 @@ def test_the_same_message_again_for_no_reason_is_noticed() -> None:
     assert "was sent msg_1 again, though nobody had died" in complaint(again)
 
 
+def test_a_death_counts_from_when_the_message_was_sent_on() -> None:
+    again = (*GOOD.deliveries[1:], replace(result(SLOW), began=1.5), result(SLOW, at=3.0))
+    assert account(replace(GOOD, deliveries=again, deaths=killed(1.7))) == []
+    assert "again, though nobody had died" in complaint(replace(GOOD, deliveries=again, deaths=killed(1.3)))
+
+
 def test_a_message_without_an_id_is_noticed() -> None:
     nameless = replace(GOOD, deliveries=(replace(result(SLOW), id=""), result(PAY)))
     assert "without webhook-id" in complaint(nameless)

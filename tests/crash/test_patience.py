@@ -121,7 +121,7 @@ async def test_what_waits_goes_on_though_all_is_killed_all_the_time(tmp_path: Pa
         await arena.settle(patience=150)
         tried = arena.history()
         assert all(
-            (tried.emissions, tried.answers, tried.consents, any(stream.heard_no_more for stream in tried.streams))
+            (tried.emissions, tried.answers, tried.consents, any(stream.silent_from for stream in tried.streams))
         ), "not all was tried"
         assert arena.orphaned, "no program was left behind, so it was not seen that they are ended"
 
