@@ -59,10 +59,10 @@ def test_the_second_time_it_does_not_wait(tmp_path: Path, pause: float) -> None:
 STUBBORN = """
 import asyncio, sys
 from pathlib import Path
-import rapkit.pump, rapkit.server.serving
+import rapkit.pump, rapkit.http.serving
 from rapkit import Durations, Toolset
 
-rapkit.pump._PATIENCE_WITH_CANCELLED = rapkit.server.serving._PATIENCE_WITH_CANCELLED = 0.2
+rapkit.pump._PATIENCE_WITH_CANCELLED = rapkit.http.serving._PATIENCE_WITH_CANCELLED = 0.2
 tools = Toolset("stubborn", durations=Durations(grace=0.2))
 
 @tools.tool

@@ -7,7 +7,6 @@ import pytest
 
 from rapkit import Toolset
 from rapkit.errors import ConfigError
-from rapkit.server.callers import Callers
 from tests.server.served import Served, invocation, serving
 from tests.server.sink import Sink
 
@@ -161,13 +160,6 @@ async def test_without_tokens_this_machine_may_call_and_no_other(
 
 async def close_thread(server: Served, **headers: str | None) -> int:
     return (await server.request("POST", "/close_thread", b'{"thread_id": "t"}', headers)).status
-
-
-@pytest.mark.parametrize(
-    ("client", "name"), [("127.0.0.1", "local"), ("::1", "local"), (None, "local"), ("10.0.0.9", None)]
-)
-def test_without_tokens_the_peer_s_address_counts(client: str | None, name: str | None) -> None:
-    assert Callers({}).identify(b"", client, b"localhost") == name
 
 
 @pytest.mark.parametrize(

@@ -1150,7 +1150,7 @@ async def test_a_store_that_fails_for_a_moment_while_a_handler_asks_does_not_end
     tools: Toolset, events: list[str], monkeypatch: pytest.MonkeyPatch, remember: str | None
 ) -> None:
     """INV-11, semantics 24: whichever moment it is. The user has answered, and that is not for nothing."""
-    monkeypatch.setattr("rapkit.server.hold._PAUSE_BEFORE_TRYING_AGAIN", 0)
+    monkeypatch.setattr("rapkit.insisting._PAUSE_BEFORE_TRYING_AGAIN", 0)
     monkeypatch.setattr("rapkit.server.worker._PAUSE_AFTER_FAILURE", 0)
     for moment in range(100):
         events.clear()

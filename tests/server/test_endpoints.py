@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from rapkit import Limits, Toolset
-from rapkit.server import requests
+from rapkit.http import requests
 from tests.server.served import Served, exchange, failing, invocation, read_reply, serving
 from tests.server.sink import PATIENCE, Sink
 

@@ -14,10 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rapkit import Limits, Toolset
 from rapkit.errors import ConfigError, StoreBusy, ToolError
-from rapkit.server.app import Only
+from rapkit.http.methods import Only
+from rapkit.http.rate_limit import RateLimit
 from rapkit.server.deliveries import Delivery
 from rapkit.server.engine import TooBusy
-from rapkit.server.limits import RateLimit
 from rapkit.server.webhooks import Webhook, WebhookEndpoint
 from tests.server.doors import opened
 from tests.server.served import serving

@@ -13,6 +13,7 @@ from rapkit.cli.arguments import read_arguments
 from rapkit.cli.listener import Listener
 from rapkit.cli.remote import explain, fetch_toolset, post, printable, read_token
 from rapkit.errors import ConfigError, DeliveryError
+from rapkit.http.callers import is_loopback_host
 from rapkit.protocol import (
     Callback,
     OAuthRequest,
@@ -23,7 +24,6 @@ from rapkit.protocol import (
     UserChoice,
     dump,
 )
-from rapkit.server.callers import is_loopback_host
 
 
 @click.command()

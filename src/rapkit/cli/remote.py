@@ -12,9 +12,9 @@ from pyreqwest.client import SyncClientBuilder
 from pyreqwest.exceptions import PyreqwestError
 
 from rapkit.errors import ConfigError, DeliveryError, InvalidToolset
+from rapkit.http.callers import is_loopback_host
 from rapkit.protocol import ToolsetDocument, parse_toolset
 from rapkit.secret import read_secret
-from rapkit.server.callers import is_loopback_host
 
 _DISCOVERY = "/.well-known/rap-toolset"
 _PATIENCE = timedelta(seconds=15)

@@ -10,22 +10,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from rapkit.errors import ConfigError, InvalidMessage, StoreError
-from rapkit.protocol import ToolsetDocument, dump, parse_choice_made
-from rapkit.server.callers import Callers
-from rapkit.server.endpoints import (
-    RETRY_WHEN_STORE_FAILS,
-    Endpoint,
-    Handler,
-    cancel_tool_call,
-    close_thread,
-    invoke,
-)
-from rapkit.server.engine import Engine
-from rapkit.server.limits import Limits, RateLimit
-from rapkit.server.oauth import RedirectEndpoint
-from rapkit.server.oauth.flow import REDIRECT_PATH
-from rapkit.server.people import ANSWER_PATH
-from rapkit.server.requests import (
+from rapkit.http.callers import Callers
+from rapkit.http.health import Health
+from rapkit.http.methods import Only
+from rapkit.http.rate_limit import RateLimit
+from rapkit.http.requests import (
     Body,
     Refusal,
     asked_url,
@@ -36,7 +25,21 @@ from rapkit.server.requests import (
     send_problem,
     unauthorized,
 )
-from rapkit.server.strangers import ForStrangers
+from rapkit.http.strangers import ForStrangers
+from rapkit.protocol import ToolsetDocument, dump, parse_choice_made
+from rapkit.server.endpoints import (
+    RETRY_WHEN_STORE_FAILS,
+    Endpoint,
+    Handler,
+    cancel_tool_call,
+    close_thread,
+    invoke,
+)
+from rapkit.server.engine import Engine
+from rapkit.server.limits import Limits
+from rapkit.server.oauth import RedirectEndpoint
+from rapkit.server.oauth.flow import REDIRECT_PATH
+from rapkit.server.people import ANSWER_PATH
 from rapkit.server.webhooks import Webhook, WebhookEndpoint
 
 DISCOVERY = "/.well-known/rap-toolset"
@@ -86,23 +89,6 @@ def make_app(
         default=nothing_here,
         lifespan=lifespan,
     )
-
-
-class Only:
-    """An endpoint for some methods. The others are refused in words, as everything is."""
-
-    def __init__(self, endpoint: ASGIApp, *methods: str) -> None:
-        self._endpoint = endpoint
-        self._methods = methods
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["method"] in self._methods:
-            await self._endpoint(scope, receive, send)
-            return
-        allowed = ", ".join(self._methods)
-        detail = f"{scope['method']} is not possible here. Send {' or '.join(self._methods)}."
-        await send_problem(send, Refusal(405, detail, ((b"allow", allowed.encode()),)))
 
 
 async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
@@ -210,11 +196,3 @@ class Readiness:
         except ConfigError:
             ready = False
         await send_json(send, {"ready": ready}, 200 if ready else 503)
-
-
-class Health:
-    """Whether the process answers at all."""
-
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        await send_json(send, {"ok": True})

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from starlette.types import Receive, Scope, Send
 
 from rapkit.errors import ConfigError, ForbiddenTarget, InvalidMessage, StoreError
+from rapkit.http.callers import Callers
+from rapkit.http.rate_limit import RateLimit
+from rapkit.http.requests import Refusal, Request, come_back, read_request, send_answer, send_problem
 from rapkit.protocol import parse_call_cancelled, parse_invocation, parse_thread_closed
-from rapkit.server.callers import Callers
 from rapkit.server.engine import Admission, Engine, TooBusy
 from rapkit.server.invocation import Call
-from rapkit.server.limits import RateLimit
-from rapkit.server.requests import Refusal, Request, come_back, read_request, send_answer, send_problem
 from rapkit.tracing import incoming
 
 RETRY_WHEN_STORE_FAILS = 5

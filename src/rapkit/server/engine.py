@@ -3,21 +3,22 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from rapkit import background
 from rapkit.clock import Clock, SystemClock
 from rapkit.delivery.client import HttpClient, Poster
 from rapkit.delivery.courier import Courier
 from rapkit.delivery.guard import Guard
 from rapkit.errors import ForbiddenTarget, StoreError
+from rapkit.http.rate_limit import RateLimit
 from rapkit.ids import new_id
-from rapkit.mailbox import OUTBOX, Fact, Lease, Reception, Store
+from rapkit.mailbox import Fact, Lease, Reception, Store
 from rapkit.protocol import ChoiceMade, Invocation
 from rapkit.server.invocation import Call, call_kind, subscription_kind, thread_key, thread_kind
-from rapkit.server.limits import RateLimit
 from rapkit.server.metrics import Metrics
 from rapkit.server.oauth import OAuth
 from rapkit.server.oauth.service import Client as OAuthClient
@@ -26,18 +27,17 @@ from rapkit.server.plan import Plan
 from rapkit.server.premises import Premises
 from rapkit.server.questions import REMEMBERED, answer_letter
 from rapkit.server.resources import Resources
-from rapkit.server.signer import Signer
 from rapkit.server.subscriptions import Subscriptions
 from rapkit.server.threads import Threads
 from rapkit.server.topics import Topics
 from rapkit.server.users import stand_in_box
 from rapkit.server.worker import Worker
 from rapkit.server.workspace import workspaces_for
+from rapkit.signer import Signer
 from rapkit.stores import open_store
 from rapkit.tracing import Tracing
 
 _COUNT_BACKLOG_EVERY = 1.0
-_SWEEP_EVERY = 30.0
 _UNKNOWN_ORIGIN = "unknown"
 
 log = logging.getLogger("rapkit.server")
@@ -87,6 +87,7 @@ class Engine:
         self._rate = RateLimit(plan.limits.rate)
         self._backlog = 0
         self._background: list[asyncio.Task[None]] = []
+        self._upkeep = background.Upkeep(store, self._name, plan.durations.keep_dead_letters)
         self.metrics = Metrics(plan.toolset, plan.tools)
         tracing = Tracing()
         self._courier = Courier(
@@ -251,16 +252,16 @@ class Engine:
                 self._store.lease.seconds,
             )
         self._background = [
-            asyncio.create_task(_insist(work, what))
+            background.start(work, what)
             for work, what in (
-                (self._renew, "renewing the lease"),
+                (self._upkeep.renew, "renewing the lease"),
                 (self._courier.run, "delivering callbacks"),
                 (self._worker.run, "running calls"),
                 (self._subscriptions.run, "running subscriptions"),
                 (self._topics.run, "passing events on"),
                 (self._resources.run, "looking after threads"),
                 (self._count_backlog, "counting the backlog"),
-                (self._sweep, "sweeping"),
+                (self._upkeep.sweep, "sweeping"),
             )
         ]
 
@@ -269,7 +270,7 @@ class Engine:
         renewing, delivering, *others = self._background
         grace = self._plan.durations.grace
         try:
-            await _end(*others)
+            await background.end(*others)
             await asyncio.gather(
                 self._worker.drain(grace),
                 self._subscriptions.drain(grace),
@@ -279,54 +280,26 @@ class Engine:
             self._premises.threads.close()
             self._resources.close()
             await self.oauth.aclose()
-            await self._let_results_leave()
-            await _end(delivering)
+            await self._upkeep.let_outbox_leave(grace)
+            await background.end(delivering)
             await self._courier.drain(grace)
         finally:
             # Also if somebody could not wait: whoever starts next need not wait for the end of our lease.
-            await _end(renewing, delivering)
-            try:
-                await self._store.retire(self._name)
-            except StoreError as error:
-                log.error("cannot end the lease, so the next start waits for its end: %s", error)
+            await background.end(renewing, delivering)
+            await self._upkeep.retire()
 
     async def abandon(self) -> None:
         """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
-        await _end(*self._background)
+        await background.end(*self._background)
         await asyncio.gather(*(each.drain(0) for each in self._at_work))
         self._premises.threads.close()
         self._resources.close()
-
-    async def _let_results_leave(self) -> None:
-        try:
-            async with asyncio.timeout(self._plan.durations.grace):
-                while await self._store.next_due(OUTBOX) == 0:
-                    await asyncio.sleep(0.02)
-        except (TimeoutError, StoreError):
-            pass  # what is left is delivered after the next start
-
-    async def _renew(self) -> None:
-        while True:
-            await asyncio.sleep(self._store.lease.renew_every)
-            try:
-                await self._store.renew(self._name)
-            except StoreError as error:
-                log.error("cannot renew the lease: %s", error)
 
     async def _count_backlog(self) -> None:
         while True:
             await asyncio.sleep(_COUNT_BACKLOG_EVERY)
             with contextlib.suppress(StoreError):  # an estimate: the operations that matter report the failure
                 self._backlog = await self._store.backlog(self._kind)
-
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(_SWEEP_EVERY)
-            try:
-                while await self._store.sweep(self._plan.durations.keep_dead_letters):
-                    await asyncio.sleep(0.01)
-            except StoreError as error:
-                log.error("cannot sweep: %s", error)
 
 
 @contextlib.asynccontextmanager
@@ -345,19 +318,3 @@ async def running(plan: Plan, surroundings: Surroundings | None = None) -> Async
                 await (engine.abandon() if outside.is_lost() else engine.stop())
     finally:
         await store.close()
-
-
-async def _insist(work: Callable[[], Awaitable[None]], what: str) -> None:
-    try:
-        await work()
-    except asyncio.CancelledError:
-        raise
-    except BaseException:  # only to say so: the task ends with it, and readiness is lost
-        log.critical("%s has failed; restart the server", what, exc_info=True)
-        raise
-
-
-async def _end(*tasks: "asyncio.Task[None]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

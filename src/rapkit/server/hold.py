@@ -1,38 +1,17 @@
 """Our hold on a claimed box: what is committed under it, and the POSTs that leave with it."""
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator
 
 from rapkit.delivery.courier import Courier
 from rapkit.delivery.retry import Kind
-from rapkit.errors import Fenced, StoreError, WrongKey
+from rapkit.errors import Fenced
 from rapkit.ids import new_id
+from rapkit.insisting import insist
 from rapkit.mailbox import Claim, Commit, Outgoing, Store
 
-_PAUSE_BEFORE_TRYING_AGAIN = 0.5
-_LONGEST_PAUSE = 15.0
-
-T = TypeVar("T")
-
 log = logging.getLogger("rapkit.calls")
-
-
-async def insist(operation: Callable[[], Awaitable[T]]) -> T:
-    """What an operation on the store gives, however often it takes. For what can be repeated; `Fenced` and `WrongKey` are let through."""
-    pause = _PAUSE_BEFORE_TRYING_AGAIN
-    while True:
-        try:
-            return await operation()
-        except (Fenced, WrongKey):
-            raise
-        except StoreError as error:
-            # Giving up here would have work done again, or reported as lost.
-            log.error("the store fails, and is asked again: %s", error)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 class Hold:

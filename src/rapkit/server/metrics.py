@@ -4,19 +4,18 @@ Every toolset has a registry of its own, and its name on every series, so that s
 values, whatever strangers send: an operation that is none of ours is "unknown".
 """
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from rapkit.http.metrics import render
 from rapkit.mailbox import Settlement, Taken
 
 Ended = Literal["ok", "error", "cancelled", "suspended"]
 
 _ADMITTED = ("accepted", "repeated", "stale", "refused", "busy")
 _UNKNOWN = "unknown"
-_CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"  # the text format every Prometheus reads
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 _SECONDS = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
@@ -76,7 +75,7 @@ class Metrics:
 
     def render(self) -> tuple[bytes, bytes]:
         """The page for Prometheus: its body and its content type."""
-        return generate_latest(_Page(self._registry)), _CONTENT_TYPE
+        return render(self._registry)
 
     def _counts(self, name: str, says: str, *labels: str) -> "_Counts":
         counter = Counter(f"rapkit_{name}_total", says, ("toolset", *labels), registry=self._registry)
@@ -103,15 +102,3 @@ class _Counts:
     def series(self, *labels: str) -> Callable[[], None]:
         increment = self._series[labels] = self._counter.labels(self._toolset, *labels).inc
         return increment
-
-
-class _Page(Collector):
-    """A registry without the times of creation, which in this format would be as many series again."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-
-    def collect(self) -> Iterable[Metric]:
-        for metric in self._registry.collect():
-            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-            yield metric

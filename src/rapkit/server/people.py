@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from rapkit.errors import ConfigError, ToolError, WrongKey
+from rapkit.insisting import insist
 from rapkit.mailbox import Commit, Fact, NewBox
 from rapkit.protocol import OAuthRequest, UserChoice, dump
-from rapkit.server.hold import insist
 from rapkit.server.invocation import Call, digest
 from rapkit.server.oauth import OAuth, OAuthProvider
 from rapkit.server.oauth.errors import ProviderUnavailable

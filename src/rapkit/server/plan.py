@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from rapkit.errors import ConfigError
+from rapkit.http.callers import Callers
 from rapkit.mailbox import Lease
-from rapkit.server.callers import Callers
 from rapkit.server.closing import CloseHook
 from rapkit.server.hooks import Hook
 from rapkit.server.limits import Limits

@@ -13,8 +13,8 @@ from rapkit.server.metrics import Metrics
 from rapkit.server.oauth import OAuth
 from rapkit.server.plan import Plan
 from rapkit.server.processes import Processes, kill_leftovers
-from rapkit.server.signer import Signer
 from rapkit.server.threads import Threads
+from rapkit.signer import Signer
 from rapkit.tracing import Tracing
 
 log = logging.getLogger("rapkit.calls")

@@ -14,8 +14,9 @@ from typing import NoReturn
 
 from rapkit.clock import Clock
 from rapkit.errors import Fenced
+from rapkit.insisting import insist
 from rapkit.mailbox import Claim, Commit, Letter, Outgoing, Record, Store, Timer
-from rapkit.server.hold import Hold, insist
+from rapkit.server.hold import Hold
 from rapkit.server.invocation import digest
 
 QUESTION = "question"

@@ -1,31 +1,22 @@
 """Serving a toolset on a port of this machine."""
 
-import asyncio
 import contextlib
 import contextvars
-import errno
 import logging
-import os
-import signal
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import uvicorn
-
 from rapkit.errors import ConfigError
+from rapkit.http.callers import is_loopback_host
+from rapkit.http.serving import listen, serve_until_signal, url_of
 from rapkit.logs import set_up_logging
-from rapkit.server.callers import is_loopback_host
 
 if TYPE_CHECKING:
     from rapkit.server.toolset import Toolset
 
-_PATIENCE_WITH_CANCELLED = 2.0
 _LOADING = contextvars.ContextVar("loading", default=False)
-
-log = logging.getLogger("rapkit.server")
 
 
 @contextlib.contextmanager
@@ -54,8 +45,14 @@ def serve(toolset: "Toolset", host: str, port: int, *, on_start: Callable[[str],
     if not logging.getLogger().hasHandlers():
         set_up_logging("text", "info")
     tell = on_start or (lambda url: print(announcement(toolset, url), file=sys.stderr, flush=True))  # noqa: T201
-    with _listen(host, port) as listener, asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(toolset, listener, host, tell))
+    with listen(host, port) as listener:
+        serve_until_signal(
+            toolset.app,
+            listener,
+            toolset.lifespan(loopback_callbacks=is_loopback_host(host)),
+            on_start=lambda: tell(url_of(host, listener)),
+            ending=f"calls that run get {toolset.durations.grace:g} s to end",
+        )
 
 
 def announcement(toolset: "Toolset", url: str) -> str:
@@ -84,97 +81,3 @@ def _check(toolset: "Toolset", host: str) -> None:
             f"{host} can be reached from other machines, and no token is configured: anybody could call your tools. "
             "Configure a token (--token, or Toolset(tokens=...)), or listen on 127.0.0.1."
         )
-
-
-async def _serve(toolset: "Toolset", listener: socket.socket, host: str, on_start: Callable[[str], None]) -> None:
-    server = _Server(
-        uvicorn.Config(
-            toolset.app,
-            lifespan="off",  # it is entered here, so that a store that does not open is an error of ours, told in our words
-            ws="none",  # else an Upgrade is answered by whatever library happens to be installed, or not at all
-            access_log=False,
-            log_config=None,
-            log_level="warning",  # that it starts and stops we say ourselves
-            timeout_graceful_shutdown=5,
-            server_header=False,
-            date_header=False,
-        )
-    )
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, server.stop_or_hurry, toolset.durations.grace)
-    address = host if ":" not in host else f"[{host}]"
-    with contextlib.suppress(asyncio.CancelledError):
-        async with toolset.lifespan(loopback_callbacks=is_loopback_host(host)):
-            on_start(f"http://{address}:{listener.getsockname()[1]}")
-            await server.serve(sockets=[listener])
-            server.end_with(asyncio.current_task())
-    await _leave_behind_what_does_not_end()
-
-
-async def _leave_behind_what_does_not_end() -> None:
-    """End the process if something in it does not let itself be cancelled: the event loop would wait for it for ever.
-
-    Its calls are in the store, and dealt with after the next start.
-    """
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    if not others:
-        return
-    _, pending = await asyncio.wait(others, timeout=_PATIENCE_WITH_CANCELLED)
-    if pending:
-        log.warning("%d tasks do not end although they were cancelled, and are left behind", len(pending))
-        logging.shutdown()
-        os._exit(0)
-
-
-class _Server(uvicorn.Server):
-    """A server that leaves signals to us: after its own shutdown there is still work to be ended in order."""
-
-    _task: "asyncio.Task[None] | None" = None
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    def stop_or_hurry(self, grace: float) -> None:
-        """At the first signal end in order, at the second at once."""
-        if not self.should_exit:
-            log.info("stopping: calls that run get %g s to end; a second Ctrl-C does not wait for them", grace)
-            self.should_exit = True
-            return
-        self.force_exit = True
-        if self._task is not None:
-            self._task.cancel()
-
-    def end_with(self, task: "asyncio.Task[None] | None") -> None:
-        """What is left to be ended is this task's, so it is what a second signal cuts short, also one that has come already."""
-        self._task = task
-        if self.force_exit and task is not None:
-            task.cancel()
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:  # not to be had on this platform
-        return None
-    return uvloop.new_event_loop
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise ConfigError(
-                f"Port {port} on {host} is taken. Stop what uses it, or choose another with --port."
-            ) from None
-        raise ConfigError(f"Cannot listen on {host} port {port}: {error.strerror or error}.") from None
-    return listener

@@ -12,10 +12,10 @@ from starlette.types import ASGIApp
 
 from rapkit.delivery.signatures import headers as sign
 from rapkit.errors import ConfigError, InvalidToolset
+from rapkit.http.callers import Callers, is_loopback_host
 from rapkit.protocol import ToolsetDocument, dump, parse_toolset
 from rapkit.secret import read_secret
 from rapkit.server.app import make_app
-from rapkit.server.callers import Callers, is_loopback_host
 from rapkit.server.closing import CloseHook
 from rapkit.server.deliveries import Delivery
 from rapkit.server.engine import Engine, Surroundings, running

@@ -19,13 +19,13 @@ from typing import Any, Literal
 from starlette.types import Receive, Scope, Send
 
 from rapkit.errors import ConfigError, InvalidMessage, StoreError, ToolError
+from rapkit.http.rate_limit import RateLimit
+from rapkit.http.requests import Body, Refusal, come_back, send_answer, send_problem
+from rapkit.http.strangers import knock
 from rapkit.secret import read_secret
 from rapkit.server.deliveries import Delivery
 from rapkit.server.endpoints import RETRY_WHEN_STORE_FAILS
 from rapkit.server.engine import TooBusy
-from rapkit.server.limits import RateLimit
-from rapkit.server.requests import Body, Refusal, come_back, send_answer, send_problem
-from rapkit.server.strangers import knock
 from rapkit.server.threads import Threads
 from rapkit.server.webhook_styles import STYLES
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.types import Message
+from starlette.types import ASGIApp, Message
 
 from rapkit.delivery import signatures
+from rapkit.http.callers import LOCAL
 from rapkit.ids import new_id
 from rapkit.secret import read_secret
-from rapkit.server.callers import LOCAL
 from rapkit.server.toolset import Secrets, Toolset
 
 _HOST = "127.0.0.1:8001"
@@ -39,49 +39,59 @@ class Reply:
         return json.loads(self.body)
 
 
+async def request(
+    app: ASGIApp, method: str, target: str, body: bytes, headers: Mapping[str, str], peer: str = "127.0.0.1"
+) -> Reply:
+    """One request to an app as a server would hand it on. `target` is the path with its query."""
+    path, _, query = target.partition("?")
+    host, _, port = headers["host"].partition(":")
+    sent = {"content-length": str(len(body)), **headers}
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": query.encode(),
+        "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in sent.items()],
+        "client": (peer, 50_000),
+        "server": (host, int(port or 80)),
+    }
+    answer: list[Message] = []
+    coming = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if not coming:
+            await asyncio.Event().wait()  # the connection stays open
+        return coming.pop()
+
+    async def send(message: Message) -> None:
+        answer.append(message)
+
+    await app(scope, receive, send)
+    start, *parts = answer
+    return Reply(
+        start["status"],
+        {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in start["headers"]},
+        b"".join(part.get("body", b"") for part in parts),
+    )
+
+
 class Requests:
     """The way in. Every request comes from an address of its own on this machine, so that no limit on strangers is in a test's way."""
 
-    def __init__(self, tools: Toolset) -> None:
+    def __init__(self, tools: Toolset, host: str = _HOST) -> None:
         self._tools = tools
+        self._host = host
         self._peers = itertools.count(1)
 
     async def send(self, method: str, url: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Reply:
         """One request. `url` is a path, or a whole URL that the server has given away."""
-        path, _, query = self._below_base(url).partition("?")
-        sent = {"host": _HOST, "content-length": str(len(body)), **(headers or {})}
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": "1.1",
-            "method": method,
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "root_path": "",
-            "query_string": query.encode(),
-            "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in sent.items()],
-            "client": (self._peer(), 50_000),
-            "server": ("127.0.0.1", 8001),
-        }
-        answer: list[Message] = []
-        coming = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def receive() -> Message:
-            if not coming:
-                await asyncio.Event().wait()  # the connection stays open
-            return coming.pop()
-
-        async def send(message: Message) -> None:
-            answer.append(message)
-
-        await self._tools.app(scope, receive, send)
-        start, *parts = answer
-        return Reply(
-            start["status"],
-            {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]},
-            b"".join(part.get("body", b"") for part in parts),
-        )
+        sent = {"host": self._host, **(headers or {})}
+        return await request(self._tools.app, method, self._below_base(url), body, sent, self._peer())
 
     async def post(self, url: str, message: object, caller: str | None = None) -> Reply:
         """POST a message as JSON, with the credentials of a caller if one is named."""

@@ -14,7 +14,7 @@ from rapkit.server.oauth.flow import Flow, Waiter
 from rapkit.server.oauth.page import Page
 from rapkit.server.oauth.redirect import CLAIM
 from rapkit.server.oauth.vault import LEASE, TOKEN
-from rapkit.server.signer import Signer
+from rapkit.signer import Signer
 from tests.server.oauth.browser import Browser
 from tests.server.oauth.conftest import Interrupted, ManualClock, until
 from tests.server.oauth.provider_server import ProviderServer, answers, waits_for

@@ -25,7 +25,7 @@ from rapkit.server.oauth.page import Page
 from rapkit.server.oauth.provider import OAuthProvider
 from rapkit.server.oauth.token import Token
 from rapkit.server.oauth.vault import LEASE, Vault
-from rapkit.server.signer import Signer
+from rapkit.signer import Signer
 
 Wake = Callable[[str, str, str | None], Awaitable[bool]]
 """Tells a call (its box, the flow's key) that its flow has ended, with the reason if it failed. False if it does not wait for that."""

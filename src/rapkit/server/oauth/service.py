@@ -23,7 +23,7 @@ from rapkit.server.oauth.page import Page
 from rapkit.server.oauth.provider import OAuthProvider
 from rapkit.server.oauth.redirect import TROUBLE, Exchanger, Redirects, Wake, log
 from rapkit.server.oauth.vault import PATIENCE, Refresher, Vault
-from rapkit.server.signer import Signer
+from rapkit.signer import Signer
 
 
 class Client(Exchanger, Refresher, Protocol):

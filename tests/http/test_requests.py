@@ -1,7 +1,7 @@
 import pytest
 from starlette.types import Message
 
-from rapkit.server.requests import Body, Refusal
+from rapkit.http.requests import Body, Refusal, Request
 
 
 def body_of(*messages: Message, largest: int = 10) -> Body:
@@ -33,3 +33,10 @@ async def test_the_parts_are_counted_together() -> None:
     assert await body_of(part(b"12345"), part(b"67890", more=False)).read() == b"1234567890"
     with pytest.raises(Refusal, match="may have 10 bytes"):
         await body_of(part(b"12345"), part(b"67890"), part(b"!")).read()
+
+
+def test_a_request_does_not_show_what_it_was_authenticated_with() -> None:
+    shown = repr(Request("anna", b"secret", {b"authorization": b"secret"}))
+
+    assert "anna" in shown
+    assert "secret" not in shown

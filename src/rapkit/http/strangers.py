@@ -4,8 +4,8 @@ from ipaddress import IPv6Address, ip_address
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rapkit.server.limits import RateLimit
-from rapkit.server.requests import Body, Refusal, address_of, come_back, send_problem
+from rapkit.http.rate_limit import RateLimit
+from rapkit.http.requests import Body, Refusal, address_of, come_back, send_problem
 
 _HOUSEHOLD = 64
 

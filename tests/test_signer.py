@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rapkit.errors import ConfigError
-from rapkit.server.signer import Signer
+from rapkit.signer import Signer
 
 OLD, NEW = b"o" * 32, b"n" * 32
 signer = Signer([NEW])

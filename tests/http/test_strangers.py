@@ -7,10 +7,10 @@ from starlette.requests import Request as StarletteRequest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rapkit.server import requests
-from rapkit.server.limits import RateLimit
-from rapkit.server.requests import Refusal
-from rapkit.server.strangers import ForStrangers, stranger_of
+from rapkit.http import requests
+from rapkit.http.rate_limit import RateLimit
+from rapkit.http.requests import Refusal
+from rapkit.http.strangers import ForStrangers, stranger_of
 from tests.server.doors import opened
 from tests.server.served import exchange
 

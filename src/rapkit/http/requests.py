@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
-from rapkit.server.callers import Callers
+from rapkit.http.callers import Callers
 
 _BODY_PATIENCE = 15.0
 _MOST_DIGITS = 18

@@ -1,0 +1,159 @@
+"""Serving an app on a port of this machine until a signal ends it."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from rapkit.errors import ConfigError
+
+_PATIENCE_WITH_CANCELLED = 2.0
+
+log = logging.getLogger("rapkit.http")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there, for `serve_until_signal`; port 0 takes one that is free. `ConfigError` if it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"Port {port} on {host} is taken. Stop what uses it, or choose another with --port."
+            ) from None
+        raise ConfigError(f"Cannot listen on {host} port {port}: {error.strerror or error}.") from None
+    return listener
+
+
+def url_of(host: str, listener: socket.socket) -> str:
+    """Where a listener on this host is reached."""
+    address = host if ":" not in host else f"[{host}]"
+    return f"http://{address}:{listener.getsockname()[1]}"
+
+
+def serve_until_signal(
+    app: ASGIApp,
+    listener: socket.socket,
+    lifespan: AbstractAsyncContextManager[object],
+    *,
+    on_start: Callable[[], None],
+    ending: str,
+) -> None:
+    """Serve `app` inside `lifespan` until SIGINT or SIGTERM, then leave it in order; a second signal cuts that short.
+
+    `lifespan` is the app's whole life: the app is sent no lifespan events. What it raises when it is entered is raised here. `on_start` is
+    called once it is entered. `ending` is told in the log at the first signal: what gets how long to end, like "calls get 3 s to end".
+    """
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(app, listener, lifespan, on_start, ending))
+
+
+async def _serve(
+    app: ASGIApp,
+    listener: socket.socket,
+    lifespan: AbstractAsyncContextManager[object],
+    on_start: Callable[[], None],
+    ending: str,
+) -> None:
+    server = _Server(_config(app))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, server.stop_or_hurry, ending)
+    with contextlib.suppress(asyncio.CancelledError):
+        async with lifespan:
+            on_start()
+            await server.serve(sockets=[listener])
+            server.end_with(asyncio.current_task())
+    await _leave_behind_what_does_not_end()
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        lifespan="off",  # it is entered by us, so that a store that does not open is an error of ours, told in our words
+        ws="none",  # else an Upgrade is answered by whatever library happens to be installed, or not at all
+        access_log=False,
+        log_config=None,
+        log_level="warning",  # that it starts and stops we say ourselves
+        timeout_graceful_shutdown=5,
+        server_header=False,
+        date_header=False,
+    )
+
+
+@contextlib.asynccontextmanager
+async def in_background(app: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
+    """Serve `app` beside whatever else this process does, as long as the context lasts. The app is sent no lifespan events."""
+    server = _Server(_config(app))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.001)
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def _leave_behind_what_does_not_end() -> None:
+    """End the process if something in it does not let itself be cancelled: the event loop would wait for it for ever.
+
+    What it was at is in the store, and dealt with after the next start.
+    """
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if not others:
+        return
+    _, pending = await asyncio.wait(others, timeout=_PATIENCE_WITH_CANCELLED)
+    if pending:
+        log.warning("%d tasks do not end although they were cancelled, and are left behind", len(pending))
+        logging.shutdown()
+        os._exit(0)
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to us: after its own shutdown there is still work to be ended in order."""
+
+    _task: "asyncio.Task[None] | None" = None
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def stop_or_hurry(self, ending: str) -> None:
+        """At the first signal end in order, at the second at once."""
+        if not self.should_exit:
+            log.info("stopping: %s; a second Ctrl-C does not wait for them", ending)
+            self.should_exit = True
+            return
+        self.force_exit = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def end_with(self, task: "asyncio.Task[None] | None") -> None:
+        """What is left to be ended is this task's, so it is what a second signal cuts short, also one that has come already."""
+        self._task = task
+        if self.force_exit and task is not None:
+            task.cancel()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # not to be had on this platform
+        return None
+    return uvloop.new_event_loop
