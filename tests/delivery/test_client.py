@@ -620,3 +620,93 @@ async def test_a_machine_without_trusted_certificates_can_still_speak_http(
         assert await client.post(server.url, b"{}", {}) == Answer(200)
         with pytest.raises(DeliveryError, match=r"https is not possible here.*certificates"):
             await client.post(f"https://127.0.0.1:{server.port}/", b"{}", {})
+
+
+def page(body: bytes, head: bytes = b"200 OK") -> Behaviour:
+    return answering(b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
+
+
+class TestFetching:
+    async def test_a_page_is_fetched_with_its_status_and_the_headers_given(self) -> None:
+        async with serving(page(b'{"name": "tools"}')) as server, HttpClient(LOCAL) as client:
+            for _ in range(2):
+                answer = await client.get(f"{server.url}/toolset?a=b", {"authorization": "Bearer x"}, limit=100)
+
+            assert answer == (200, b'{"name": "tools"}')
+            assert server.heads[0].startswith(b"GET /toolset?a=b HTTP/1.1\r\n")
+            assert server.header("authorization") == ["Bearer x"]
+            assert server.header("content-type") == server.header("accept-encoding") == []
+            assert server.connections == 1
+
+    @pytest.mark.parametrize("head", [b"404 Not Found", b"503 Busy", b"307 Elsewhere\r\nLocation: /admin"])
+    async def test_every_status_is_an_answer_and_nothing_is_followed(self, head: bytes) -> None:
+        async with serving(page(b"sorry", head)) as server, HttpClient(LOCAL) as client:
+            assert await client.get(server.url, {}, limit=5) == (int(head[:3]), b"sorry")
+
+            assert server.paths == ["/"]
+
+    async def test_an_empty_page_is_one(self) -> None:
+        async with serving() as server, HttpClient(LOCAL) as client:
+            assert await client.get(server.url, {}, limit=0) == (200, b"")
+
+    async def test_a_page_that_says_it_is_too_long_is_not_read(self) -> None:
+        async def behave(writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n")
+            await asyncio.sleep(60)
+
+        async with serving(behave) as server, HttpClient(LOCAL) as client:
+            with pytest.raises(DeliveryError) as caught:
+                await client.get(f"{server.url}/SECRET", {}, limit=100)
+
+        assert str(caught.value) == f"{server.url} answered with more than 100 bytes."
+
+    async def test_a_page_without_end_is_read_to_the_limit_and_no_further(self) -> None:
+        async def behave(writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            while True:
+                writer.write(b"8\r\nabcdefgh\r\n")
+                await writer.drain()
+
+        async with serving(behave) as server, HttpClient(LOCAL) as client:
+            with pytest.raises(DeliveryError, match=r"answered with more than 100 bytes\.$"):
+                await client.get(server.url, {}, limit=100)
+            while server.handlers:  # the connection is given up
+                await asyncio.sleep(0.01)
+
+    async def test_a_page_that_breaks_off_is_none(self) -> None:
+        async def behave(writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
+            await writer.drain()
+            writer.transport.abort()
+
+        async with serving(behave) as server, HttpClient(LOCAL) as client:
+            with pytest.raises(DeliveryError, match=re.escape(f"{server.url}: ")) as caught:
+                await client.get(f"{server.url}/SECRET", {}, limit=100)
+
+        assert "SECRET" not in repr(caught.value)
+
+    async def test_a_page_that_stalls_is_given_up_in_the_time_there_is(self) -> None:
+        async def behave(writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
+            await asyncio.sleep(60)
+
+        async with serving(behave) as server, HttpClient(LOCAL, Timeouts(total=0.3)) as client:
+            with pytest.raises(DeliveryError, match=r"no answer within 0\.3 s"):
+                await client.get(server.url, {}, limit=100)
+
+    async def test_a_page_nobody_serves_is_a_delivery_error_without_the_urls_secrets(self) -> None:
+        async with HttpClient(LOCAL) as client:
+            with pytest.raises(DeliveryError, match="Connection refused") as caught:
+                await client.get(f"http://127.0.0.1:{free_port()}/SECRET", {}, limit=100)
+
+        assert "SECRET" not in repr(caught.value)
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
+
+    async def test_a_forbidden_target_is_never_asked(self) -> None:
+        async with serving() as server, HttpClient(Guard()) as client:
+            for host in ("127.0.0.1", "localhost"):
+                with pytest.raises(ForbiddenTarget):
+                    await client.get(f"https://{host}:{server.port}/", {}, limit=100)
+
+            assert server.heads == []

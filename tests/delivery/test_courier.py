@@ -19,6 +19,7 @@ from rapkit.delivery.client import Answer, HttpClient, Timeouts
 from rapkit.delivery.courier import Courier, Fate, Report, Traffic
 from rapkit.delivery.guard import Guard
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
+from rapkit.errors import ConfigError
 from rapkit.mailbox import Commit, Letter, NewBox, Outcome, Outgoing, Parcel, Settlement, Store, Taken
 from rapkit.stores import open_store
 from rapkit.tracing import Tracing
@@ -597,3 +598,89 @@ async def test_a_message_that_we_fail_to_send_for_a_reason_of_our_own_is_sent_la
 
     assert arrived(sink) == ["m1", "m2"]
     assert "can't start new thread" in caplog.text
+
+
+def with_token(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+    """Each attempt has a body and a token of its own."""
+    body = json.dumps({"id": taken.outgoing.id, "attempt": taken.attempts, "token": "s3cret"}).encode()
+    return body, {"authorization": f"Bearer s3cret-{taken.attempts}", "webhook-id": "forged"}
+
+
+async def test_what_is_prepared_for_an_attempt_is_sent_and_signed_and_never_stored(post: Post, sink: Sink) -> None:
+    """TRA-3: tokens are made when they are needed, so that they are in no database."""
+    sink.script = [answer(503)]
+    await post.send(to(sink, "m1"))
+    async with post.courier(prepare=with_token, secrets=SECRETS):
+        requests = await sink.received(2)
+        await post.empty()
+
+    for number, request in enumerate(requests, start=1):
+        said = Webhook(SECRETS[0]).verify(request.body, request.headers)
+        assert said == {"id": "m1", "attempt": number, "token": "s3cret"}
+        assert request.headers["authorization"] == f"Bearer s3cret-{number}"
+        assert request.headers["content-type"] == "application/json"
+        assert request.webhook_id == "m1"
+    assert not [file for file in post.path.parent.iterdir() if b"s3cret" in file.read_bytes()]
+
+
+async def test_what_can_never_be_prepared_is_given_up_with_the_reason(post: Post, sink: Sink) -> None:
+    def prepare(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+        if taken.outgoing.id == "m1":
+            raise ConfigError("No token for http://tool.test. Set RAPKIT_TOKENS.")
+        return taken.outgoing.body, {}
+
+    await post.send(to(sink, "m1", "lane"), to(sink, "m2", "lane"))
+    async with post.courier(prepare=prepare):
+        await post.empty()
+
+    (dead,) = await post.store.outbox(dead=True)
+    assert (dead.id, dead.attempts) == ("m1", 1)
+    assert dead.problem == "No token for http://tool.test. Set RAPKIT_TOKENS."
+    assert arrived(sink) == ["m2"]
+
+
+async def test_what_we_fail_to_prepare_is_sent_later(post: Post, sink: Sink, caplog: pytest.LogCaptureFixture) -> None:
+    def prepare(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+        if taken.attempts < 3:
+            raise RuntimeError("a mistake of ours")
+        return taken.outgoing.body, {}
+
+    await post.send(to(sink, "m1"))
+    async with post.courier(prepare=prepare):
+        await post.empty()
+
+    assert arrived(sink) == ["m1"]
+    assert "a mistake of ours" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [Kind.INVOCATION, Kind.ANSWER])
+@pytest.mark.parametrize("how", ["refused", "nobody answered", "not prepared"])
+async def test_a_thread_is_told_of_an_invocation_or_answer_that_was_given_up(
+    post: Post, sink: Sink, kind: Kind, how: str
+) -> None:
+    """INV-5, INV-6: whatever kept it from getting there, the model must be told that nothing will come."""
+
+    def prepare(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+        if how == "not prepared":
+            raise ConfigError("no token")
+        return taken.outgoing.body, {}
+
+    def report(taken: Taken, fate: Fate) -> Letter | None:
+        told = f"{taken.outgoing.kind} {fate.outcome} {fate.status}: {fate.problem}"
+        return Letter("thread", "fate", told.encode(), dedup=taken.outgoing.id)
+
+    problems = {
+        "refused": f"422: {sink.url} answered 422",
+        "nobody answered": f"503: {sink.url} answered 503; given up after 1 attempts",
+        "not prepared": "None: no token",
+    }
+    sink.otherwise = answer(422) if how == "refused" else answer(503)
+    policies = {**POLICIES, kind: RetryPolicy(1, 1, 1, 0)}
+    await post.store.create(NewBox("thread", "thread", idle=True))
+    await post.send(to(sink, "m1", kind=kind))
+    async with post.courier(prepare=prepare, report=report, policies=policies):
+        await post.empty()
+
+    await post.store.renew("reader")
+    (claim,) = await post.store.claim("reader", "thread", 1)
+    assert [mail.body.decode() for mail in claim.mail] == [f"{kind} dead {problems[how]}"]

@@ -4,11 +4,13 @@ A store's own test module subclasses `StoreContract` and provides the fixture `h
 protocol alone. `OneHandleContract` is the part for data that only one handle can reach, such as a database in memory.
 """
 
+from tests.mailbox.beginnings import BeginningsContract
 from tests.mailbox.commits import CommitContract
 from tests.mailbox.facts import FactsContract, NotesContract
 from tests.mailbox.fencing import FencingContract
 from tests.mailbox.housekeeping import HousekeepingContract
 from tests.mailbox.letters import LettersContract
+from tests.mailbox.looking import LookingContract
 from tests.mailbox.outbox import OutboxContract
 from tests.mailbox.several import SeveralHandlesContract
 from tests.mailbox.shortcuts import ShortcutsContract
@@ -19,6 +21,7 @@ from tests.mailbox.work import WorkContract
 
 class OneHandleContract(
     LettersContract,
+    BeginningsContract,
     WorkContract,
     CommitContract,
     FactsContract,
@@ -28,6 +31,7 @@ class OneHandleContract(
     OutboxContract,
     ShortcutsContract,
     WaitingContract,
+    LookingContract,
     HousekeepingContract,
 ):
     """What can be asked of one handle."""

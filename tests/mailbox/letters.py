@@ -26,7 +26,7 @@ class LettersContract:
 
         assert box is not None
         created_at = box.created_at
-        assert box == Box("b1", KIND, "open", "thread", "root", "call", b"state", False, created_at)
+        assert box == Box("b1", KIND, "open", "thread", "root", "call", b"state", False, created_at, 0, True)
         assert (await claim_one(store)).box == box
 
     async def test_a_box_nobody_made_is_not_there(self, harness: Harness) -> None:

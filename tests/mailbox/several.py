@@ -97,6 +97,15 @@ class SeveralHandlesContract:
         assert [one.value for one in told].count("accepted") == 1
         assert len((await claim_one(stores[0])).mail) == 1
 
+    async def test_handles_that_race_make_a_box_with_its_first_letter_once(self, harness: Harness) -> None:
+        stores = [harness.store, await harness.open(), await harness.open()]
+        box, first = NewBox("b1", KIND, idle=True), letter("first", dedup="m")
+
+        made = await asyncio.gather(*(store.create(box, first) for store in stores for _ in range(5)))
+
+        assert sum(made) == 1
+        assert texts(await claim_one(stores[0])) == ["first"]
+
     async def test_of_handles_that_race_to_note_the_same_one_wins(self, harness: Harness) -> None:
         stores = [harness.store, await harness.open(), await harness.open()]
         box = NewBox("b1", KIND)

@@ -57,11 +57,13 @@ class Model:
 
     # Letters in
 
-    def create(self, box: NewBox) -> bool:
-        if box.id in self.boxes or self.remembered.get(box.id, 0) > self.now:
-            return False
-        self._make(box, self.now)
-        return True
+    def create(self, box: NewBox, letter: Letter | None = None) -> bool:
+        made = box.id not in self.boxes and self.remembered.get(box.id, 0) <= self.now
+        if made:
+            self._make(box, None if box.idle else self.now)
+        if letter is not None:
+            self.accept(letter)
+        return made
 
     def _make(self, box: NewBox, due_at: float | None) -> None:
         stopped = self.stops.get((box.kind, str(box.parent), str(box.name)), 0) > self.now
@@ -114,6 +116,10 @@ class Model:
     def is_free(self, thing: ModelBox | ModelPost) -> bool:
         """Due and in nobody's hands: whoever asks must get it."""
         return thing.holder is None and thing.due_at is not None and thing.due_at <= self.now
+
+    def is_busy(self, box: ModelBox) -> bool:
+        """Claimed, whatever became of its worker, or to be claimed."""
+        return box.holder is not None or self.is_free(box)
 
     def is_left(self, thing: ModelBox | ModelPost) -> bool:
         """In the hands of somebody who has retired: whoever asks must get it."""

@@ -75,6 +75,7 @@ class Plan:
     unsend: bool
     hand_over: bool
     spawn: str | None
+    idle: bool
     facts: list[Fact]
     write_to: str | None
 
@@ -98,10 +99,11 @@ plans = st.builds(
     unsend=mostly(False, True),
     hand_over=st.booleans(),
     spawn=mostly(None, *IDS),
+    idle=st.booleans(),
     facts=st.lists(facts, min_size=1, max_size=3) | st.just([]),
     write_to=st.sampled_from([None, *IDS]),
 )
-first_plan = Plan("release", 3, False, ["now", "once", "now"], None, "set", "put", False, False, None, [], "b0")
+first_plan = Plan("release", 3, False, ["now", "once", "now"], None, "set", "put", False, False, None, False, [], "b0")
 
 
 class Mailboxes(RuleBasedStateMachine):
@@ -119,7 +121,7 @@ class Mailboxes(RuleBasedStateMachine):
         self.store = self.run(self._open())
         for worker in self.workers:
             self._renew(worker)
-        self.create(IDS[:2])
+        self.create(IDS[:2], False, False, None)
         self.claim_and_commit(0, first_plan)
 
     async def _open(self) -> SqliteStore:
@@ -139,9 +141,13 @@ class Mailboxes(RuleBasedStateMachine):
 
     async def _seen(self) -> dict[str, Any]:
         store = self.store
-        boxes = [await store.box(id) for id in IDS]
+        boxes = [box for id in IDS if (box := await store.box(id)) is not None]
         return {
-            "boxes": {box.id: (box.status, box.stopped, box.state) for box in boxes if box is not None},
+            "boxes": {box.id: (box.status, box.stopped, box.state, box.length, box.busy) for box in boxes},
+            "listed": [box.id for box in await store.boxes(KIND)],
+            "children": [box.id for box in await store.boxes(KIND, parent=PARENT, after=IDS[2])],
+            "closed": [box.id for box in await store.boxes(KIND, status="closed", limit=1)],
+            "ends": {id: [one.body.decode() for one in await store.recent(id, 2)] for id in IDS},
             "journals": {id: [one.body.decode() for one in await store.entries(id)] for id in IDS},
             "records": {id: {one.key: one.body for one in await store.records(id, "call")} for id in IDS},
             "lanes": {id: await store.waiting(id) for id in IDS},
@@ -155,8 +161,15 @@ class Mailboxes(RuleBasedStateMachine):
     def all_that_can_be_seen_is_as_in_the_model(self) -> None:
         seen, model = self.seen(), self.model
         boxes = model.boxes
-        assert seen["boxes"] == {id: (box.status, box.stopped, b"") for id, box in boxes.items()}
+        assert seen["boxes"] == {
+            id: (box.status, box.stopped, b"", len(box.journal), model.is_busy(box)) for id, box in boxes.items()
+        }
+        ids = sorted(boxes, reverse=True)
+        assert seen["listed"] == ids
+        assert seen["children"] == [id for id in ids if id < IDS[2]]
+        assert seen["closed"] == [id for id in ids if boxes[id].status == "closed"][:1]
         for id in IDS:
+            assert seen["ends"][id] == seen["journals"][id][-2:]
             assert seen["journals"][id] == (boxes[id].journal if id in boxes else [])
             kept = boxes[id].records if id in boxes else {}
             assert seen["records"][id] == {key: body for (_, key), body in kept.items()}
@@ -164,7 +177,7 @@ class Mailboxes(RuleBasedStateMachine):
         posts = model.posts.values()
         assert seen["waiting"] == {post.made.id: post.attempts for post in posts if not post.dead}
         assert seen["dead"] == {post.made.id: post.attempts for post in posts if post.dead}
-        assert seen["backlog"] == sum(box.holder is not None or model.is_free(box) for box in boxes.values())
+        assert seen["backlog"] == sum(map(model.is_busy, boxes.values()))
         both: list[list[ModelBox] | list[ModelPost]] = [list(boxes.values()), list(posts)]
         for due_now, things in zip(seen["due now"], both, strict=True):
             if any(model.is_free(thing) or model.is_left(thing) for thing in things):
@@ -174,11 +187,16 @@ class Mailboxes(RuleBasedStateMachine):
 
     # Letters in
 
-    @rule(ids=st.just(IDS) | st.lists(box_ids, min_size=1, max_size=2))
-    def create(self, ids: list[str]) -> None:
+    @rule(
+        ids=st.just(IDS) | st.lists(box_ids, min_size=1, max_size=2),
+        idle=mostly(False, True),
+        write=st.booleans(),
+        dedup=st.sampled_from([None, "m1"]),
+    )
+    def create(self, ids: list[str], idle: bool, write: bool, dedup: str | None) -> None:
         for id in ids:
-            box = self._new_box(id)
-            assert self.run(self.store.create(box)) == self.model.create(box)
+            box, letter = self._new_box(id, idle), self._letter(id, dedup) if write else None
+            assert self.run(self.store.create(box, letter)) == self.model.create(box, letter)
 
     @rule(slot=slots, id=box_ids)
     def create_claimed(self, slot: int, id: str) -> None:
@@ -188,8 +206,8 @@ class Mailboxes(RuleBasedStateMachine):
         if claim is not None:
             self._note(claim, worker)
 
-    def _new_box(self, id: str) -> NewBox:
-        return NewBox(id, KIND, parent=PARENT, name=id)
+    def _new_box(self, id: str, idle: bool = False) -> NewBox:
+        return NewBox(id, KIND, parent=PARENT, root=PARENT, name=id, idle=idle)
 
     @rule(
         ids=st.lists(box_ids, min_size=1, max_size=4),
@@ -267,7 +285,8 @@ class Mailboxes(RuleBasedStateMachine):
         assert (claim.worker, claim.now, claim.attempts) == (worker, self.model.now, attempts)
         assert [(one.body.decode(), one.attempts) for one in claim.mail] == mail
         assert list(claim.timers) == timers
-        assert claim.box.stopped == self.model.boxes[claim.box.id].stopped
+        box = self.model.boxes[claim.box.id]
+        assert (claim.box.stopped, claim.box.length, claim.box.busy) == (box.stopped, len(box.journal), True)
         self.claims.append(claim)
 
     def _check_choice(
@@ -295,16 +314,18 @@ class Mailboxes(RuleBasedStateMachine):
         forget_for=st.sampled_from([0.0, 10.0, 60.0]),
         remember_for=letter_ages,
         later=st.sampled_from([7.0, 61.0]),
+        idle=st.booleans(),
+        write=st.booleans(),
     )
     def boxes_end_and_are_asked_for_again(
-        self, slot: int, forget_for: float, remember_for: float | None, later: float
+        self, slot: int, forget_for: float, remember_for: float | None, later: float, idle: bool, write: bool
     ) -> None:
         self.accept(IDS, "m1", False, remember_for, 0.0)
         for claim in self._claim(self.workers[slot], 1):
             self._commit(claim, Commit(forget_for=forget_for))
         self.note([Fact(id, *CALL, b"1") for id in IDS], None)
         self.model.now += later
-        self.create(IDS)
+        self.create(IDS, idle, write, "m1")
         self.accept(IDS, "m1", False, None, 0.0)
 
     @precondition(lambda self: self.claims)
@@ -337,7 +358,7 @@ class Mailboxes(RuleBasedStateMachine):
             timers=timers[plan.timer],
             outgoing=[self._post(claim.box.id, how) for how in plan.posts],
             unsend=[claim.box.id] if plan.unsend else [],
-            spawn=[self._new_box(plan.spawn)] if plan.spawn else [],
+            spawn=[self._new_box(plan.spawn, plan.idle)] if plan.spawn else [],
             facts=plan.facts,
             letters=[self._letter(plan.write_to)] if plan.write_to else [],
             again_at=None if plan.again is None else now + plan.again,

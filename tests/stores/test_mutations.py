@@ -403,6 +403,97 @@ MUTATIONS = [
         Contract.test_a_stopped_box_brings_its_mail_and_its_due_timers_like_any_other,
     ),
     Mutation(
+        "boxes that are busy only while somebody has them",
+        "BOX",
+        "OR ifnull(due_at <= ?1, 0)",
+        "OR ?1 < 0",
+        Contract.test_a_box_is_busy_while_it_is_due_or_claimed,
+    ),
+    Mutation(
+        "boxes that are busy only while they are due",
+        "BOX",
+        "worker IS NOT NULL OR",
+        "",
+        Contract.test_a_box_is_busy_while_it_is_due_or_claimed,
+    ),
+    Mutation(
+        "boxes that are busy long before their time",
+        "BOX",
+        "due_at <= ?1",
+        "due_at <= ?1 + 1e9",
+        Contract.test_a_box_that_waits_for_a_time_is_busy_from_then_on,
+    ),
+    Mutation(
+        "a list of what is not to be listed",
+        "BOXES",
+        "AND root IS NOT NULL",
+        "",
+        Contract.test_boxes_of_a_kind_that_have_a_root_are_listed_the_last_first,
+    ),
+    Mutation(
+        "children that are not to be listed",
+        "BOXES_OF_PARENT",
+        "AND root IS NOT NULL",
+        "",
+        Contract.test_a_list_of_boxes_can_be_filtered_by_parent_and_status,
+    ),
+    Mutation(
+        "children of whatever kind",
+        "BOXES_OF_PARENT",
+        "kind = ?2",
+        "?2 > ''",
+        Contract.test_a_list_of_boxes_can_be_filtered_by_parent_and_status,
+    ),
+    Mutation(
+        "children of whatever status",
+        "BOXES_OF_PARENT",
+        "(?5 IS NULL OR status = ?5)",
+        "(?5 IS NULL OR ?5 > '')",
+        Contract.test_a_list_of_boxes_can_be_filtered_by_parent_and_status,
+    ),
+    Mutation(
+        "a list in the order of time",
+        "BOXES BOXES_BY_STATUS BOXES_OF_PARENT",
+        "ORDER BY id DESC",
+        "ORDER BY id",
+        Contract.test_a_list_of_boxes_comes_in_pages,
+    ),
+    Mutation(
+        "a page that begins with the end of the last",
+        "BOXES BOXES_BY_STATUS BOXES_OF_PARENT",
+        "id < ?3",
+        "id <= ?3",
+        Contract.test_a_page_goes_on_where_the_last_ended_whatever_came_and_went_meanwhile,
+    ),
+    Mutation(
+        "a status that stays",
+        "KEEP_CLAIM_AND_SET_STATUS",
+        "SET status = ?3,",
+        "SET status = ifnull(status, ?3),",
+        Contract.test_a_list_follows_the_status,
+    ),
+    Mutation(
+        "a status that stays when the claim ends",
+        "RELEASE_CLAIM_AND_SET_STATUS",
+        "SET status = ?3,",
+        "SET status = ifnull(status, ?3),",
+        Contract.test_a_closed_box_takes_no_letters_but_knows_those_it_had,
+    ),
+    Mutation(
+        "a journal read from its beginning",
+        "RECENT",
+        "ORDER BY seq DESC",
+        "ORDER BY seq",
+        Contract.test_the_end_of_a_journal_is_read_from_the_end,
+    ),
+    Mutation(
+        "a journal read on from an entry and not from before it",
+        "RECENT",
+        "seq < ifnull",
+        "seq <= ifnull",
+        Contract.test_the_end_of_a_journal_is_read_from_the_end,
+    ),
+    Mutation(
         "a sweep of everything at once",
         "SWEEP_SEEN",
         "LIMIT 500",
@@ -417,6 +508,10 @@ MUTATIONS = [
         Contract.test_there_is_nothing_to_sweep_in_a_store_that_lives,
     ),
 ]
+
+
+PARAMETERS = {"outcome": "delivered", "parent": "t1", "status": "open", "expected": ["t3"]}
+"""What the tests that are parametrized are called with."""
 
 
 @pytest.fixture
@@ -441,9 +536,9 @@ async def test_the_contract_misses(mutation: Mutation, harness: SqliteHarness, m
 
 
 async def failure_of(test: Test, harness: SqliteHarness) -> BaseException | None:
-    parameters = {"outcome": "delivered"} if "outcome" in test.__code__.co_varnames else {}
+    takes = test.__code__.co_varnames[2 : test.__code__.co_argcount]
     try:
-        await test(Contract(), harness, **parameters)
+        await test(Contract(), harness, **{name: PARAMETERS[name] for name in takes})
     except (Exception, pytest.fail.Exception) as failure:  # noqa: BLE001 - whatever it is, the test has failed
         return failure
     return None

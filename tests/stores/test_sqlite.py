@@ -14,10 +14,10 @@ import pytest
 
 from rapkit.errors import ConfigError, Fenced, StoreBusy, StoreError, WrongKey
 from rapkit.keys import Keyring
-from rapkit.mailbox import Commit, Lease, NewBox, Reception
+from rapkit.mailbox import Commit, Entry, Lease, NewBox, Reception
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore, connection, schema, writer
-from tests.mailbox.harness import KIND, Harness, accepted, claim, claim_one, letter, post, running, take, texts
+from tests.mailbox.harness import KIND, Harness, accepted, claim, claim_one, letter, post, running, seqs, take, texts
 from tests.stores.sqlite_harness import SqliteHarness
 
 
@@ -26,6 +26,42 @@ async def harness(tmp_path: Path) -> AsyncIterator[SqliteHarness]:
     harness = SqliteHarness(tmp_path / "store.db")
     yield harness
     await harness.close()
+
+
+class Traced:
+    """A store in memory whose statements are noted."""
+
+    def __init__(self) -> None:
+        self.store = SqliteStore(":memory:", Keyring.random())
+        self.db = self.store._writer._db
+        self.statements: list[tuple[str, Any]] = []
+        self.db.exec_trace = self._note
+
+    def _note(self, _cursor: apsw.Cursor, statement: str, bindings: Any) -> bool:
+        if statement not in ("BEGIN", "BEGIN IMMEDIATE", "COMMIT"):
+            self.statements.append((statement, bindings))
+        return True
+
+    def count(self) -> int:
+        """How many there were since it was last asked."""
+        count = len(self.statements)
+        self.statements.clear()
+        return count
+
+    def plans(self) -> list[list[str]]:
+        """How SQLite goes about each of them."""
+        self.db.exec_trace = None
+        return [
+            [row[3] for row in self.db.execute(f"EXPLAIN QUERY PLAN {statement}", bindings)]
+            for statement, bindings in self.statements
+        ]
+
+
+@pytest.fixture
+async def traced() -> AsyncIterator[Traced]:
+    traced = Traced()
+    yield traced
+    await traced.store.close()
 
 
 def transactions(log: Path) -> int:
@@ -242,6 +278,65 @@ class TestOneFile:
 
         assert claims[0].attempts == 2
         await store.close()
+
+
+class TestPlans:
+    """Without these a store with a million boxes answers all the same, but too late."""
+
+    @pytest.mark.parametrize(
+        ("filters", "plan"),
+        [
+            ({}, ["SEARCH boxes USING INDEX boxes_listed (kind=? AND id<?)"]),
+            (
+                {"status": "open"},
+                ["SEARCH boxes USING INDEX boxes_by_status (kind=? AND status=? AND id<?)"],
+            ),
+            (
+                {"parent": "p", "status": "open"},
+                ["SEARCH boxes USING INDEX boxes_family (parent=?)", "USE TEMP B-TREE FOR ORDER BY"],
+            ),
+        ],
+        ids=["of a kind", "of a status", "of a parent"],
+    )
+    async def test_a_page_of_boxes_is_found_by_an_index(
+        self, traced: Traced, filters: dict[str, str], plan: list[str]
+    ) -> None:
+        for after in ("", "b1"):
+            await traced.store.boxes(KIND, after=after, **filters)  # type: ignore[arg-type]
+
+        first, second = traced.plans()
+        assert first == second == plan
+
+    async def test_one_box_and_the_end_of_a_journal_are_found_by_an_index(self, traced: Traced) -> None:
+        await traced.store.box("b1")
+        await traced.store.recent("b1", 10)
+        await traced.store.recent("b1", 10, before=5)
+
+        one, *ends = traced.plans()
+        assert one == ["SEARCH boxes USING INDEX sqlite_autoindex_boxes_1 (id=?)"]
+        assert ends == [["SEARCH entries USING INDEX sqlite_autoindex_entries_1 (box=? AND seq<?)"]] * 2
+
+    async def test_boxes_that_are_not_listed_do_not_pay_for_the_list(self, traced: Traced) -> None:
+        pages = "SELECT name, sum(payload) FROM dbstat WHERE name IN ('boxes_listed', 'boxes_by_status') GROUP BY name"
+        await traced.store.create(NewBox("b1", KIND, parent="thread"))
+        assert traced.db.execute(pages).fetchall() == [("boxes_by_status", 0), ("boxes_listed", 0)]
+
+        await traced.store.create(NewBox("b2", KIND, root="b2"))
+
+        assert all(size > 0 for _, size in traced.db.execute(pages))
+
+    async def test_a_claim_and_a_commit_take_as_few_statements_as_ever(self, traced: Traced) -> None:
+        """The hot path of both sides. One more statement for every commit should be decided, not happen."""
+        store = traced.store
+        await store.create(NewBox("b1", KIND, root="b1"), letter("hello"))
+        await store.renew("anna")
+        traced.statements.clear()
+
+        (claimed,) = await store.claim("anna", KIND, 1)
+        claiming = traced.count()
+        await store.commit(claimed, Commit(seqs(claimed), entries=[Entry("e", b"")], state=b"s", status="waiting"))
+
+        assert (claiming, traced.count()) == (5, 4)
 
 
 class TestOpening:

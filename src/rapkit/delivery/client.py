@@ -1,4 +1,4 @@
-"""POSTing to addresses strangers gave us, fast and without being led astray."""
+"""Talking to addresses strangers gave us, fast and without being led astray."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ _CLOSED = "the HTTP client is closed"
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds to wait: `connect` for the name, the connection and TLS; `total` for the whole POST."""
+    """Seconds to wait: `connect` for the name, the connection and TLS; `total` for the whole request."""
 
     connect: float = 5.0
     total: float = 20.0
@@ -59,6 +59,13 @@ class Poster(Protocol):
         """POST a JSON body; `DeliveryError` when no answer came, `ForbiddenTarget` when the address may not be dialled."""
 
 
+class Fetcher(Protocol):
+    """What can GET."""
+
+    async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
+        """GET status and body, of at most `limit` bytes; `DeliveryError` and `ForbiddenTarget` as for a POST."""
+
+
 @dataclass(slots=True)
 class _Route:
     """Connections to one origin at one checked address."""
@@ -70,7 +77,7 @@ class _Route:
 
 
 class HttpClient:
-    """Sends POSTs to guarded targets over kept-alive connections.
+    """Sends POSTs and GETs to guarded targets over kept-alive connections.
 
     A name is looked up once per `Pool.ttl`, all its addresses are judged, and connections go to a judged address, with
     the URL's own host in Host and SNI. Redirects are not followed; proxies from the environment, cookies and compressed
@@ -86,7 +93,7 @@ class HttpClient:
         self._closed = False
 
     async def __aenter__(self) -> Self:
-        """Nothing is opened before the first POST."""
+        """Nothing is opened before the first request."""
         return self
 
     async def __aexit__(
@@ -96,7 +103,7 @@ class HttpClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections. POSTs under way, and later ones, fail with DeliveryError."""
+        """Close all connections. Requests under way, and later ones, fail with DeliveryError."""
         self._closed = True
         opening = list(self._opening.values())
         for task in opening:
@@ -116,13 +123,10 @@ class HttpClient:
         the path or the query, which carry secrets.
         """
         target = self._guard.check_url(url)
-        route = self._routes.get(target.origin)
-        if route is None or asyncio.get_running_loop().time() >= route.expires:
-            route = await self._open(target)
-        else:
-            self._routes.move_to_end(target.origin)
+        route = await self._route_to(target)
         try:
-            request = route.client.post(url).headers(headers).body_bytes(body)
+            request = route.client.post(url).header("content-type", "application/json").headers(headers)
+            request = request.body_bytes(body)
             # Without a buffer the head of the answer comes alone: a body that breaks off cannot take back a 200.
             async with request.streamed_read_buffer_limit(0).build_streamed() as response:
                 status = response.status
@@ -130,18 +134,47 @@ class HttpClient:
                 if response.get_header("content-length") != "0":
                     await _discard_body(response)
                 return answer
-        # ValueError: the library refuses to send a header. Neither is chained, since both quote what they refuse.
         except (PyreqwestError, ValueError) as error:
-            if _could_not_connect(error):
-                route.failed, route.expires = True, 0.0
-            raise DeliveryError(f"{target.origin}: {self._describe(error)}.") from None
+            raise self._failed(target, route, error) from None
+
+    async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
+        """GET the URL, used as given like that of a `post`, and say what was answered, whatever the status.
+
+        A body of more than `limit` bytes is a DeliveryError and not read to its end; so is one that breaks off. Otherwise errors are those
+        of a `post`.
+        """
+        target = self._guard.check_url(url)
+        route = await self._route_to(target)
+        try:
+            request = route.client.get(url).headers(headers)
+            async with request.streamed_read_buffer_limit(0).build_streamed() as response:
+                body = await _read_body(response, limit)
+                status = response.status
+        except (PyreqwestError, ValueError) as error:
+            raise self._failed(target, route, error) from None
+        if body is None:
+            raise DeliveryError(f"{target.origin} answered with more than {limit} bytes.")
+        return status, body
+
+    async def _route_to(self, target: Target) -> _Route:
+        route = self._routes.get(target.origin)
+        if route is None or asyncio.get_running_loop().time() >= route.expires:
+            return await self._open(target)
+        self._routes.move_to_end(target.origin)
+        return route
+
+    def _failed(self, target: Target, route: _Route, error: Exception) -> DeliveryError:
+        """What to raise for the library's error, or for its ValueError: it refuses to send a header. Not chained: it quotes it."""
+        if _could_not_connect(error):
+            route.failed, route.expires = True, 0.0
+        return DeliveryError(f"{target.origin}: {self._describe(error)}.")
 
     async def _open(self, target: Target) -> _Route:
         if self._closed:
             raise DeliveryError(f"{target.origin}: {_CLOSED}.")
         task = self._opening.get(target.origin)
         if task is None:
-            # A task of its own: many POSTs wait for one lookup, and each of them may be cancelled.
+            # A task of its own: many requests wait for one lookup, and each of them may be cancelled.
             task = asyncio.create_task(self._find_route(target))
             self._opening[target.origin] = task
             task.add_done_callback(lambda done: self._opened(target, done))
@@ -175,7 +208,7 @@ class HttpClient:
         self._routes[target.origin] = route
         self._routes.move_to_end(target.origin)
         while len(self._routes) > self._pool.origins:
-            # Dropped, not closed: POSTs under way keep their client alive until they are done.
+            # Dropped, not closed: requests under way keep their client alive until they are done.
             self._routes.popitem(last=False)
         return route
 
@@ -183,7 +216,6 @@ class HttpClient:
         builder = (
             ClientBuilder()
             .user_agent("rapkit")
-            .default_headers({"content-type": "application/json"})
             .connect_timeout(timedelta(seconds=self._timeouts.connect))
             .timeout(timedelta(seconds=self._timeouts.total))
             .follow_redirects(False)
@@ -216,7 +248,7 @@ class HttpClient:
 
 
 async def _first_reachable(addresses: tuple[str, ...], port: int) -> str:
-    """The first address that accepts a connection; the first of all if none does, so that the POST tells why."""
+    """The first address that accepts a connection; the first of all if none does, so that the request tells why."""
     if len(addresses) == 1:
         return addresses[0]
     for address in addresses[:_MOST_PROBES]:
@@ -238,6 +270,19 @@ async def _discard_body(response: Response) -> None:
     with contextlib.suppress(PyreqwestError):
         while left > 0 and (chunk := await response.body_reader.read_chunk()) is not None:
             left -= len(chunk)
+
+
+async def _read_body(response: Response, limit: int) -> bytes | None:
+    """The whole body, or None if it is longer than the limit, whatever it says about its length."""
+    length = response.get_header("content-length") or ""
+    if length.isdecimal() and int(length) > limit:
+        return None
+    body = bytearray()
+    while (chunk := await response.body_reader.read_chunk()) is not None:
+        body += chunk
+        if len(body) > limit:
+            return None
+    return bytes(body)
 
 
 def _retry_after(response: Response) -> float | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rapkit.delivery.client import Answer, Poster
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy, Verdict, verdict
 from rapkit.delivery.signatures import headers
-from rapkit.errors import DeliveryError, ForbiddenTarget, StoreError
+from rapkit.errors import DeliveryError, ForbiddenTarget, RapkitError, StoreError
 from rapkit.mailbox import OUTBOX, Letter, Outcome, Settlement, Store, Taken
 from rapkit.pump import Pump
 from rapkit.tracing import HEADER, Span, Tracing
@@ -39,6 +39,17 @@ Report = Callable[[Taken, Fate], Letter | None]
 """The letter, if any, that is to be written together with a POST's fate."""
 
 
+Prepare = Callable[[Taken], tuple[bytes, Mapping[str, str]]]
+"""The body to send and headers to send with it, made right before each attempt, for what is secret and must not be stored.
+
+A `RapkitError` means that it can never be sent: the POST is given up with that text, which is stored in clear and logged.
+"""
+
+
+class _Unsendable(Exception):
+    """A POST that could not be prepared, and never can."""
+
+
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """How many POSTs may be under way: `total`, about `per_origin` to one origin, and fewer to one that did not answer lately."""
@@ -60,6 +71,7 @@ class Courier:
         policies: Mapping[Kind, RetryPolicy] = POLICIES,
         traffic: Traffic | None = None,
         secrets: Sequence[str] = (),
+        prepare: Prepare = lambda taken: (taken.outgoing.body, {}),
         report: Report = lambda _taken, _fate: None,
         on_attempt: Callable[[Taken, Settlement], None] = lambda _taken, _settlement: None,
         tracing: Tracing | None = None,
@@ -72,6 +84,7 @@ class Courier:
         self._policies = policies
         self._traffic = traffic or Traffic()
         self._secrets = secrets
+        self._prepare = prepare
         self._report = report
         self._on_attempt = on_attempt
         self._tracing = tracing or Tracing()
@@ -182,19 +195,17 @@ class Courier:
 
     async def _post(self, taken: Taken, span: Span) -> Settlement:
         outgoing = taken.outgoing
-        stamp = headers(outgoing.id, self._clock(), outgoing.body, self._secrets)
-        if span.traceparent:
-            stamp[HEADER] = span.traceparent
         try:
-            answer = await self._client.post(outgoing.url, outgoing.body, stamp)
-        except ForbiddenTarget as error:
+            answer = await self._send(taken, span)
+        except (ForbiddenTarget, _Unsendable) as error:
             return self._end(taken, Fate(Outcome.DEAD, None, str(error)))
         except DeliveryError as error:
             self._silent.add(outgoing.origin)
             return self._try_again(taken, None, str(error))
         except Exception as error:
-            log.critical("the server failed to send a message", exc_info=error, extra={"message_id": outgoing.id})
-            return self._try_again(taken, None, f"{outgoing.origin}: the server failed to send it")
+            # A mistake of ours: a person must know, and the next version may get it through.
+            log.critical("a message could not be sent", exc_info=error, extra={"message_id": outgoing.id})
+            return self._try_again(taken, None, f"{outgoing.origin}: it could not be sent; the log says why")
         self._silent.discard(outgoing.origin)
         span.answered(answer.status)
         match verdict(answer.status):
@@ -205,6 +216,17 @@ class Courier:
             case Verdict.GONE | Verdict.REFUSED:
                 problem = f"{outgoing.origin} answered {answer.status}"
                 return self._end(taken, Fate(Outcome.DEAD, answer.status, problem))
+
+    async def _send(self, taken: Taken, span: Span) -> Answer:
+        outgoing = taken.outgoing
+        try:
+            body, more = self._prepare(taken)
+        except RapkitError as error:
+            raise _Unsendable(str(error)) from error
+        stamp = {**more, **headers(outgoing.id, self._clock(), body, self._secrets)}
+        if span.traceparent:
+            stamp[HEADER] = span.traceparent
+        return await self._client.post(outgoing.url, body, stamp)
 
     def _try_again(self, taken: Taken, answer: Answer | None, problem: str) -> Settlement:
         policy = self._policies[Kind(taken.outgoing.kind)]

@@ -6,9 +6,10 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class NewBox:
-    """A box to be made. It is due at once, unless it is made by a `note`.
+    """A box to be made. It is due at once, unless it is `idle` or made by a `note`: then nothing is due before something comes for it.
 
     `parent` and `name` say where it belongs (for an invocation: its thread and call id), so that it can be stopped without knowing its id.
+    Only boxes with a `root` are listed by `Store.boxes`; the others do not pay for it.
     """
 
     id: str
@@ -17,11 +18,15 @@ class NewBox:
     parent: str | None = None
     root: str | None = None
     name: str | None = None
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box as it stands in the store."""
+    """A box as it stands in the store.
+
+    `length` is the number of entries in its journal. `busy` says that somebody has claimed it, or could: something is due.
+    """
 
     id: str
     kind: str
@@ -32,6 +37,8 @@ class Box:
     state: bytes
     stopped: bool
     created_at: float
+    length: int
+    busy: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,10 +64,13 @@ class Store(Protocol):
 
     # Letters in
 
-    async def create(self, box: NewBox) -> bool:
-        """Make a box, due at once. False if its id is known: alive, or remembered.
+    async def create(self, box: NewBox, letter: Letter | None = None) -> bool:
+        """Make a box, due at once unless it is idle. False if its id is known: alive, or remembered.
 
         If (kind, parent, name) was stopped before the box came, it is made with `stopped` set.
+
+        A `letter` for the box is put into it in the same step, as by `accept`, whether the box was made now or before: who repeats both
+        after a crash, with a `dedup`, has one box with one letter in it.
         """
 
     async def create_claimed(self, box: NewBox, worker: str) -> Claim | None:
@@ -135,6 +138,15 @@ class Store(Protocol):
     async def box(self, id: str) -> Box | None:
         """One box."""
 
+    async def boxes(
+        self, kind: str, *, parent: str | None = None, status: str | None = None, after: str = "", limit: int = 100
+    ) -> list[Box]:
+        """Boxes of a kind that have a `root`, the greatest id first; only those of a parent, or of a status, if one is named.
+
+        `after` is the last id of the page before. A page costs the same wherever it begins and however many boxes there are, except that
+        with a `parent` all of its boxes are looked at.
+        """
+
     async def known(self, id: str) -> bool:
         """Whether `create` would refuse this id: the box is alive, or remembered."""
 
@@ -146,6 +158,9 @@ class Store(Protocol):
 
     async def entries(self, box: str, after: int = 0, limit: int = 1000) -> list[Entry]:
         """The journal of a box, oldest first, from the entry after `after`."""
+
+    async def recent(self, box: str, limit: int, before: int | None = None) -> list[Entry]:
+        """The last `limit` entries of a journal, or the last before the entry `before`; oldest first, too."""
 
     async def records(self, box: str, kind: str) -> list[Record]:
         """The records of a box of one kind, by key."""

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -46,10 +46,16 @@ class Boxes:
         self._lease = lease
         self._enqueue = enqueue
 
-    def create(self, box: NewBox, tx: Transaction) -> bool:
-        made = self._insert(box, None, tx.now, tx) is not None
-        if made:
+    def create(self, box: NewBox, letter: Letter | None, tx: Transaction) -> bool:
+        if letter is not None and letter.box != box.id:
+            raise StoreError(
+                f"A letter that comes with box {box.id} is for box {letter.box}. It has to be for the same."
+            )
+        made = self._insert(box, None, None if box.idle else tx.now, tx) is not None
+        if made and not box.idle:
             tx.due.add(box.kind)
+        if letter is not None:
+            self.accept(letter, tx)
         return made
 
     def create_claimed(self, box: NewBox, worker: str, tx: Transaction) -> Claim | None:
@@ -57,7 +63,8 @@ class Boxes:
         if made is None:
             return None
         stopped, epoch = made
-        whole = Box(box.id, box.kind, "open", box.parent, box.root, box.name, box.state, bool(stopped), tx.now)
+        columns = (box.id, box.kind, "open", box.parent, box.root, box.name, box.state, bool(stopped), tx.now)
+        whole = Box(*columns, length=0, busy=True)
         return Claim(whole, worker, epoch, attempts=1, mail=(), timers=(), now=tx.now)
 
     def _insert(self, box: NewBox, worker: str | None, due_at: float | None, tx: Transaction) -> Any:
@@ -184,12 +191,13 @@ class Boxes:
                 raise _fenced(id)
             self._consume(id, commit, tx)
             self._keep_records(id, commit, tx)
-            self._write_box(claim, commit, found[0], tx)
+            length, status = found
+            self._write_box(claim, commit, length, status, tx)
         if commit.unsend:
             tx.write(sql.UNSEND_LANES, (json.dumps(list(commit.unsend)),))
         taken = [self._enqueue(outgoing, sender, tx) for outgoing in commit.outgoing]
         for box in commit.spawn:
-            self.create(box, tx)
+            self.create(box, None, tx)
         for fact in commit.facts:
             self._write_fact(fact, tx)
         for letter in commit.letters:
@@ -215,16 +223,18 @@ class Boxes:
             else:
                 tx.write(sql.SET_TIMER, (id, timer.key, timer.at))
 
-    def _write_box(self, claim: Claim, commit: Commit, length: int, tx: Transaction) -> None:
+    def _write_box(self, claim: Claim, commit: Commit, length: int, status: str, tx: Transaction) -> None:
         id = claim.box.id
         for number, entry in enumerate(commit.entries, start=length + 1):
             tx.write(sql.APPEND_ENTRY, (id, number, tx.now, entry.kind, self._seal(entry.body)))
         sealed = None if commit.state is None else self._seal(commit.state)
         box = (id, sealed, commit.status, length + len(commit.entries))
+        same = commit.status in (None, status)
         if commit.keep:
-            tx.write(sql.KEEP_CLAIM, (*box, commit.charge))
+            tx.write(sql.KEEP_CLAIM if same else sql.KEEP_CLAIM_AND_SET_STATUS, (*box, commit.charge))
             return
-        (due_at,) = tx.row(sql.RELEASE_CLAIM, (*box, commit.charge, tx.now, commit.again_at))
+        release = sql.RELEASE_CLAIM if same else sql.RELEASE_CLAIM_AND_SET_STATUS
+        (due_at,) = tx.row(release, (*box, commit.charge, tx.now, commit.again_at))
         if due_at is not None:
             tx.due.add(claim.box.kind)
 
@@ -243,15 +253,35 @@ class Boxes:
         return Stopped(tuple(boxes), tuple(id for id, in_flight in dropped if in_flight))
 
     def box(self, id: str, tx: Transaction) -> Box | None:
-        row = tx.row(sql.BOX, (id,))
+        row = tx.row(sql.BOX, (tx.now, id))
         return None if row is None else self._box(row)
 
+    def boxes(
+        self, kind: str, parent: str | None, status: str | None, after: str, limit: int, tx: Transaction
+    ) -> list[Box]:
+        # To SQLite every blob is greater than any text, so that the empty one stands before the first page.
+        page = (tx.now, kind, after or b"", limit)
+        if parent is not None:
+            rows = tx.rows(sql.BOXES_OF_PARENT, (*page, status, parent))
+        elif status is not None:
+            rows = tx.rows(sql.BOXES_BY_STATUS, (*page, status))
+        else:
+            rows = tx.rows(sql.BOXES, page)
+        return [self._box(row) for row in rows]
+
     def _box(self, columns: Any) -> Box:
-        id, kind, status, parent, root, name, state, stopped, created_at = columns
-        return Box(id, kind, status, parent, root, name, self._open(state), bool(stopped), created_at)
+        id, kind, status, parent, root, name, state, stopped, created_at, length, busy = columns
+        return Box(
+            id, kind, status, parent, root, name, self._open(state), bool(stopped), created_at, length, bool(busy)
+        )
 
     def entries(self, box: str, after: int, limit: int, tx: Transaction) -> list[Entry]:
-        rows = tx.rows(sql.ENTRIES, (box, after, limit))
+        return self._entries(tx.rows(sql.ENTRIES, (box, after, limit)))
+
+    def recent(self, box: str, limit: int, before: int | None, tx: Transaction) -> list[Entry]:
+        return self._entries(reversed(tx.rows(sql.RECENT, (box, before, limit))))
+
+    def _entries(self, rows: Iterable[Any]) -> list[Entry]:
         return [Entry(kind, self._open(body), seq, at) for kind, body, seq, at in rows]
 
     def records(self, box: str, kind: str, tx: Transaction) -> list[Record]:

@@ -29,6 +29,9 @@ MIGRATIONS: Final = (
     );
     CREATE INDEX boxes_due ON boxes (kind, due_at) WHERE due_at IS NOT NULL;
     CREATE INDEX boxes_family ON boxes (parent, name) WHERE parent IS NOT NULL;
+    -- Only boxes with a root are listed: the many that come and go, such as a tool server's calls, have none and are not in these.
+    CREATE INDEX boxes_listed ON boxes (kind, id) WHERE root IS NOT NULL;
+    CREATE INDEX boxes_by_status ON boxes (kind, status, id) WHERE root IS NOT NULL;
 
     CREATE TABLE mail (
         seq         INTEGER PRIMARY KEY AUTOINCREMENT,

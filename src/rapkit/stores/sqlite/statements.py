@@ -86,7 +86,7 @@ POSTPONE_BOXES: Final = "UPDATE boxes SET due_at = ?1 WHERE row IN (SELECT value
 CLAIM_BOXES: Final = """
     UPDATE boxes SET worker = ?1, epoch = epoch + 1, attempts = attempts + 1, due_at = ?2
     WHERE row IN (SELECT value FROM json_each(?3))
-    RETURNING row, id, kind, status, parent, root, name, state, stopped, created_at, epoch, attempts
+    RETURNING row, id, kind, status, parent, root, name, state, stopped, created_at, length, 1, epoch, attempts
 """
 """Claim these boxes."""
 
@@ -129,8 +129,8 @@ DUE_TIMERS: Final = (
 FORGET_BOX: Final = "DELETE FROM boxes WHERE id = ? AND epoch = ? AND worker = ?"
 """Delete a box with all that is kept with it, if the claim is its last."""
 
-FENCE: Final = "SELECT length FROM boxes WHERE id = ? AND epoch = ? AND worker = ?"
-"""The length of the journal, if the claim is the box's last."""
+FENCE: Final = "SELECT length, status FROM boxes WHERE id = ? AND epoch = ? AND worker = ?"
+"""The length of the journal and the status, if the claim is the box's last."""
 
 REMEMBER_LETTERS: Final = (
     "UPDATE seen SET expires_at = min(ifnull(expires_at, ?1), ?1) WHERE scope = ?2 AND key GLOB 'letter/*'"
@@ -176,14 +176,17 @@ DROP_TIMER: Final = "DELETE FROM timers WHERE box = ? AND key = ?"
 
 KEEP_CLAIM: Final = """
     UPDATE boxes SET
-        state = ifnull(?2, state), status = ifnull(?3, status), length = ?4, attempts = CASE WHEN ?5 THEN attempts ELSE 0 END
+        state = ifnull(?2, state), length = ?4, attempts = CASE WHEN ?5 THEN attempts ELSE 0 END
     WHERE id = ?1
 """
 """Write a box's state and hold on to the claim."""
 
+KEEP_CLAIM_AND_SET_STATUS: Final = KEEP_CLAIM.replace("SET", "SET status = ?3,", 1)
+"""And its status: apart, since whatever is assigned is written to the index anew, even if it stays the same."""
+
 RELEASE_CLAIM: Final = """
     UPDATE boxes SET
-        state = ifnull(?2, state), status = ifnull(?3, status), length = ?4, worker = NULL,
+        state = ifnull(?2, state), length = ?4, worker = NULL,
         attempts = CASE WHEN ?5 THEN attempts ELSE 0 END,
         due_at = CASE
             WHEN ?5 AND ?7 IS NOT NULL THEN ?7
@@ -198,6 +201,9 @@ RELEASE_CLAIM: Final = """
 The box is due at once if there is mail, else at its next timer or when the commit asked for it. A failed slice that names a time is not due
 before it, mail and timers or not: that is its backoff.
 """
+
+RELEASE_CLAIM_AND_SET_STATUS: Final = RELEASE_CLAIM.replace("SET", "SET status = ?3,", 1)
+"""And its status."""
 
 STOP_BOXES: Final = """
     UPDATE boxes SET stopped = 1, epoch = epoch + 1, worker = NULL, due_at = ?1
@@ -292,8 +298,32 @@ NEXT_DUE_BOX: Final = "SELECT min(due_at) FROM boxes WHERE kind = ? AND due_at I
 NEXT_DUE_OUTGOING: Final = "SELECT min(due_at) FROM outbox WHERE due_at IS NOT NULL"
 """When the next POST is due."""
 
-BOX: Final = "SELECT id, kind, status, parent, root, name, state, stopped, created_at FROM boxes WHERE id = ?"
-"""One box."""
+_BOX: Final = """
+    SELECT id, kind, status, parent, root, name, state, stopped, created_at, length, worker IS NOT NULL OR ifnull(due_at <= ?1, 0)
+    FROM boxes
+"""
+
+BOX: Final = f"{_BOX} WHERE id = ?2"
+"""One box, and whether it is busy."""
+
+BOXES: Final = f"""
+    {_BOX} WHERE kind = ?2 AND id < ?3 AND root IS NOT NULL ORDER BY id DESC LIMIT ?4
+"""
+"""A page of the boxes of a kind that are listed."""
+
+BOXES_BY_STATUS: Final = f"""
+    {_BOX} WHERE kind = ?2 AND id < ?3 AND root IS NOT NULL AND status = ?5 ORDER BY id DESC LIMIT ?4
+"""
+"""A page of those that have a status."""
+
+BOXES_OF_PARENT: Final = f"""
+    {_BOX} INDEXED BY boxes_family
+    WHERE kind = ?2 AND id < ?3 AND root IS NOT NULL AND (?5 IS NULL OR status = ?5) AND parent = ?6 ORDER BY id DESC LIMIT ?4
+"""
+"""A page of those that belong to a parent, and have a status if one is named.
+
+`INDEXED BY`, because SQLite does not know that a parent has few boxes and a kind many.
+"""
 
 KNOWN: Final = """
     SELECT EXISTS (SELECT 1 FROM boxes WHERE id = ?1) OR EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = '' AND expires_at > ?2)
@@ -310,6 +340,11 @@ WAITING: Final = "SELECT count(*) FROM outbox WHERE lane = ? AND dead_at IS NULL
 
 ENTRIES: Final = "SELECT kind, body, seq, at FROM entries WHERE box = ? AND seq > ? ORDER BY seq LIMIT ?"
 """A stretch of a journal."""
+
+RECENT: Final = """
+    SELECT kind, body, seq, at FROM entries WHERE box = ?1 AND seq < ifnull(?2, 9e18) ORDER BY seq DESC LIMIT ?3
+"""
+"""The end of a journal, or of what is before an entry; newest first."""
 
 RECORDS: Final = "SELECT key, body FROM records WHERE box = ? AND kind = ? ORDER BY key"
 """Records of a box."""

@@ -47,8 +47,8 @@ class SqliteStore:
     def derive(self, purpose: str) -> list[bytes]:
         return self._keys.derive(purpose)
 
-    async def create(self, box: NewBox) -> bool:
-        return await self._writer.run(partial(self._boxes.create, box))
+    async def create(self, box: NewBox, letter: Letter | None = None) -> bool:
+        return await self._writer.run(partial(self._boxes.create, box, letter))
 
     async def create_claimed(self, box: NewBox, worker: str) -> Claim | None:
         return await self._writer.run(
@@ -133,6 +133,12 @@ class SqliteStore:
     async def box(self, id: str) -> Box | None:
         return await self._writer.run(partial(self._boxes.box, id), writes=False)
 
+    async def boxes(
+        self, kind: str, *, parent: str | None = None, status: str | None = None, after: str = "", limit: int = 100
+    ) -> list[Box]:
+        operation = partial(self._boxes.boxes, kind, parent, status, after, limit)
+        return await self._writer.run(operation, writes=False)
+
     async def known(self, id: str) -> bool:
         return await self._writer.run(lambda tx: bool(tx.row(sql.KNOWN, (id, tx.now))[0]), writes=False)
 
@@ -146,6 +152,9 @@ class SqliteStore:
 
     async def entries(self, box: str, after: int = 0, limit: int = 1000) -> list[Entry]:
         return await self._writer.run(partial(self._boxes.entries, box, after, limit), writes=False)
+
+    async def recent(self, box: str, limit: int, before: int | None = None) -> list[Entry]:
+        return await self._writer.run(partial(self._boxes.recent, box, limit, before), writes=False)
 
     async def records(self, box: str, kind: str) -> list[Record]:
         return await self._writer.run(partial(self._boxes.records, box, kind), writes=False)
