@@ -15,6 +15,7 @@ from tests.mailbox.harness import (
     ids,
     letter,
     post,
+    retry,
     running,
     seqs,
     take,
@@ -233,15 +234,19 @@ class CommitContract:
 
         assert sorted(ids(await take(store))) == ["p4", "p5"]
 
-    async def test_what_is_in_flight_cannot_be_unsent(self, harness: Harness) -> None:
+    async def test_what_is_in_flight_when_it_is_unsent_is_not_sent_again(self, harness: Harness) -> None:
         store = harness.store
         claimed = await running(store)
         await store.commit(claimed, Commit(outgoing=[post("p1"), post("p2")], keep=True))
         flying = await take_one(store, BERT)
 
-        await store.commit(claimed, Commit(unsend=["b1"]))
+        await store.commit(claimed, Commit(unsend=["b1"], keep=True))
+        await store.settle(flying, retry(0))
 
-        assert [parcel.id for parcel in await store.outbox(dead=False)] == [flying.outgoing.id]
+        assert await store.outbox(dead=False) == []
+        assert await store.outbox(dead=True) == []
+        await store.commit(claimed, Commit(outgoing=[post("p3")]))
+        assert ids(await take(store)) == ["p3"]
 
     async def test_the_last_commit_of_a_box_takes_everything_with_it_but_its_posts(self, harness: Harness) -> None:
         store = harness.store

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rapkit.errors import Fenced
-from rapkit.mailbox import Commit, NewBox
+from rapkit.mailbox import Commit, Letter, NewBox, Reception
 from tests.mailbox.harness import (
     ANNA,
     BERT,
@@ -69,6 +69,75 @@ class ShortcutsContract:
 
         assert claimed is not None
         assert claimed.box.stopped
+
+    async def test_a_letter_for_an_idle_box_can_be_accepted_and_the_box_claimed_at_once(self, harness: Harness) -> None:
+        store = harness.store
+        await store.renew(ANNA)
+        await store.create(NewBox("b1", KIND, b"state", idle=True))
+
+        reception, claimed = await store.accept_claimed(Letter("b1", "hello", b"body"), ANNA)
+
+        assert reception is Reception.ACCEPTED
+        assert claimed is not None
+        assert claimed.box == await store.box("b1")
+        assert (claimed.worker, claimed.attempts, claimed.timers) == (ANNA, 1, ())
+        assert [(mail.kind, mail.body, mail.attempts) for mail in claimed.mail] == [("hello", b"body", 1)]
+        assert await claim(store, BERT) == []
+        await store.commit(claimed, Commit(consumed=[mail.seq for mail in claimed.mail]))
+        assert await claim(store, BERT) == []
+
+    async def test_a_letter_is_accepted_without_a_claim_if_it_is_not_all_that_is_due(self, harness: Harness) -> None:
+        store = harness.store
+        await store.renew(ANNA)
+        await store.create(NewBox("b1", KIND, idle=True))
+        await store.accept(Letter("b1", "first", b""))
+
+        assert await store.accept_claimed(Letter("b1", "second", b""), ANNA) == (Reception.ACCEPTED, None)
+
+        both = await claim_one(store)
+        assert [mail.kind for mail in both.mail] == ["first", "second"]
+        assert await store.accept_claimed(Letter("b1", "third", b""), ANNA) == (Reception.ACCEPTED, None)
+        await store.commit(both, Commit(consumed=[mail.seq for mail in both.mail]))
+        assert [mail.kind for mail in (await claim_one(store)).mail] == ["third"]
+
+    async def test_a_letter_for_a_box_that_failed_comes_after_the_mail_it_failed_on(self, harness: Harness) -> None:
+        store = harness.store
+        await store.renew(ANNA)
+        await store.create(NewBox("b1", KIND, idle=True))
+        await store.accept(Letter("b1", "first", b""))
+        failed = await claim_one(store)
+        await store.commit(failed, Commit(charge=True, again_at=failed.now + 3600))
+
+        assert await store.accept_claimed(Letter("b1", "second", b""), ANNA) == (Reception.ACCEPTED, None)
+
+        assert [mail.kind for mail in (await claim_one(store)).mail] == ["first", "second"]
+
+    async def test_a_letter_that_is_not_wanted_or_known_claims_nothing(self, harness: Harness) -> None:
+        store = harness.store
+        await store.renew(ANNA)
+        await store.create(NewBox("b1", KIND, idle=True))
+        needy = Letter("b1", "x", b"", needs=("call", "c1"))
+
+        assert await store.accept_claimed(needy, ANNA) == (Reception.UNWANTED, None)
+        assert await store.accept_claimed(Letter("b2", "x", b""), ANNA) == (Reception.UNKNOWN, None)
+        _, claimed = await store.accept_claimed(Letter("b1", "x", b"", dedup="d"), ANNA)
+        assert claimed is not None
+        await store.commit(claimed, Commit(consumed=[mail.seq for mail in claimed.mail]))
+        assert await store.accept_claimed(Letter("b1", "x", b"", dedup="d"), ANNA) == (Reception.DUPLICATE, None)
+        assert await claim(store, BERT) == []
+
+    async def test_a_box_claimed_with_its_letter_by_a_worker_that_is_lost_is_taken_over(self, harness: Harness) -> None:
+        store = harness.store
+        await store.renew(ANNA)
+        await store.create(NewBox("b1", KIND, idle=True))
+        _, lost = await store.accept_claimed(Letter("b1", "x", b""), ANNA)
+        assert lost is not None
+
+        heir = await taken_over(harness, store, BERT)
+
+        assert (heir.attempts, [mail.attempts for mail in heir.mail]) == (2, [2])
+        with pytest.raises(Fenced):
+            await store.commit(lost, Commit())
 
     async def test_a_commit_can_hand_its_posts_to_a_sender(self, harness: Harness) -> None:
         store = harness.store

@@ -236,8 +236,7 @@ class Model:
 
     def unsend(self, lane: str) -> None:
         for post in self.lane(lane):
-            if post.holder is None:
-                del self.posts[post.made.id]
+            del self.posts[post.made.id]
 
     def _advance(self, lane: str) -> None:
         """The first of a lane is due, unless one is in flight."""

@@ -32,6 +32,27 @@ NO_ROWS = "SELECT 1 WHERE 0 AND ?1"
 
 MUTATIONS = [
     Mutation(
+        "a letter that claims a box though other mail waits",
+        "CLAIM_IDLE_BOX",
+        "AND ifnull(due_at, ?4 + 1) > ?4",
+        "AND ?4",
+        Contract.test_a_letter_is_accepted_without_a_claim_if_it_is_not_all_that_is_due,
+    ),
+    Mutation(
+        "a letter that overtakes the mail of a box that failed",
+        "CLAIM_IDLE_BOX",
+        "AND attempts = 0",
+        "",
+        Contract.test_a_letter_for_a_box_that_failed_comes_after_the_mail_it_failed_on,
+    ),
+    Mutation(
+        "a letter that claims a box that somebody has",
+        "CLAIM_IDLE_BOX",
+        "worker IS NULL AND attempts = 0",
+        "attempts < 2",
+        Contract.test_a_letter_is_accepted_without_a_claim_if_it_is_not_all_that_is_due,
+    ),
+    Mutation(
         "epochs that begin anew",
         "CREATE_BOX",
         "CAST(?7 * 1000 AS INTEGER)",
@@ -228,11 +249,11 @@ MUTATIONS = [
         Contract.test_a_once_post_is_gone_before_it_is_handed_out,
     ),
     Mutation(
-        "an unsend that takes what is in flight",
+        "what is unsent while it is in flight and sent again all the same",
         "UNSEND_LANES",
-        "AND worker IS NULL",
-        "",
-        Contract.test_what_is_in_flight_cannot_be_unsent,
+        "AND dead_at IS NULL",
+        "AND dead_at IS NULL AND worker IS NULL",
+        Contract.test_what_is_in_flight_when_it_is_unsent_is_not_sent_again,
     ),
     Mutation(
         "a stop that leaves the box to its worker",

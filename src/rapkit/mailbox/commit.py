@@ -71,6 +71,8 @@ class Commit:
     will never be noticed. `forget_for` ends the box: it and all that is kept with it are deleted, unread mail too, and its id is remembered
     for so many seconds: a late repetition is recognised.
 
+    `unsend` names lanes whose POSTs are not wanted any more: they are deleted, and what some sender has in its hands is not sent again.
+
     `facts` are records of other boxes, whoever has those; they are written after `spawn` and before `letters`. What becomes of these three
     is not said: a box that is known is not made again, a letter or a fact for a box that is gone or closed is dropped.
     """

@@ -79,6 +79,9 @@ class Store(Protocol):
     async def accept(self, letter: Letter) -> Reception:
         """Put a letter into a box and make the box due; see `Reception`."""
 
+    async def accept_claimed(self, letter: Letter, worker: str) -> tuple[Reception, Claim | None]:
+        """`accept` and `claim` in one step, for a worker that can begin at once. There is a claim only if nothing else was due."""
+
     async def note(self, box: NewBox, fact: Fact, expect: bytes | EllipsisType | None = ...) -> bool:
         """Write or drop one record beside a box, claimed or not; if there is no such box it is made, idle: nothing is due.
 

@@ -73,23 +73,60 @@ class Boxes:
         return tx.row(sql.CREATE_BOX, row)
 
     def accept(self, letter: Letter, tx: Transaction) -> Reception:
+        reception, kind = self._admit(letter, tx)
+        if kind is not None:
+            self._put_in(letter, 0, tx)
+            self._wake(letter.box, kind, tx)
+        return reception
+
+    def accept_claimed(self, letter: Letter, worker: str, tx: Transaction) -> tuple[Reception, Claim | None]:
+        reception, kind = self._admit(letter, tx)
+        if kind is None:
+            return reception, None
+        row = tx.row(sql.CLAIM_IDLE_BOX, (worker, tx.now + self._lease.seconds, letter.box, tx.now))
+        if row is None:
+            self._put_in(letter, 0, tx)
+            self._wake(letter.box, kind, tx)
+            return reception, None
+        number, *columns, epoch = row
+        try:
+            box = self._box([*columns, True])
+        except WrongKey as error:
+            self._put_in(letter, 0, tx)
+            self._put_off(number, letter.box, error, tx)
+            return reception, None
+        mail = Mail(self._put_in(letter, 1, tx), letter.kind, letter.body, tx.now, 1)
+        return reception, Claim(box, worker, epoch, 1, (mail,), (), tx.now)
+
+    def _admit(self, letter: Letter, tx: Transaction) -> tuple[Reception, str | None]:
+        """Whether a letter is wanted and new; then also of what kind the box is."""
         needed_kind, needed_key = letter.needs or (None, None)
         key = None if letter.dedup is None else f"letter/{letter.dedup}"
         found = tx.row(sql.BOX_FOR_LETTER, (letter.box, key, needed_kind, needed_key, tx.now))
         kind, status, seen, wanted = found
         if seen:
-            return Reception.DUPLICATE
+            return Reception.DUPLICATE, None
         if kind is None or status == "closed":
-            return Reception.UNKNOWN
+            return Reception.UNKNOWN, None
         if not wanted:
-            return Reception.UNWANTED
+            return Reception.UNWANTED, None
         if key is not None:
             until = None if letter.remember_for is None else tx.now + letter.remember_for
             tx.write(sql.SEE, (letter.box, key, until))
-        tx.write(sql.INSERT_MAIL, (letter.box, letter.kind, self._seal(letter.body), tx.now))
-        tx.write(sql.WAKE_BOX, (tx.now, letter.box))
+        return Reception.ACCEPTED, kind
+
+    def _put_in(self, letter: Letter, attempts: int, tx: Transaction) -> int:
+        row = (letter.box, letter.kind, self._seal(letter.body), tx.now, attempts)
+        seq: int = tx.row(sql.INSERT_MAIL, row)[0]
+        return seq
+
+    def _wake(self, id: str, kind: str, tx: Transaction) -> None:
+        tx.write(sql.WAKE_BOX, (tx.now, id))
         tx.due.add(kind)
-        return Reception.ACCEPTED
+
+    def _put_off(self, row: int, id: str, error: WrongKey, tx: Transaction) -> None:
+        log.error("box %s cannot be opened and is put off for an hour: %s", id, error)
+        tx.write(sql.PUT_OFF_BOX, (tx.now + PUT_OFF_FOR, row))
 
     def note(self, box: NewBox, fact: Fact, expect: bytes | EllipsisType | None, tx: Transaction) -> bool:
         if fact.box != box.id:
@@ -142,8 +179,7 @@ class Boxes:
                     raise unreadable[columns[0]]
                 box = self._box(columns)
             except WrongKey as error:
-                log.error("box %s cannot be opened and is put off for an hour: %s", columns[0], error)
-                tx.write(sql.PUT_OFF_BOX, (tx.now + PUT_OFF_FOR, row))
+                self._put_off(row, columns[0], error, tx)
                 continue
             letters, keys = tuple(mail.get(box.id, ())), tuple(timers.get(box.id, ()))
             claims.append(Claim(box, worker, epoch, attempts, letters, keys, tx.now))

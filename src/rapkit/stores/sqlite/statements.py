@@ -48,7 +48,7 @@ BOX_FOR_NOTE: Final = """
 """
 """Status of the box, if there is one; whether it was ended and is remembered; the record as it stands, if there is one."""
 
-INSERT_MAIL: Final = "INSERT INTO mail (box, kind, body, accepted_at) VALUES (?, ?, ?, ?)"
+INSERT_MAIL: Final = "INSERT INTO mail (box, kind, body, accepted_at, attempts) VALUES (?, ?, ?, ?, ?) RETURNING seq"
 """An accepted letter."""
 
 WAKE_BOX: Final = "UPDATE boxes SET due_at = min(ifnull(due_at, ?1), ?1) WHERE id = ?2 AND worker IS NULL"
@@ -79,6 +79,13 @@ DUE_BOXES: Final = """
     WHERE b.kind = ?1 AND b.due_at <= ?2 ORDER BY b.due_at, b.row LIMIT ?3
 """
 """The boxes longest due, each with who holds it until when."""
+
+CLAIM_IDLE_BOX: Final = """
+    UPDATE boxes SET worker = ?1, epoch = epoch + 1, attempts = 1, due_at = ?2
+    WHERE id = ?3 AND worker IS NULL AND attempts = 0 AND ifnull(due_at, ?4 + 1) > ?4
+    RETURNING row, id, kind, status, parent, root, name, state, stopped, created_at, length, epoch
+"""
+"""Claim a box that nobody has and for which nothing is due: so the letter that comes now is all its mail."""
 
 POSTPONE_BOXES: Final = "UPDATE boxes SET due_at = ?1 WHERE row IN (SELECT value FROM json_each(?2))"
 """Look again later at boxes whose worker is alive."""
@@ -224,9 +231,9 @@ INSERT_OUTGOING: Final = """
 """A POST to be made: due now, or when those before it in its lane are gone. The first of a lane is taken if a sender is named."""
 
 UNSEND_LANES: Final = """
-    DELETE FROM outbox WHERE lane IN (SELECT value FROM json_each(?)) AND dead_at IS NULL AND worker IS NULL
+    DELETE FROM outbox WHERE lane IN (SELECT value FROM json_each(?)) AND dead_at IS NULL
 """
-"""Delete what is queued in these lanes and in nobody's hands."""
+"""Delete what is queued in these lanes, so that nobody sends it again; what is in somebody's hands may have left."""
 
 DROP_LANES: Final = """
     DELETE FROM outbox WHERE lane IN (SELECT value FROM json_each(?)) AND dead_at IS NULL RETURNING id, worker IS NOT NULL

@@ -59,6 +59,12 @@ class SqliteStore:
     async def accept(self, letter: Letter) -> Reception:
         return await self._writer.run(partial(self._boxes.accept, letter))
 
+    async def accept_claimed(self, letter: Letter, worker: str) -> tuple[Reception, Claim | None]:
+        return await self._writer.run(
+            partial(self._boxes.accept_claimed, letter, worker),
+            undo=lambda accepted: partial(self._boxes.give_back, [accepted[1]] if accepted[1] else []),
+        )
+
     async def note(self, box: NewBox, fact: Fact, expect: bytes | EllipsisType | None = ...) -> bool:
         return await self._writer.run(partial(self._boxes.note, box, fact, expect))
 
