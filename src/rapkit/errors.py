@@ -6,6 +6,11 @@ RapkitError
 ├── ProtocolError          a peer sent something that is not RAP
 │   ├── InvalidMessage       a message
 │   └── InvalidToolset       a toolset document
+├── ModelError             a model made no completion (`rapkit.models.errors`)
+├── ThreadError            a thread cannot do what it was asked
+│   ├── UnknownThread        there is none by that id
+│   ├── ThreadClosed         it is closed, and takes nothing more
+│   └── ThreadParked         it stopped by itself; a new message revives it
 ├── StoreError             state could not be read or written
 │   ├── Fenced               the claim is no longer ours: somebody else runs the box, nothing was changed
 │   ├── StoreBusy            another process kept the database locked for too long; try again
@@ -37,6 +42,22 @@ class InvalidMessage(ProtocolError):
 
 class InvalidToolset(ProtocolError):
     """A toolset document does not have the shape the protocol gives it."""
+
+
+class ThreadError(RapkitError):
+    """A thread cannot do what it was asked; the text says why, and what to do."""
+
+
+class UnknownThread(ThreadError):
+    """There is no thread by that id."""
+
+
+class ThreadClosed(ThreadError):
+    """The thread is closed, and takes nothing more."""
+
+
+class ThreadParked(ThreadError):
+    """The thread stopped by itself; a new message revives it."""
 
 
 class StoreError(RapkitError):

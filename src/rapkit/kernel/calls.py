@@ -1,0 +1,157 @@
+"""Calls: their answers, in time, late or never, and their cancellation."""
+
+from dataclasses import replace
+
+from rapkit.kernel.draft import Draft, expired_call
+from rapkit.kernel.effects import Invoke, TellCancelled, Withdraw
+from rapkit.kernel.entries import Answered, Unsubscribed
+from rapkit.kernel.events import confirm, refuse_early, refuse_waiting
+from rapkit.kernel.incoming import CancelCall, SetAside, TimerDue, Undelivered
+from rapkit.kernel.thread import Expired, Pending, Subscription
+from rapkit.protocol import ToolResult
+
+CANCELLED_BY_USER = "Error: Cancelled. The user cancelled this call."
+
+
+def receive_result(draft: Draft, result: ToolResult) -> None:
+    """Record a tool's answer; ask the model to go on once every call is answered.
+
+    A result nobody waits for is ignored, not an error (CB-8): the tool did its part, and a 5xx would only make it send the same again.
+    """
+    thread = draft.thread
+    if result.id in thread.pending:
+        _answer_pending(draft, result)
+    elif result.id in thread.expired:
+        expired = thread.expired[result.id]
+        draft.drop_expired(result.id)
+        subscribed = _subscribe(draft, result, expired)
+        draft.journal(_answered(result, expired.name, late=True, subscribed=subscribed))
+        draft.wake()
+    elif result.id in thread.subscriptions:
+        # SUB-11: the confirmation was its one result.
+        draft.ignore("tool_result", "the call has its result already, and goes on as a subscription", result.id)
+    else:
+        draft.ignore("tool_result", "no call waits for it", result.id)
+
+
+def _answer_pending(draft: Draft, result: ToolResult) -> None:
+    call = draft.take_pending(result.id)
+    subscribed = _subscribe(draft, result, call)
+    draft.journal(_answered(result, call.name, late=call.detached, subscribed=subscribed))
+    if subscribed:
+        confirm(draft, result.id, call.early)
+    else:
+        refuse_early(draft, result.id, call.early)
+    draft.wake()
+
+
+def _subscribe(draft: Draft, result: ToolResult, call: Pending | Expired) -> bool:
+    """Track the call as a subscription, if it is one (SUB-10) and there is room for it (SUB-17)."""
+    if not result.subscription:
+        return False
+    subscriptions = draft.thread.subscriptions
+    if len(subscriptions) >= draft.limits.subscriptions:
+        draft.do(TellCancelled(result.id))
+        return False
+    subscription = Subscription(call.name, call.arguments, draft.now, call.server)
+    draft.change(subscriptions={**subscriptions, result.id: subscription})
+    return True
+
+
+def _answered(result: ToolResult, name: str, *, late: bool, subscribed: bool) -> Answered:
+    if result.subscription and not subscribed:
+        text = (
+            "Error: This subscription was cancelled at once, because this thread has as many as it may. "
+            "Cancel one with cancel_subscription, then subscribe again."
+        )
+        return Answered(result.id, name, text, late=late, by="runtime")
+    return Answered(
+        result.id,
+        name,
+        result.text,
+        result.content,
+        result.display_as,
+        subscription=subscribed,
+        late=late,
+    )
+
+
+def receive_undelivered(draft: Draft, undelivered: Undelivered) -> None:
+    """A call that did not get to its server: send it once more if it was only stale (DIS-10), else tell the model (INV-6)."""
+    call_id = undelivered.call_id
+    call = draft.thread.pending.get(call_id)
+    if call is None:
+        draft.ignore("undelivered", "no call waits for it", call_id)
+        return
+    correction = undelivered.correction
+    if correction is not None and correction.problem is None and not call.corrected:
+        draft.change(pending={**draft.thread.pending, call_id: replace(call, corrected=True)})
+        draft.do(Invoke(call_id))
+        draft.ignore("undelivered", "the toolset had changed; the call still fits and is sent again", call_id)
+        return
+    if correction is not None and correction.problem is not None:
+        _expire(draft, call_id, f"Error: The tool {call.name!r} has changed. {correction.problem}")
+        return
+    _expire(
+        draft,
+        call_id,
+        f"Error: The call of {call.name!r} could not be delivered: {undelivered.problem}. "
+        "Whether it had any effect is not known. Try again later, or do without it.",
+    )
+
+
+def _expire(draft: Draft, call_id: str, text: str) -> None:
+    """Give a call up. Its server may have got it all the same, so that one late answer is still taken."""
+    call = draft.take_pending(call_id)
+    draft.remember_expired(call_id, call)
+    draft.answer(call_id, call, text)
+    refuse_early(draft, call_id, call.early)
+    draft.wake()
+
+
+def receive_timer(draft: Draft, timer: TimerDue) -> None:
+    """The only timers so far are those of expired calls. Nobody waits for them, so the journal says nothing of them."""
+    call_id = expired_call(timer.key)
+    if call_id is not None:
+        draft.drop_expired(call_id)
+
+
+def receive_set_aside(draft: Draft, lost: SetAside) -> None:
+    """A message that cannot be processed. If it was a call's answer, the call is answered with that, so that nothing hangs."""
+    draft.ignore(lost.what, lost.reason, lost.call_id)
+    call_id = lost.call_id
+    if lost.what == "tool_result" and call_id is not None and call_id in draft.thread.pending:
+        call = draft.take_pending(call_id)
+        draft.answer(call_id, call, f"Error: The tool answered, but its answer could not be processed: {lost.reason}")
+        refuse_early(draft, call_id, call.early)
+        draft.wake()
+
+
+def receive_cancel(draft: Draft, cancel: CancelCall) -> None:
+    """The user cancels a call or a subscription; the model is told of a call, which it waits for."""
+    call_id = cancel.call_id
+    if call_id in draft.thread.pending:
+        call = cancel_pending(draft, call_id)
+        draft.answer(call_id, call, CANCELLED_BY_USER)
+        draft.wake()
+    elif call_id in draft.thread.subscriptions:
+        cancel_subscription(draft, call_id, "cancelled by the user")
+    else:
+        draft.ignore("cancel", "no such call is pending, and no such subscription active", call_id)
+
+
+def cancel_pending(draft: Draft, call_id: str) -> Pending:
+    """Stop waiting for a call: it is not sent if it has not left, and every server is told. Its result will be ignored (CAN-4)."""
+    call = draft.take_pending(call_id)
+    draft.do(Withdraw(call_id))
+    draft.do(TellCancelled(call_id))
+    refuse_early(draft, call_id, call.early)
+    return call
+
+
+def cancel_subscription(draft: Draft, call_id: str, reason: str) -> None:
+    """Stop listening: every server is told, and what still comes is discarded (SUB-15, SUB-16)."""
+    draft.drop_subscription(call_id)
+    draft.journal(Unsubscribed(call_id, reason))
+    refuse_waiting(draft, "its subscription was cancelled while it waited for a child thread", call_id)
+    draft.do(TellCancelled(call_id))

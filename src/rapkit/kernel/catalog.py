@@ -1,0 +1,100 @@
+"""What the loaded toolsets offer to the model, under which names, and what is wrong with them."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rapkit.kernel.builtins import BUILTINS, RESERVED
+from rapkit.kernel.completion import Tool
+from rapkit.protocol import ArgumentChecker, ToolDefinition, ToolsetDocument
+
+_NOT_FOR_MODELS = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST_NAME = 64
+_MOST_LISTED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A server's toolset. `server` is its base URL; `prefix` comes before the names of its tools, for the model only."""
+
+    server: str
+    document: ToolsetDocument
+    prefix: str = ""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A tool that the model may call by `name`. `server` knows it as `definition.name`."""
+
+    name: str
+    server: str
+    definition: ToolDefinition
+
+    @cached_property
+    def checker(self) -> ArgumentChecker:
+        """Checks arguments; compiled when first used."""
+        return ArgumentChecker(self.definition.inputSchema)
+
+    @property
+    def tool(self) -> Tool:
+        """The tool as the model is told of it. The text is a stranger's (RUN-9): it is passed on, and nothing else is done with it."""
+        return Tool(self.name, self.definition.description, self.definition.inputSchema)
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """A tool that is not offered, and why."""
+
+    name: str
+    servers: tuple[str, ...]
+    reason: str
+
+
+class Catalog:
+    """The tools of a session. Of several with one name none is offered (DIS-5), nor is one with a name of ours."""
+
+    def __init__(self, loaded: Sequence[Loaded]) -> None:
+        self.loaded = tuple(loaded)
+        named: dict[str, list[Offer]] = defaultdict(list)
+        for each in loaded:
+            for definition in each.document.tools:
+                name = offered_name(each.prefix, definition.name)
+                named[name].append(Offer(name, each.server, definition))
+        self.offers = {name: offers[0] for name, offers in named.items() if len(offers) == 1 and name not in RESERVED}
+        self.withheld = tuple(_withheld(name, offers) for name, offers in named.items() if name not in self.offers)
+
+    @cached_property
+    def tools(self) -> tuple[Tool, ...]:
+        """Everything the model is offered, ours first."""
+        return (*(each.tool for each in BUILTINS.values()), *(offer.tool for offer in self.offers.values()))
+
+    def document(self, server: str) -> ToolsetDocument | None:
+        """What a server offered."""
+        return next((each.document for each in self.loaded if each.server == server), None)
+
+    def names(self) -> str:
+        """The names the model may use, as a text."""
+        return _listed(tool.name for tool in self.tools)
+
+
+def offered_name(prefix: str, name: str) -> str:
+    """What the model calls a tool: providers take letters, digits, `_` and `-`, and not more than 64 of them."""
+    return _NOT_FOR_MODELS.sub("_", prefix + name)[:_LONGEST_NAME]
+
+
+def _withheld(name: str, offers: Sequence[Offer]) -> Withheld:
+    servers = tuple(dict.fromkeys(offer.server for offer in offers))
+    if name in RESERVED:
+        return Withheld(name, servers, f"{name!r} is the name of a built-in tool. Give the server a prefix.")
+    tools = ", ".join(f"{offer.definition.name} of {offer.server}" for offer in offers)
+    # A prefix is for all tools of a server, so it does not help where names became alike only because models take no others.
+    way_out = "Give one of the servers a prefix." if len(servers) > 1 else "Rename one of them on the server."
+    return Withheld(name, servers, f"{len(offers)} tools are called {name!r} by the model ({tools}). {way_out}")
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f", and {len(every) - _MOST_LISTED} more" if len(every) > _MOST_LISTED else ""
+    return ", ".join(every[:_MOST_LISTED]) + more

@@ -1,0 +1,226 @@
+"""The lines of a thread's journal. It is only ever appended to; what a model is shown of it is made by the projection."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from rapkit.kernel.completion import Usage
+from rapkit.protocol import ContentItem, DisplaySegment
+
+
+@dataclass(frozen=True, slots=True)
+class UserSaid:
+    """A message of the user's; `id` is the one under which it was sent."""
+
+    text: str
+    id: str = ""
+    kind: Literal["user"] = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCall:
+    """A call as the model made it, under the id it has on the wire. `provider_id` is the provider's own."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    provider_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSaid:
+    """A reply of the model."""
+
+    text: str = ""
+    calls: tuple[MadeCall, ...] = ()
+    thoughts: tuple[Any, ...] = ()
+    model: str = ""
+    usage: Usage = field(default_factory=Usage)
+    kind: Literal["assistant"] = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A call's answer. `late` if the model had been told that the call is still running; `by` the runtime if no server gave it."""
+
+    call_id: str
+    name: str
+    text: str | None = None
+    content: tuple[ContentItem, ...] | None = None
+    display_as: tuple[DisplaySegment, ...] | None = None
+    subscription: bool = False
+    late: bool = False
+    by: Literal["tool", "runtime"] = "tool"
+    kind: Literal["result"] = "result"
+
+
+EventFate = Literal["shown", "early", "threaded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An event of a subscription: shown in this thread, kept until its call is confirmed, or given to a child thread."""
+
+    call_id: str
+    name: str
+    text: str
+    associative: bool = False
+    final: bool = False
+    fate: EventFate = "shown"
+    kind: Literal["event"] = "event"
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Early events, by the numbers of their entries, whose call was confirmed: they are shown here."""
+
+    seqs: tuple[int, ...]
+    call_id: str
+    name: str
+    kind: Literal["released"] = "released"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildMade:
+    """A child thread was made for an event, given by the number of its entry."""
+
+    thread_id: str
+    call_id: str
+    event: int
+    kind: Literal["child"] = "child"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnded:
+    """A child thread was closed."""
+
+    thread_id: str
+    kind: Literal["child_closed"] = "child_closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The event a child thread was made for, with the call that subscribed to it in the parent."""
+
+    parent: str
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+    text: str
+    final: bool = False
+    kind: Literal["began"] = "began"
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceAsked:
+    """A tool asks the user to choose."""
+
+    call_id: str
+    prompt: str
+    choices: tuple[str, ...]
+    default: int
+    kind: Literal["choice"] = "choice"
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceMadeEntry:
+    """The user chose, or dismissed the question, so that the default stands."""
+
+    call_id: str
+    selected: int
+    dismissed: bool = False
+    kind: Literal["chosen"] = "chosen"
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationAsked:
+    """A tool asks the user to authorise it. Where is shown elsewhere, as long as it is needed (OAU-1)."""
+
+    call_id: str
+    kind: Literal["oauth"] = "oauth"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewChanged:
+    """A view of the thread has new content; the latest is kept elsewhere (VIE-1)."""
+
+    view_type: str
+    kind: Literal["view"] = "view"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """A subscription was cancelled, or ended with its final event."""
+
+    call_id: str
+    reason: str
+    kind: Literal["unsubscribed"] = "unsubscribed"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Something went wrong that a person should know of, and the model need not."""
+
+    text: str
+    kind: Literal["error"] = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedEntry:
+    """The thread stopped by itself. A new message revives it."""
+
+    reason: str
+    kind: Literal["parked"] = "parked"
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedEntry:
+    """The thread was closed."""
+
+    by: str
+    kind: Literal["closed"] = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Something was accepted and has no effect, and why. `seqs` are the entries of events that were kept, and will never be shown."""
+
+    what: str
+    reason: str
+    call_id: str | None = None
+    seqs: tuple[int, ...] = ()
+    kind: Literal["ignored"] = "ignored"
+
+
+JournalEntry = (
+    UserSaid
+    | ModelSaid
+    | Answered
+    | Happened
+    | Released
+    | ChildMade
+    | ChildEnded
+    | Began
+    | ChoiceAsked
+    | ChoiceMadeEntry
+    | AuthorizationAsked
+    | ViewChanged
+    | Unsubscribed
+    | Failed
+    | ParkedEntry
+    | ClosedEntry
+    | Ignored
+)
+
+_ADAPTER: TypeAdapter[JournalEntry] = TypeAdapter(Annotated[JournalEntry, Field(discriminator="kind")])
+
+
+def dump_entry(entry: JournalEntry) -> bytes:
+    """A line as bytes."""
+    return _ADAPTER.dump_json(entry, exclude_none=True)
+
+
+def load_entry(body: bytes) -> JournalEntry:
+    """A line from bytes; pydantic's ValidationError if it is none."""
+    return _ADAPTER.validate_json(body)

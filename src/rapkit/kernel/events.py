@@ -1,0 +1,139 @@
+"""Events of subscriptions: into this thread, into a child of their own, or kept until their call is confirmed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rapkit.kernel.draft import Draft, without
+from rapkit.kernel.effects import MakeChild
+from rapkit.kernel.entries import Began, ChildEnded, ChildMade, Happened, Ignored, Released, Unsubscribed
+from rapkit.kernel.incoming import ChildClosed, EventForChild
+from rapkit.kernel.thread import EarlyEvent, Inherited, Thread, WaitingEvent
+from rapkit.protocol import SubscriptionEvent
+
+_FINISHED = "the subscription ended with its final event"
+_NOT_CONFIRMED = "its call did not become a subscription"
+
+
+def receive_event(draft: Draft, event: SubscriptionEvent) -> None:
+    """An event: inline if it is associative (SUB-12), else in a child thread (SUB-13). One nobody listens to is discarded (SUB-15)."""
+    call_id = event.tool_call_id
+    thread = draft.thread
+    if call_id in thread.pending:
+        _keep_early(draft, event)
+    elif call_id not in thread.subscriptions:
+        draft.ignore("subscription_event", "no such subscription is active", call_id)
+    else:
+        inline = event.associative or not _may_have_children(draft)
+        seq = draft.journal(_happened(event, thread.subscriptions[call_id].name, inline))
+        _process(draft, WaitingEvent(seq, call_id, upto=seq - 1), inline=inline, final=event.final)
+
+
+def _happened(event: SubscriptionEvent, name: str, inline: bool) -> Happened:
+    return Happened(
+        event.tool_call_id, name, event.text, event.associative, event.final, "shown" if inline else "threaded"
+    )
+
+
+def _keep_early(draft: Draft, event: SubscriptionEvent) -> None:
+    """It overtook the result that makes its call a subscription: what becomes of it is decided with that."""
+    call_id = event.tool_call_id
+    call = draft.thread.pending[call_id]
+    seq = draft.journal(Happened(call_id, call.name, event.text, event.associative, event.final, "early"))
+    early = (*call.early, EarlyEvent(seq, event.associative, event.final))
+    draft.change(pending={**draft.thread.pending, call_id: replace(call, early=early)})
+
+
+def confirm(draft: Draft, call_id: str, early: Sequence[EarlyEvent]) -> None:
+    """The call is a subscription now: what came too early happens now, in the order in which it came."""
+    for number, event in enumerate(early):
+        if call_id not in draft.thread.subscriptions:
+            seqs = tuple(rest.seq for rest in early[number:])
+            draft.journal(Ignored("subscription_event", _FINISHED, call_id, seqs))
+            return
+        inline = event.associative or not _may_have_children(draft)
+        # A child sees that its parent subscribed, though the event came before that was known.
+        upto = draft.thread.length
+        if inline:
+            draft.journal(Released((event.seq,), call_id, draft.thread.subscriptions[call_id].name))
+        _process(draft, WaitingEvent(event.seq, call_id, upto), inline=inline, final=event.final)
+
+
+def refuse_early(draft: Draft, call_id: str, early: Sequence[EarlyEvent], reason: str = _NOT_CONFIRMED) -> None:
+    """The call is no subscription after all."""
+    if early:
+        seqs = tuple(event.seq for event in early)
+        draft.journal(Ignored("subscription_event", reason, call_id, seqs))
+
+
+def refuse_waiting(draft: Draft, reason: str, *call_ids: str) -> None:
+    """No child will be made for the events of these calls that still wait for one (SUB-15)."""
+    for call_id in call_ids:
+        if seqs := tuple(event.seq for event in draft.thread.waiting_events if event.call_id == call_id):
+            draft.journal(Ignored("subscription_event", reason, call_id, seqs))
+    draft.change(
+        waiting_events=tuple(event for event in draft.thread.waiting_events if event.call_id not in call_ids),
+        ended={call_id: each for call_id, each in draft.thread.ended.items() if call_id not in call_ids},
+    )
+
+
+def _process(draft: Draft, event: WaitingEvent, *, inline: bool, final: bool) -> None:
+    call_id = event.call_id
+    if inline:
+        draft.wake()
+    else:
+        draft.change(waiting_events=(*draft.thread.waiting_events, event))
+        _make_children(draft)
+    if final:
+        # SUB-14: it is untracked by itself.
+        if any(waiting.call_id == call_id for waiting in draft.thread.waiting_events):
+            draft.change(ended={**draft.thread.ended, call_id: draft.thread.subscriptions[call_id]})
+        draft.drop_subscription(call_id)
+        draft.journal(Unsubscribed(call_id, _FINISHED))
+
+
+def _may_have_children(draft: Draft) -> bool:
+    return draft.limits.children > 0 and len(draft.thread.ancestors) < draft.limits.depth
+
+
+def _make_children(draft: Draft) -> None:
+    """Children for the events that wait, the first ones first, as far as there is room."""
+    while draft.thread.waiting_events and len(draft.thread.children) < draft.limits.children:
+        first, *others = draft.thread.waiting_events
+        draft.change(waiting_events=tuple(others))
+        _make_child(draft, first)
+        if all(event.call_id != first.call_id for event in others):
+            draft.change(ended=without(draft.thread.ended, first.call_id))
+
+
+def _make_child(draft: Draft, event: WaitingEvent) -> None:
+    """A child with our history up to the event, and the event. It refers to that history, and copies none of it."""
+    thread = draft.thread
+    child = Thread(
+        id=f"{thread.id}-{thread.children_made + 1}",
+        user_id=thread.user_id,
+        ancestors=(*thread.ancestors, thread.id),
+        inherits=Inherited(thread.id, event.upto),
+        for_event=True,
+        calls_made=thread.calls_made,  # so that its calls have other ids than those it inherits
+    )
+    draft.change(children=(*thread.children, child.id), children_made=thread.children_made + 1)
+    draft.journal(ChildMade(child.id, event.call_id, event.seq))
+    subscription = thread.subscriptions.get(event.call_id) or thread.ended[event.call_id]
+    draft.do(MakeChild(child, event.seq, subscription.arguments))
+
+
+def receive_child_closed(draft: Draft, closed: ChildClosed) -> None:
+    """A child is gone: there is room for the next event that waits."""
+    thread = draft.thread
+    if closed.thread_id not in thread.children:
+        draft.ignore("child_closed", "no such child is open")
+        return
+    draft.change(children=tuple(child for child in thread.children if child != closed.thread_id))
+    draft.journal(ChildEnded(closed.thread_id))
+    _make_children(draft)
+
+
+def receive_event_for_child(draft: Draft, event: EventForChild) -> None:
+    """The event this thread was made for."""
+    draft.journal(Began(event.parent, event.call_id, event.name, event.arguments, event.text, event.final))
+    draft.wake()

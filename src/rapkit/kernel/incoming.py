@@ -1,0 +1,114 @@
+"""What can happen to a thread from outside."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """The user writes."""
+
+    text: str
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseThread:
+    """Somebody closes the thread; `by` says who, in words."""
+
+    by: str = "the user"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCall:
+    """The user wants a call, or a subscription, cancelled."""
+
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChooseFor:
+    """The user's choice for a call; None dismisses the question."""
+
+    call_id: str
+    selected: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What a toolset that was fetched again says about a call: what is wrong with it now, if anything is."""
+
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """An invocation did not get to its server, for good. `correction` is for one that was refused as stale (409)."""
+
+    call_id: str
+    problem: str
+    correction: Correction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerUndelivered:
+    """The user's choice did not get to the tool that asked."""
+
+    call_id: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventForChild:
+    """The event a child thread was made for; always the first thing that happens to it."""
+
+    parent: str
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+    text: str
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChildClosed:
+    """A child thread was closed."""
+
+    thread_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimerDue:
+    """A timer the thread had set."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A message that could not be processed and never will be. `what` is its type; `call_id` the call it was for, if any."""
+
+    what: str
+    reason: str
+    call_id: str | None = None
+
+
+Incoming = (
+    UserMessage
+    | ToolResult
+    | SubscriptionEvent
+    | OAuthRequest
+    | UserChoice
+    | ViewUpdate
+    | CloseThread
+    | CancelCall
+    | ChooseFor
+    | Undelivered
+    | AnswerUndelivered
+    | EventForChild
+    | ChildClosed
+    | TimerDue
+    | SetAside
+)

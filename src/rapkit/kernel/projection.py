@@ -1,0 +1,205 @@
+"""What a model is shown of a journal.
+
+The journal is what happened, in the order in which it was accepted. Strict providers want every call answered right behind it, and roles in
+turn. So a call has a place for its answer: it says that the call is still running until the answer comes, and for ever if the model was
+told so in the meantime. Whatever comes later (a late answer, an event) is a call and an answer of its own, made up for the model, that
+names the original call in an argument `kind`. Nothing is ever rewritten: the same journal always gives the same conversation.
+
+While a call is awaited the model is not asked, and the answer's place is before whatever came meanwhile: that is all there is to holding
+events back.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rapkit.kernel.conversation import Answer, Conversation, Heard, Said, SaidCall
+from rapkit.kernel.entries import (
+    Answered,
+    Began,
+    Happened,
+    JournalEntry,
+    ModelSaid,
+    Released,
+    UserSaid,
+)
+from rapkit.kernel.thread import Thread
+from rapkit.protocol import ContentItem, TextContent
+
+STILL_RUNNING = "This call is still running. Its result will come later, by itself; do not call again for it."
+_NOTHING = "(no output)"
+_CUT = "(What was said before is not shown.)"
+_GO_ON = "(What happened last is not shown. Go on.)"
+_TOO_LONG_AGO = "(Something happened, too long ago to be shown.)"
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A line of a journal with its number."""
+
+    seq: int
+    entry: JournalEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Lines of one journal. Of an `inherited` one, calls that are not answered in it are left out: they are the other thread's."""
+
+    lines: Sequence[Numbered]
+    inherited: bool = False
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Something said, with places for the answers to its calls."""
+
+    said: Said
+    answers: dict[str, Answer | None]
+
+
+Calls = dict[str, tuple[str, dict[str, Any]]]
+"""Names and arguments of calls, by their ids."""
+
+
+def project(stretches: Iterable[Stretch], known: Thread | None = None) -> Conversation:
+    """The conversation, from the first stretch (the oldest ancestor's) to the last (the thread's own).
+
+    What lies before the stretches is not shown; the calls the thread still knows can be named all the same.
+    """
+    calls: Calls = {}
+    if known is not None:
+        for each in (known.expired, known.subscriptions, known.pending):
+            calls |= {call_id: (call.name, call.arguments) for call_id, call in each.items()}
+    pieces: list[_Turn | str] = []
+    for stretch in stretches:
+        pieces += _Projector(stretch, calls).run()
+    conversation = _alternating(pieces)
+    if known is not None and known.wants_model and not (conversation and isinstance(conversation[-1], Heard)):
+        # What woke it lies before the stretches, behind many lines that are not for models.
+        conversation += (Heard(texts=(_GO_ON,)),)
+    return conversation
+
+
+class _Projector:
+    def __init__(self, stretch: Stretch, calls: Calls) -> None:
+        self._stretch = stretch
+        self._pieces: list[_Turn | str] = []
+        self._calls = calls
+        self._places: dict[str, _Turn] = {}
+        self._early: dict[int, Happened] = {}
+
+    def run(self) -> list[_Turn | str]:
+        for line in self._stretch.lines:
+            self._show(line.seq, line.entry)
+        for piece in self._pieces:
+            if isinstance(piece, _Turn):
+                self._fill(piece)
+        return self._pieces
+
+    def _show(self, seq: int, entry: JournalEntry) -> None:
+        match entry:
+            case UserSaid(text):
+                self._pieces.append(_or_nothing(text))
+            case ModelSaid():
+                self._show_model(entry)
+            case Answered():
+                self._show_answer(entry, seq)
+            case Happened(fate="early"):
+                self._early[seq] = entry
+            case Happened(fate="shown"):
+                self._show_event(entry.call_id, entry.name, entry.text, entry.final, seq)
+            case Released():
+                for each in entry.seqs:
+                    event = self._early.get(each) or Happened(entry.call_id, entry.name, _TOO_LONG_AGO)
+                    self._show_event(event.call_id, event.name, event.text, event.final, each)
+            case Began():
+                self._calls.setdefault(entry.call_id, (entry.name, entry.arguments))
+                self._show_event(entry.call_id, entry.name, entry.text, entry.final, seq)
+            case _:
+                pass  # for people, or for us
+
+    def _show_model(self, entry: ModelSaid) -> None:
+        calls = tuple(SaidCall(call.id, call.name, call.arguments) for call in entry.calls)
+        turn = _Turn(Said(entry.text, calls, entry.thoughts), {call.id: None for call in calls})
+        self._pieces.append(turn)
+        for call in calls:
+            self._calls[call.id] = (call.name, call.arguments)
+            self._places[call.id] = turn
+
+    def _show_answer(self, entry: Answered, seq: int) -> None:
+        turn = self._places.get(entry.call_id)
+        if turn is not None and not entry.late and turn.answers[entry.call_id] is None:
+            turn.answers[entry.call_id] = Answer(entry.call_id, entry.name, content_of(entry))
+            return
+        # Its place says that the call is running, and was shown like that; or it lies before what we look at.
+        name, arguments = self._calls.get(entry.call_id, (entry.name, {}))
+        kind = f"result:{entry.call_id} ({'subscription is active' if entry.subscription else 'the call is finished'})"
+        self._show_pair(f"{entry.call_id}-r{seq}", name, {**arguments, "kind": kind}, content_of(entry))
+
+    def _show_event(self, call_id: str, name: str, text: str, final: bool, seq: int) -> None:
+        """A pair that echoes the call which subscribed (SUB-20)."""
+        name, arguments = self._calls.get(call_id, (name, {}))
+        ended = "subscription ended" if final else "subscription remains active"
+        kind = f"interrupt:{call_id} ({ended})"
+        self._show_pair(f"{call_id}-e{seq}", name, {**arguments, "kind": kind}, (TextContent(text=_or_nothing(text)),))
+
+    def _show_pair(self, id: str, name: str, arguments: dict[str, Any], content: tuple[ContentItem, ...]) -> None:
+        call = SaidCall(id, name, arguments)
+        self._pieces.append(_Turn(Said(calls=(call,)), {id: Answer(id, name, content)}))
+
+    def _fill(self, turn: _Turn) -> None:
+        """Every call has an answer, or is not shown."""
+        missing = [call for call in turn.said.calls if turn.answers[call.id] is None]
+        if self._stretch.inherited:
+            kept = tuple(call for call in turn.said.calls if call not in missing)
+            turn.said = Said(turn.said.text, kept, turn.said.thoughts if len(kept) == len(turn.said.calls) else ())
+            turn.answers = {call.id: turn.answers[call.id] for call in kept}
+            return
+        for call in missing:
+            turn.answers[call.id] = Answer(call.id, call.name, (TextContent(text=STILL_RUNNING),))
+
+
+def content_of(answered: Answered) -> tuple[ContentItem, ...]:
+    """What the model is shown of an answer: its content if it has any, else its text (CB-13)."""
+    content = answered.content or (TextContent(text=answered.text or ""),)
+    return tuple(TextContent(text=_or_nothing(item.text)) if item.type == "text" else item for item in content)
+
+
+def _or_nothing(text: str) -> str:
+    """Providers refuse a blank text, and with it the whole conversation."""
+    return text if text.strip() else _NOTHING
+
+
+def _alternating(pieces: Sequence[_Turn | str]) -> Conversation:
+    """Roles in turn: neighbours of the same one are joined, and what is empty is left out."""
+    conversation: list[Heard | Said] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            _hear(conversation, Heard(texts=(piece,)))
+            continue
+        if not piece.said.text.strip() and not piece.said.calls:
+            continue
+        _say(conversation, piece.said)
+        if piece.said.calls:
+            answers = (piece.answers[call.id] for call in piece.said.calls)
+            _hear(conversation, Heard(answers=tuple(answer for answer in answers if answer is not None)))
+    return tuple(conversation)
+
+
+def _hear(conversation: list[Heard | Said], heard: Heard) -> None:
+    last = conversation[-1] if conversation else None
+    if isinstance(last, Heard):
+        conversation[-1] = Heard(last.answers + heard.answers, last.texts + heard.texts)
+    else:
+        conversation.append(heard)
+
+
+def _say(conversation: list[Heard | Said], said: Said) -> None:
+    if not conversation:
+        conversation.append(Heard(texts=(_CUT,)))
+    last = conversation[-1]
+    if isinstance(last, Said):
+        text = "\n\n".join(part for part in (last.text, said.text) if part.strip())
+        conversation[-1] = Said(text, said.calls, last.thoughts + said.thoughts)
+    else:
+        conversation.append(said)

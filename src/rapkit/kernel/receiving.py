@@ -1,0 +1,153 @@
+"""What a thread does when something happens to it.
+
+No clock, no network, no database: the caller stores the returned thread and its entries, then carries out the effects in order.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rapkit.kernel.calls import (
+    CANCELLED_BY_USER,
+    cancel_pending,
+    receive_cancel,
+    receive_result,
+    receive_set_aside,
+    receive_timer,
+    receive_undelivered,
+)
+from rapkit.kernel.draft import Draft
+from rapkit.kernel.effects import Step, TellClosed, TellParent, Withdraw
+from rapkit.kernel.entries import ClosedEntry, UserSaid
+from rapkit.kernel.events import (
+    receive_child_closed,
+    receive_event,
+    receive_event_for_child,
+    refuse_early,
+    refuse_waiting,
+)
+from rapkit.kernel.incoming import (
+    AnswerUndelivered,
+    CancelCall,
+    ChildClosed,
+    ChooseFor,
+    CloseThread,
+    EventForChild,
+    Incoming,
+    SetAside,
+    TimerDue,
+    Undelivered,
+    UserMessage,
+)
+from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.people import (
+    receive_answer_undelivered,
+    receive_choice,
+    receive_choice_made,
+    receive_oauth,
+    receive_view,
+)
+from rapkit.kernel.thread import Thread
+from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
+
+_CLOSED = "the thread is closed"
+
+
+def receive(thread: Thread, mail: Sequence[Incoming], now: float, limits: ThreadLimits) -> Step:
+    """Everything that came, one after the other, in order. One completion may answer several of them."""
+    draft = Draft(thread, now, limits)
+    for message in mail:
+        if draft.thread.closed:
+            draft.ignore(name_of(message), _CLOSED, call_of(message))
+        else:
+            _RECEIVERS[type(message)](draft, message)
+    if mail:
+        close_if_done(draft)
+    return draft.step()
+
+
+def _receive_user_message(draft: Draft, message: UserMessage) -> None:
+    """The user is answered at once (RUN-6): what is pending becomes, for the model, something that is still running."""
+    if draft.limits.cancel_on_interrupt:
+        for call_id in list(draft.thread.pending):
+            draft.answer(call_id, cancel_pending(draft, call_id), CANCELLED_BY_USER)
+    pending = {call_id: replace(call, detached=True) for call_id, call in draft.thread.pending.items()}
+    draft.change(pending=pending, parked=None, retry_at=0.0, failures=0, mistakes=0, wants_model=True)
+    draft.journal(UserSaid(message.text, message.id))
+
+
+def _receive_close(draft: Draft, message: CloseThread) -> None:
+    close(draft, message.by)
+
+
+def close(draft: Draft, by: str) -> None:
+    """End the thread: it accepts nothing more, and every server is told. Its subscriptions are not cancelled by that (SUB-19)."""
+    thread = draft.thread
+    for call_id, call in thread.pending.items():
+        draft.take_pending(call_id)
+        draft.do(Withdraw(call_id))
+        refuse_early(draft, call_id, call.early, _CLOSED)
+    for call_id in thread.subscriptions:
+        draft.drop_subscription(call_id)
+    for call_id in thread.expired:
+        draft.drop_expired(call_id)
+    refuse_waiting(draft, _CLOSED, *dict.fromkeys(event.call_id for event in thread.waiting_events))
+    draft.change(closed=True, wants_model=False, parked=None)
+    draft.journal(ClosedEntry(by))
+    draft.do(TellClosed())
+    if thread.parent is not None:
+        draft.do(TellParent(thread.parent))
+
+
+def close_if_done(draft: Draft) -> None:
+    """A thread that was made for one event ends when nothing is left that could wake it; one that is parked is left for a person."""
+    thread = draft.thread
+    waits = thread.pending or thread.subscriptions or thread.children or thread.waiting_events
+    if thread.for_event and not (waits or thread.wants_model or thread.parked is not None or thread.closed):
+        close(draft, "the thread itself, because it was made for one event and nothing is left to do")
+
+
+_RECEIVERS: dict[type, Callable[[Draft, Any], None]] = {
+    UserMessage: _receive_user_message,
+    ToolResult: receive_result,
+    SubscriptionEvent: receive_event,
+    OAuthRequest: receive_oauth,
+    UserChoice: receive_choice,
+    ViewUpdate: receive_view,
+    CloseThread: _receive_close,
+    CancelCall: receive_cancel,
+    ChooseFor: receive_choice_made,
+    Undelivered: receive_undelivered,
+    AnswerUndelivered: receive_answer_undelivered,
+    EventForChild: receive_event_for_child,
+    ChildClosed: receive_child_closed,
+    TimerDue: receive_timer,
+    SetAside: receive_set_aside,
+}
+
+_NAMES: dict[type, str] = {
+    UserMessage: "user",
+    CloseThread: "close",
+    CancelCall: "cancel",
+    ChooseFor: "choice",
+    Undelivered: "undelivered",
+    AnswerUndelivered: "answer_undelivered",
+    EventForChild: "event_for_child",
+    ChildClosed: "child_closed",
+    TimerDue: "timer",
+    SetAside: "set_aside",
+}
+
+
+def name_of(message: Incoming) -> str:
+    """What the journal calls it."""
+    return _NAMES.get(type(message)) or str(message.type)  # type: ignore[union-attr]
+
+
+def call_of(message: Incoming) -> str | None:
+    """The call it is about, if any."""
+    if isinstance(message, ToolResult | OAuthRequest | UserChoice):
+        return message.id
+    if isinstance(message, SubscriptionEvent):
+        return message.tool_call_id
+    return getattr(message, "call_id", None)

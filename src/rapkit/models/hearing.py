@@ -1,0 +1,74 @@
+"""What was heard in a conversation, piece by piece: the user's texts, answers of tools, events of subscriptions."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from rapkit.kernel.conversation import Answer, Conversation, Said, SaidCall
+from rapkit.protocol import TextContent
+
+# A pair of call and answer that nobody made: an event, or an answer that came after the model had been told that its call still runs.
+_MADE_UP = re.compile(r"(?P<what>interrupt|result):(?P<id>\S+) \(")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One thing that was heard. `call_id` is that of the call or subscription it belongs to."""
+
+    kind: Literal["user", "answer", "event"]
+    text: str
+    tool: str = ""
+    call_id: str = ""
+
+    def __str__(self) -> str:
+        what = {"user": "the user said", "answer": f"{self.tool} answered", "event": f"{self.tool} told"}[self.kind]
+        text = self.text if len(self.text) <= 200 else self.text[:200] + "…"
+        return f'{what} "{text}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """Everything heard in a conversation, oldest first.
+
+    `newest` are the numbers of what was heard last, the newest first. If the user wrote, only that: answers beside it are of calls that
+    still run. `calls` has the id of the last call of each tool, in the order in which they were made; of a
+    subscription, not of its events.
+    """
+
+    pieces: list[Piece]
+    newest: list[int]
+    calls: dict[str, str]
+
+
+def hear(conversation: Conversation) -> Hearing:
+    """Take a conversation apart."""
+    pieces: list[Piece] = []
+    made: dict[str, str] = {}
+    calls: dict[str, SaidCall] = {}
+    before = 0
+    for turn in conversation:
+        if isinstance(turn, Said):
+            calls = {call.id: call for call in turn.calls}
+            for call in turn.calls:
+                if _made_up(call) is None:
+                    made.pop(call.name, None)
+                    made[call.name] = call.id
+            continue
+        before = len(pieces)
+        pieces += [_answered(answer, calls.get(answer.call_id)) for answer in turn.answers]
+        pieces += [Piece("user", text) for text in turn.texts]
+    last = range(len(pieces) - 1, before - 1, -1)
+    return Hearing(pieces, [number for number in last if pieces[number].kind == "user"] or list(last), made)
+
+
+def _answered(answer: Answer, call: SaidCall | None) -> Piece:
+    text = "\n".join(item.text if isinstance(item, TextContent) else f"[{item.mediaType}]" for item in answer.content)
+    about = _made_up(call) if call else None
+    if about is None:
+        return Piece("answer", text, answer.name, answer.call_id)
+    return Piece("event" if about["what"] == "interrupt" else "answer", text, answer.name, about["id"])
+
+
+def _made_up(call: SaidCall) -> re.Match[str] | None:
+    kind = call.arguments.get("kind")
+    return _MADE_UP.match(kind) if isinstance(kind, str) else None

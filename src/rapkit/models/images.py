@@ -1,0 +1,38 @@
+"""Images in answers, as far as a provider takes them.
+
+One that a provider refuses has the whole conversation refused, now and each time after. So what is not surely good is only mentioned.
+"""
+
+import base64
+
+from rapkit.protocol import ImageContent
+
+MAX_BYTES = 5_000_000
+"""What the strictest of the big providers takes."""
+
+_BEGINNINGS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+
+
+def showable(image: ImageContent) -> tuple[bytes, str] | None:
+    """The bytes and what they really are, if every provider that takes images takes these; labels can be wrong, and are refused then."""
+    if _size(image) > MAX_BYTES:
+        return None
+    data = base64.b64decode(image.data)
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return data, "image/webp"
+    kind = next((kind for beginning, kind in _BEGINNINGS.items() if data.startswith(beginning)), None)
+    return (data, kind) if kind else None
+
+
+def placeholder(image: ImageContent) -> str:
+    """What a model is told where an image cannot be shown to it."""
+    size = _size(image)
+    return (
+        f"[image {image.mediaType}, {size / 1000:.0f} kB]"
+        if size >= 1000
+        else f"[image {image.mediaType}, {size} bytes]"
+    )
+
+
+def _size(image: ImageContent) -> int:
+    return len(image.data) * 3 // 4 - image.data[-2:].count("=")
