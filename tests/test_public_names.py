@@ -8,6 +8,7 @@ import pytest
 import rapkit
 
 NAMES = [
+    "Agent",
     "ClosedThread",
     "Context",
     "Delivery",
@@ -19,6 +20,8 @@ NAMES = [
     "Limits",
     "OAuthProvider",
     "RapkitError",
+    "Server",
+    "ThreadLimits",
     "ToolError",
     "Toolset",
 ]
@@ -50,3 +53,26 @@ def test_a_name_is_loaded_when_it_is_used() -> None:
     ended = subprocess.run([sys.executable, "-c", told], capture_output=True, check=True, text=True)
 
     assert ended.stdout.split() == ["False", "True"]
+
+
+WITHOUT_THE_EXTRA = """
+import sys
+sys.modules["pydantic_ai"] = sys.modules["yaml"] = None  # importing either fails, as if it were not installed
+from rapkit import Agent, RapkitError, Server, Toolset
+from rapkit.models.scripted import Scripted
+
+Agent(model=Scripted(lambda question: "Hello."), servers=[Toolset("weather"), Server("http://127.0.0.1:1")])
+for name in ("openai:gpt-5-mini", "scripted:plan.yaml"):
+    try:
+        Agent(model=name)
+    except RapkitError as error:
+        print(error)
+"""
+
+
+def test_without_the_extra_the_error_names_it_and_what_needs_none_works() -> None:
+    ended = subprocess.run([sys.executable, "-c", WITHOUT_THE_EXTRA], capture_output=True, check=True, text=True)
+
+    told = ended.stdout.splitlines()
+    assert len(told) == 2
+    assert all(line.endswith('Run: pip install "rapkit[agent]"') for line in told)

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rapkit.errors import RapkitError, ToolError
+    from rapkit.kernel.limits import ThreadLimits
+    from rapkit.runtime.agent import Agent
+    from rapkit.runtime.server import Server
     from rapkit.server.closing import ClosedThread
     from rapkit.server.content import Diff, Image
     from rapkit.server.context import Context
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
     "ClosedThread",
     "Context",
     "Delivery",
@@ -30,11 +34,14 @@ __all__ = [
     "Limits",
     "OAuthProvider",
     "RapkitError",
+    "Server",
+    "ThreadLimits",
     "ToolError",
     "Toolset",
 ]
 
 _HOMES = {
+    "Agent": "rapkit.runtime.agent",
     "ClosedThread": "rapkit.server.closing",
     "Context": "rapkit.server.context",
     "Delivery": "rapkit.server.deliveries",
@@ -46,6 +53,8 @@ _HOMES = {
     "Limits": "rapkit.server.limits",
     "OAuthProvider": "rapkit.server.oauth.provider",
     "RapkitError": "rapkit.errors",
+    "Server": "rapkit.runtime.server",
+    "ThreadLimits": "rapkit.kernel.limits",
     "ToolError": "rapkit.errors",
     "Toolset": "rapkit.server.toolset",
 }

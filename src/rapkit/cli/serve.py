@@ -6,13 +6,12 @@ import sys
 import click
 
 from rapkit.cli.loading import load_toolset
+from rapkit.cli.options import log_format, log_level, tokens_by_name
 from rapkit.cli.reloading import run_and_reload
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
 from rapkit.server.serving import announcement, serve
 from rapkit.server.toolset import Toolset
-
-_LONGEST_NAME_TO_SHOW = 15  # shorter than any token may be
 
 log = logging.getLogger("rapkit.cli")
 
@@ -47,21 +46,8 @@ log = logging.getLogger("rapkit.cli")
     help="A network, address or origin (http://host:port) that results may be sent to though it is not public.",
 )
 @click.option("--reload", is_flag=True, help="Restart when a Python file changes.")
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Log lines for people or for machines.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    metavar="LEVEL",
-    default="info",
-    show_default=True,
-    help="The least that is logged: debug, info, warning or error.",
-)
+@log_format
+@log_level
 def command(
     target: str,
     host: str,
@@ -93,7 +79,7 @@ def command(
         toolset.public_url = public_url
     toolset.allow_callbacks = (*toolset.allow_callbacks, *allow)
     if tokens:
-        toolset.tokens = _by_name(tokens)
+        toolset.tokens = tokens_by_name(tokens)
     serve(toolset, host, port, on_start=lambda url: _announce(toolset, url, log_format))
 
 
@@ -102,19 +88,3 @@ def _announce(toolset: Toolset, url: str, log_format: str) -> None:
         log.info("serving", extra={"toolset": toolset.name, "url": url, "store": toolset.store_url})
     else:
         click.echo(announcement(toolset, url), err=True)
-
-
-def _by_name(tokens: tuple[str, ...]) -> dict[str, list[str]]:
-    named: dict[str, list[str]] = {}
-    for each in tokens:
-        name, separator, token = each.partition("=")
-        if not each or (separator and not token and len(name) <= _LONGEST_NAME_TO_SHOW):
-            raise ConfigError(
-                f"--token {each} is empty. Write NAME=env:VARIABLE, NAME=file:PATH or NAME=TOKEN."
-                if each
-                else "--token is empty. Write env:VARIABLE, file:PATH or the token itself."
-            )
-        if ":" in name or not token.strip("="):  # env:X, and base64 that ends in "="
-            name, token = "default", each
-        named.setdefault(name, []).append(token)
-    return named

@@ -1,0 +1,267 @@
+"""`rapkit.toml`, the environment and flags: what they say together, and what is said when that cannot be."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rapkit import Server, ThreadLimits
+from rapkit.errors import ConfigError
+from rapkit.settings import MINIMAL, Flags, Settings, load_settings
+
+MODEL = '[agent]\nmodel = "openai:gpt-5-mini"\n'
+SECRET = "xyzzy-xyzzy-xyzzy-xyzzy"
+
+EVERYTHING = """
+[agent]
+model = "openai:gpt-5-mini"
+instructions = "Be brief."
+store = "sqlite:////var/lib/agent.db"
+public_url = "https://agent.example.com"
+host = "0.0.0.0"
+port = 9000
+
+[agent.tokens]
+me = "env:MY_TOKEN"
+app = ["env:NEW", "env:OLD"]
+
+[agent.limits]
+subscriptions = 3
+children = 4
+depth = 2
+views = 5
+mistakes = 6
+attempts = 7
+window = 100
+cancel_on_interrupt = true
+remember_expired = 60
+
+[[servers]]
+url = "https://weather.example.com"
+token = "env:WEATHER_TOKEN"
+prefix = "w_"
+name = "weather"
+
+[[servers]]
+url = "http://tools.internal:8001"
+allow_http = true
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "rapkit.toml"
+
+
+def settings(file: Path, text: str, flags: Flags | None = None, **environment: str) -> Settings:
+    file.write_text(text)
+    return load_settings(file, flags, environment)
+
+
+def refusal(file: Path, text: str, flags: Flags | None = None, **environment: str) -> str:
+    """What is said about this file, which is named first."""
+    with pytest.raises(ConfigError) as refused:
+        settings(file, text, flags, **environment)
+    return str(refused.value).replace(str(file), "rapkit.toml").replace(str(file.parent), "FOLDER")
+
+
+def test_everything_that_can_be_said(file: Path) -> None:
+    assert settings(file, EVERYTHING) == Settings(
+        model="openai:gpt-5-mini",
+        instructions="Be brief.",
+        store="sqlite:////var/lib/agent.db",
+        public_url="https://agent.example.com",
+        host="0.0.0.0",
+        port=9000,
+        tokens={"me": ["env:MY_TOKEN"], "app": ["env:NEW", "env:OLD"]},
+        limits=ThreadLimits(
+            subscriptions=3,
+            children=4,
+            depth=2,
+            views=5,
+            mistakes=6,
+            attempts=7,
+            window=100,
+            cancel_on_interrupt=True,
+            remember_expired=60.0,
+        ),
+        servers=(
+            Server("https://weather.example.com", token="env:WEATHER_TOKEN", prefix="w_", name="weather"),
+            Server("http://tools.internal:8001", allow_http=True),
+        ),
+    )
+
+
+def test_what_is_not_said_has_a_default(file: Path) -> None:
+    assert settings(file, MINIMAL) == Settings(
+        model="openai:gpt-5-mini",
+        servers=(Server("http://127.0.0.1:8001"),),
+        store=f"sqlite:///{file.parent}/.rapkit/agent.db",
+        host="127.0.0.1",
+        port=8700,
+    )
+
+
+def test_paths_in_the_file_are_relative_to_its_folder(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plan.yaml").write_text("- say: Hello.\n")
+    (tmp_path / "you.md").write_text("You are ünique.\n")
+    (tmp_path / "token").write_text(f"{SECRET}\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    file.write_text(
+        """
+        [agent]
+        model = "scripted:plan.yaml"
+        instructions = "file:you.md"
+        store = "sqlite:///agent.db"
+        tokens = { me = "file:token" }
+        [[servers]]
+        url = "http://127.0.0.1:8001"
+        token = "file:token"
+        """
+    )
+
+    found = load_settings(Path("../rapkit.toml"), environment={})
+
+    assert found.model == "scripted:../plan.yaml"
+    assert found.instructions == "You are ünique.\n"
+    assert found.store == "sqlite:///../agent.db"
+    assert found.tokens == {"me": ["file:../token"]}
+    assert found.servers[0].headers() == {"authorization": f"Bearer {SECRET}"}
+    assert found.agent().model.name == "scripted:../plan.yaml"
+
+
+@pytest.mark.parametrize("store", ["sqlite:///:memory:", "sqlite:////var/lib/agent.db", "postgresql://db/agent"])
+def test_a_store_that_is_no_relative_path_stays_what_it_is(file: Path, store: str) -> None:
+    assert settings(file, f'{MODEL}store = "{store}"').store == store
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(file: Path) -> None:
+    environment = {
+        "RAPKIT_MODEL": "scripted:their.yaml",
+        "RAPKIT_STORE": "sqlite:///their.db",
+        "RAPKIT_PUBLIC_URL": "https://their.example.com",
+    }
+    theirs = settings(file, EVERYTHING, None, **environment)
+    flags = Flags(
+        model="test",
+        store="sqlite:///our.db",
+        public_url="https://our.example.com",
+        host="::1",
+        port=0,
+        tokens={"us": [SECRET]},
+    )
+    ours = settings(file, EVERYTHING, flags, **environment)
+
+    assert (theirs.model, theirs.store) == ("scripted:their.yaml", "sqlite:///their.db")
+    assert (theirs.public_url, theirs.host, theirs.port) == ("https://their.example.com", "0.0.0.0", 9000)
+    assert (ours.model, ours.store, ours.public_url) == ("test", "sqlite:///our.db", "https://our.example.com")
+    assert (ours.host, ours.port, ours.tokens) == ("::1", 0, {"us": [SECRET]})
+
+
+def test_a_model_may_come_from_outside_alone_and_an_empty_variable_is_none(file: Path) -> None:
+    assert settings(file, "", RAPKIT_MODEL="test").model == "test"
+    assert settings(file, MODEL, RAPKIT_MODEL="").model == "openai:gpt-5-mini"
+
+
+def test_without_a_file_there_is_one_to_copy(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_settings(tmp_path / "rapkit.toml", environment={})
+
+    first, _, example = str(refused.value).partition("\n\n")
+    assert first.startswith(f"There is no file {tmp_path}/rapkit.toml. Make one")
+    (tmp_path / "rapkit.toml").write_text(example)
+    assert load_settings(tmp_path / "rapkit.toml", environment={}).servers == (Server("http://127.0.0.1:8001"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[agent]\n", 'rapkit.toml: "model" is missing in [agent]. Write one, such as model = "openai:gpt-5-mini"'),
+        ("", 'rapkit.toml: "model" is missing in [agent]. Write one'),
+        ("[agent]\nmodel = gpt\n", "rapkit.toml is not TOML: Invalid value (at line 2, column 9)"),
+        ('[agent]\nmodle = "x"\n', "rapkit.toml: there is no key 'modle' in [agent]. Did you mean 'model'?"),
+        ("[agents]\n", "rapkit.toml: there is no key 'agents'. Did you mean 'agent'? Possible are: agent, servers."),
+        ("[storm]\n", "rapkit.toml: there is no key 'storm'. Possible are: agent, servers."),
+        (f'{MODEL}call_timeout = "24h"\n', "rapkit.toml: there is no key 'call_timeout' in [agent]. Possible are: model,"),
+        ("[agent]\nmodel = 5\n", 'rapkit.toml: "model" in [agent] is 5. It has to be a text in quotes.'),
+        ('[agent]\nmodel = ""\n', "It has to be a text that is not empty."),
+        ("[[agent]]\n", 'rapkit.toml: "agent" is a table. Write it as [agent].'),
+        (f'{MODEL}port = "8700"\n', "\"port\" in [agent] is '8700'. It has to be a whole number from 0 to 65535."),
+        (f"{MODEL}port = 65536\n", "It has to be a whole number from 0 to 65535."),
+        (f"{MODEL}port = true\n", "It has to be a whole number from 0 to 65535."),
+        (f"{MODEL}limits = 5\n", '"limits" in [agent] is a table. Write it as [agent.limits].'),
+        (f"{MODEL}[agent.limits]\nwindows = 5\n", "no key 'windows' in [agent.limits]. Did you mean 'window'?"),
+        (f"{MODEL}[agent.limits]\nwindow = 0\n", '"window" in [agent.limits] is 0. It has to be a whole number from 1.'),
+        (f"{MODEL}[agent.limits]\nchildren = -1\n", "It has to be a whole number from 0."),
+        (f"{MODEL}[agent.limits]\ncancel_on_interrupt = 1\n", "It has to be true or false."),
+        (f"{MODEL}[agent.limits]\nremember_expired = inf\n", "It has to be a number of seconds."),
+        (f'{MODEL}public_url = "agent.example.com"\n', 'rapkit.toml, "public_url" in [agent]: \'agent.example.com\' is not'),
+        (f'{MODEL}public_url = "https://[::1"\n', "is not a public URL. Write it in full"),
+        (f'{MODEL}public_url = "https://x:y"\n', "is not a public URL. Write it in full"),
+        (f'{MODEL}instructions = "file:you.md"\n', "are to come from FOLDER/you.md, which cannot be read: No such file"),
+        (f'{MODEL}[servers]\nurl = "http://127.0.0.1:1"\n', "Write [[servers]] with two brackets for each"),
+        (f'servers = ["http://127.0.0.1:1"]\n{MODEL}', "Write [[servers]] with two brackets for each"),
+        (f"{MODEL}[[servers]]\n", 'rapkit.toml: "url" is missing in [[servers]] number 1. Write it like url ='),
+        (f'{MODEL}[[servers]]\nurls = "x"\n', "no key 'urls' in [[servers]] number 1. Did you mean 'url'?"),
+        (f'{MODEL}[[servers]]\nurl = "weather"\n', "rapkit.toml, [[servers]] number 1: 'weather' is not the URL of a tool"),
+        (f'{MODEL}[[servers]]\nurl = "http://[::1"\n', '"url" in [[servers]] number 1 is'),
+        (f'{MODEL}[[servers]]\nurl = "http://127.0.0.1:x"\n', "It has to be the URL of a tool server"),
+        (f'{MODEL}[[servers]]\nurl = "http://10.0.0.1"\n', "plain http to another machine"),
+        (f'{MODEL}[[servers]]\nurl = "http://127.0.0.1"\nallow_http = "yes"\n', "It has to be true or false."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_named_with_what_can(file: Path, text: str, said: str) -> None:
+    told = refusal(file, text)
+
+    assert said in told
+    assert told.startswith("rapkit.toml")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{MODEL}tokens = "{SECRET}"\n',
+        f'{MODEL}tokens = ["{SECRET}"]\n',
+        f'{MODEL}[agent.tokens]\nme = {{ token = "{SECRET}" }}\n',
+        f'{MODEL}[agent.tokens]\nme = [["{SECRET}"]]\n',
+        f'{MODEL}[[servers]]\nurl = "http://127.0.0.1:1"\ntoken = ["{SECRET}"]\n',
+        f'{MODEL}public_url = "https://me:{SECRET}@agent.example.com"\n',
+        f'{MODEL}[[servers]]\nurl = "http://me:{SECRET}@127.0.0.1:1"\n',
+    ],
+)
+def test_a_misplaced_secret_is_not_repeated(file: Path, text: str) -> None:
+    assert SECRET not in refusal(file, text)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_the_guide_shows_is_right(file: Path, number: int) -> None:
+    guide = Path(__file__).parents[1] / "docs" / "agents.md"
+    text = re.findall(r"^```toml\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)[number]
+    (file.parent / "instructions.md").write_text("Be brief.")
+
+    assert settings(file, text).model == "openai:gpt-5-mini"
+
+
+def test_secrets_are_not_shown_with_the_settings(file: Path) -> None:
+    text = f'{MODEL}[agent.tokens]\nme = "{SECRET}"\n[[servers]]\nurl = "http://127.0.0.1:1"\ntoken = "{SECRET}"\n'
+
+    assert SECRET not in repr(settings(file, text))
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "latin.toml").write_bytes(b'[agent]\nmodel = "\xfc"\n')
+
+    with pytest.raises(ConfigError, match="is not UTF-8, as TOML has to be"):
+        load_settings(tmp_path / "latin.toml", environment={})
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load_settings(tmp_path, environment={})
+
+
+def test_what_is_wrong_outside_of_the_file_is_named_too(file: Path) -> None:
+    assert refusal(file, MODEL, RAPKIT_PUBLIC_URL="agent").startswith("RAPKIT_PUBLIC_URL: 'agent' is not a public URL")
+    assert refusal(file, MODEL, Flags(public_url="agent")).startswith("--public-url: 'agent' is not a public URL")
+    assert refusal(file, MODEL, Flags(store="")) == "--store is empty. Give it a value, or leave it out."
+    assert refusal(file, MODEL, Flags(host="")) == "--host is empty. Give it a value, or leave it out."
