@@ -1,0 +1,306 @@
+"""Calls: answered in time, late, twice or never, and cancelled."""
+
+import pytest
+
+from rapkit.kernel.effects import HideAuthorization, Invoke, SetTimer, TellCancelled, Withdraw
+from rapkit.kernel.entries import Answered, Ignored, Unsubscribed
+from rapkit.kernel.incoming import CancelCall, Correction, SetAside, TimerDue, Undelivered, UserMessage
+from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.projection import STILL_RUNNING
+from rapkit.kernel.thread import Status
+from rapkit.protocol import ImageContent, OAuthRequest, TextContent, TextSegment, ToolResult
+from tests.kernel.talk import calling, forecast, storms, subscribed
+
+CALLED = "model calls call_1: forecast Oslo"
+GONE = Ignored("tool_result", "no call waits for it", "call_1")
+
+
+def test_parallel_calls_are_all_made_and_the_model_goes_on_once_all_are_answered() -> None:
+    talk = calling(forecast("Oslo"), forecast("Bergen"))
+    assert talk.effects == (Invoke("call_1"), Invoke("call_2"))
+    assert talk.status() is Status.WAITING
+
+    talk.result("call_2", "rain")
+    assert not talk.is_asked()
+    talk.result("call_1", "sun")
+    assert talk.is_asked()
+    assert talk.shown()[-2:] == ["call_1: sun", "call_2: rain"]
+
+
+def test_a_result_that_comes_twice_counts_once() -> None:
+    """CB-8"""
+    talk = calling(forecast())
+    talk.result("call_1", "sunny")
+    talk.says("It is sunny.")
+
+    assert talk.result("call_1", "rainy") == (GONE,)
+    assert not talk.is_asked()
+    assert [answer.text for answer in talk.answers()] == ["sunny"]
+
+
+def test_a_result_for_a_call_nobody_made_enters_no_conversation() -> None:
+    """CB-8"""
+    talk = calling(forecast())
+    before = talk.conversation()
+    assert talk.result("call_7") == (Ignored("tool_result", "no call waits for it", "call_7"),)
+    assert talk.conversation() == before
+    assert not talk.is_asked()
+
+
+def test_content_wins_over_text_and_what_people_see_changes_nothing() -> None:
+    """CB-13"""
+    talk = calling(forecast())
+    image = ImageContent(data="aGk=", mediaType="image/png")
+    content = (TextContent(text="a map"), image)
+    talk.hears(
+        ToolResult(group_id="t1", id="call_1", text="plain", content=content, display_as=(TextSegment(content="!"),))
+    )
+    heard = talk.conversation()[-1]
+    assert heard.answers[0].content == content  # type: ignore[union-attr]
+    assert talk.answers()[0].display_as == (TextSegment(content="!"),)
+
+
+# Interruption
+
+
+def test_the_user_is_answered_while_a_call_is_pending_and_the_late_result_names_the_call() -> None:
+    """RUN-6"""
+    talk = calling(forecast())
+
+    talk.user("Are you there?")
+    assert talk.is_asked()
+    assert talk.shown() == ["How is it?", CALLED, f"call_1: {STILL_RUNNING}", "Are you there?"]
+    talk.says("Yes.")
+    assert list(talk.thread.pending) == ["call_1"]
+
+    talk.result("call_1", "sunny")
+    assert talk.is_asked()
+    assert talk.shown() == [
+        "How is it?",
+        CALLED,
+        f"call_1: {STILL_RUNNING}",
+        "Are you there?",
+        "model: Yes.",
+        "model calls call_1-r5: forecast Oslo, result:call_1 (the call is finished)",
+        "call_1-r5: sunny",
+    ]
+
+
+def test_a_result_right_behind_the_users_message_comes_after_it() -> None:
+    """RUN-6: the model sees both in order."""
+    talk = calling(forecast())
+    talk.hears(UserMessage("Are you there?"), talk.a_result("call_1"))
+    assert talk.shown()[-3:] == [
+        "Are you there?",
+        "model calls call_1-r4: forecast Oslo, result:call_1 (the call is finished)",
+        "call_1-r4: sunny",
+    ]
+
+
+def test_a_late_result_waits_for_the_calls_that_were_made_since() -> None:
+    talk = calling(forecast())
+    talk.user("And Bergen?")
+    talk.says("", forecast("Bergen"))
+
+    talk.result("call_1", "sunny")
+    assert not talk.is_asked()
+    talk.result("call_2", "rainy")
+    assert talk.is_asked()
+    assert [line for line in talk.shown() if "sunny" in line or "rainy" in line] == [
+        "call_2: rainy",
+        "call_1-r5: sunny",
+    ]
+
+
+def test_a_late_confirmation_says_that_the_subscription_is_active() -> None:
+    talk = calling(storms())
+    talk.user()
+    talk.result("call_1", "Subscribed.", subscription=True)
+    assert "result:call_1 (subscription is active)" in talk.shown()[-2]
+    assert list(talk.thread.subscriptions) == ["call_1"]
+
+
+def test_an_interruption_cancels_what_is_pending_if_so_configured() -> None:
+    talk = calling(forecast(), limits=ThreadLimits(cancel_on_interrupt=True))
+    talk.user("Stop")
+    assert talk.effects == (Withdraw("call_1"), TellCancelled("call_1"))
+    assert talk.shown()[-2:] == ["call_1: Error: Cancelled. The user cancelled this call.", "Stop"]
+    assert talk.result("call_1") == (GONE,)
+
+
+# Cancelling
+
+
+def test_the_user_cancels_a_call_and_its_result_is_ignored() -> None:
+    """CAN-4"""
+    talk = calling(forecast())
+    talk.hears(CancelCall("call_1"))
+    assert talk.effects == (Withdraw("call_1"), TellCancelled("call_1"))
+    assert talk.shown()[-1] == "call_1: Error: Cancelled. The user cancelled this call."
+    assert talk.is_asked()
+    assert talk.result("call_1") == (GONE,)
+
+
+def test_the_user_cancels_a_subscription_and_the_model_is_not_asked() -> None:
+    """SUB-15"""
+    talk = subscribed()
+    assert talk.hears(CancelCall("call_1")) == (Unsubscribed("call_1", "cancelled by the user"),)
+    assert talk.effects == (TellCancelled("call_1"),)
+    assert not talk.is_asked()
+    assert talk.event("call_1") == (Ignored("subscription_event", "no such subscription is active", "call_1"),)
+
+
+def test_what_is_not_there_cannot_be_cancelled() -> None:
+    talk = calling(forecast())
+    talk.hears(CancelCall("call_7"))
+    assert talk.ignored()[-1].call_id == "call_7"
+    assert talk.effects == ()
+
+
+# Subscriptions
+
+
+def test_a_result_that_says_so_makes_the_call_a_subscription() -> None:
+    """SUB-10"""
+    talk = calling(storms())
+    talk.result("call_1", "Subscribed.", subscription=True)
+    assert list(talk.thread.subscriptions) == ["call_1"]
+    assert talk.thread.pending == {}
+    assert talk.is_asked()
+
+
+def test_a_subscription_has_one_result_and_no_second() -> None:
+    """SUB-11"""
+    talk = subscribed()
+    (ignored,) = talk.result("call_1", "again", subscription=True)
+    assert isinstance(ignored, Ignored)
+    assert not talk.is_asked()
+    assert len(talk.answers()) == 1
+
+
+def test_one_subscription_too_many_is_cancelled_at_once_and_the_model_told() -> None:
+    """SUB-17"""
+    talk = calling(storms("Oslo"), storms("Bergen"), limits=ThreadLimits(subscriptions=1))
+    talk.result("call_1", "Subscribed.", subscription=True)
+    talk.event("call_2", "early")
+    talk.result("call_2", "Subscribed.", subscription=True)
+    assert talk.effects == (TellCancelled("call_2"),)
+    assert list(talk.thread.subscriptions) == ["call_1"]
+    assert talk.shown()[-1].startswith("call_2: Error: This subscription was cancelled at once")
+    assert talk.ignored()[-1].seqs == (4,)
+
+
+# What does not get there
+
+
+def test_a_stale_call_that_still_fits_is_sent_once_more() -> None:
+    """DIS-10"""
+    talk = calling(forecast())
+    talk.hears(Undelivered("call_1", "409", Correction()))
+    assert talk.effects == (Invoke("call_1"),)
+    assert list(talk.thread.pending) == ["call_1"]
+
+
+def test_a_call_that_is_stale_again_is_not_sent_a_third_time() -> None:
+    """DIS-10"""
+    talk = calling(forecast())
+    talk.hears(Undelivered("call_1", "409", Correction()))
+    talk.hears(Undelivered("call_1", "409", Correction()))
+    assert talk.effects == (SetTimer("expired/call_1", talk.now + talk.limits.remember_expired),)
+    assert talk.shown()[-1].startswith("call_1: Error: The call of 'forecast' could not be delivered: 409.")
+
+
+def test_a_stale_call_that_no_longer_fits_is_an_error_for_the_model() -> None:
+    """DIS-10"""
+    talk = calling(forecast())
+    talk.hears(Undelivered("call_1", "409", Correction("city: unknown; known are place")))
+    expected = "call_1: Error: The tool 'forecast' has changed. city: unknown; known are place"
+    assert talk.shown()[-1] == expected
+    assert talk.is_asked()
+
+
+def test_a_call_that_is_answered_before_it_is_sent_again_is_not_sent_again() -> None:
+    talk = calling(forecast())
+    talk.hears(Undelivered("call_1", "409", Correction()), talk.a_result("call_1"))
+    assert talk.effects == ()
+
+
+def test_an_undelivered_call_is_an_error_for_the_model_and_one_late_result_is_taken() -> None:
+    """INV-6"""
+    talk = calling(forecast())
+    talk.hears(Undelivered("call_1", "connection refused"))
+    assert talk.effects == (SetTimer("expired/call_1", talk.now + talk.limits.remember_expired),)
+    assert "could not be delivered: connection refused." in talk.shown()[-1]
+    assert talk.thread.live_calls == {"call_1"}
+    talk.says("It is down.")
+
+    talk.result("call_1", "sunny")
+    assert talk.effects == (SetTimer("expired/call_1", None),)
+    assert talk.is_asked()
+    assert talk.shown()[-2:] == [
+        "model calls call_1-r5: forecast Oslo, result:call_1 (the call is finished)",
+        "call_1-r5: sunny",
+    ]
+    assert talk.thread.live_calls == frozenset()
+    assert talk.result("call_1") == (GONE,)
+
+
+def test_a_call_that_is_given_up_and_answered_at_once_needs_no_timer() -> None:
+    talk = calling(forecast())
+    talk.hears(Undelivered("call_1", "connection refused"), talk.a_result("call_1"))
+    assert talk.effects == (SetTimer("expired/call_1", None),)
+
+
+def test_an_expired_call_may_still_become_a_subscription() -> None:
+    talk = calling(storms())
+    talk.hears(Undelivered("call_1", "connection refused"))
+    talk.result("call_1", "Subscribed.", subscription=True)
+    assert talk.thread.subscriptions["call_1"].arguments == {"city": "Oslo"}
+
+
+def test_an_expired_call_is_forgotten_in_the_end() -> None:
+    talk = calling(forecast())
+    talk.hears(Undelivered("call_1", "connection refused"))
+    talk.hears(TimerDue("expired/call_1"))
+    assert talk.thread.live_calls == frozenset()
+    assert talk.result("call_1") == (GONE,)
+
+
+def test_a_timer_of_another_kind_touches_no_call() -> None:
+    talk = calling(forecast())
+    talk.hears(Undelivered("call_1", "connection refused"))
+    talk.hears(TimerDue("call_1"))
+    assert talk.thread.live_calls == {"call_1"}
+
+
+def test_that_a_call_was_not_delivered_matters_no_more_once_it_is_answered() -> None:
+    talk = calling(forecast())
+    talk.result("call_1")
+    talk.hears(Undelivered("call_1", "timed out"))
+    assert talk.ignored()[-1].what == "undelivered"
+    assert talk.shown()[-1] == "call_1: sunny"
+
+
+def test_a_result_that_cannot_be_processed_is_an_error_for_the_model() -> None:
+    talk = calling(forecast())
+    ignored, answered = talk.hears(SetAside("tool_result", "it ended three workers", "call_1"))
+    assert isinstance(ignored, Ignored)
+    assert isinstance(answered, Answered)
+    assert talk.is_asked()
+    assert "could not be processed: it ended three workers" in talk.shown()[-1]
+
+
+@pytest.mark.parametrize("what", ["subscription_event", "user"])
+def test_other_messages_that_cannot_be_processed_are_noted(what: str) -> None:
+    talk = calling(forecast())
+    assert talk.hears(SetAside(what, "poison", "call_1")) == (Ignored(what, "poison", "call_1"),)
+    assert list(talk.thread.pending) == ["call_1"]
+
+
+def test_an_answer_takes_back_what_the_call_asked_the_user() -> None:
+    """OAU-1: the URL is not kept longer than needed."""
+    talk = calling(forecast())
+    talk.hears(OAuthRequest(group_id="t1", id="call_1", auth_url="http://provider.test/a"))
+    talk.result("call_1")
+    assert talk.effects == (HideAuthorization("call_1"),)
+    assert talk.thread.authorizing == ()

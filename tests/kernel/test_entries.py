@@ -1,0 +1,96 @@
+"""Lines of the journal, as they are stored."""
+
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from rapkit.kernel.completion import Usage
+from rapkit.kernel.entries import (
+    Answered,
+    AuthorizationAsked,
+    Began,
+    ChildEnded,
+    ChildMade,
+    ChoiceAsked,
+    ChoiceMadeEntry,
+    ClosedEntry,
+    Failed,
+    Happened,
+    Ignored,
+    JournalEntry,
+    MadeCall,
+    ModelSaid,
+    ParkedEntry,
+    Released,
+    Unsubscribed,
+    UserSaid,
+    ViewChanged,
+    dump_entry,
+    load_entry,
+)
+from rapkit.protocol import ImageContent, OtherSegment, TextContent, TextSegment
+
+EACH: list[JournalEntry] = [
+    UserSaid("Hello"),
+    ModelSaid(
+        "…", (MadeCall("call_1", "x", {"a": [None, 1.5]}, "p"),), ({"sig": None}, None), "m", Usage(1, 2, 3, 0.1)
+    ),
+    Answered(
+        "call_1",
+        "x",
+        "hi",
+        (TextContent(text=""), ImageContent(data="aGk=", mediaType="image/png")),
+        (TextSegment(content="hi"), OtherSegment(type="chart", content={"a": None})),
+        subscription=True,
+        late=True,
+        by="runtime",
+    ),
+    Answered("call_1", "x", content=()),
+    Happened("call_1", "x", "!", True, True, "early"),
+    Released((1, 2), "call_1", "x"),
+    ChildMade("t1-1", "call_1", 3),
+    ChildEnded("t1-1"),
+    Began("t1", "call_1", "x", {"a": {}}, "!", True),
+    ChoiceAsked("call_1", "?", ("a", "b"), 1),
+    ChoiceMadeEntry("call_1", 1, True),
+    AuthorizationAsked("call_1"),
+    ViewChanged("plan"),
+    Unsubscribed("call_1", "why"),
+    Failed("why"),
+    ParkedEntry("why"),
+    ClosedEntry("the user"),
+    Ignored("tool_result", "why"),
+    Ignored("subscription_event", "why", "call_1", (1, 2)),
+]
+
+
+@pytest.mark.parametrize("entry", EACH, ids=lambda entry: entry.kind)
+def test_a_line_is_the_same_after_it_was_stored(entry: JournalEntry) -> None:
+    assert load_entry(dump_entry(entry)) == entry
+
+
+def test_every_kind_of_line_is_tried() -> None:
+    assert {type(entry) for entry in EACH} == set(get_args(JournalEntry))
+    assert len({entry.kind for entry in EACH}) == len(get_args(JournalEntry))
+
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), json, max_size=3), st.lists(json, max_size=3), st.text())
+def test_arguments_and_thoughts_may_be_any_json(arguments: dict[str, Any], thoughts: list[Any], text: str) -> None:
+    entry = ModelSaid(text, (MadeCall("call_1", text, arguments),), tuple(thoughts))
+    assert load_entry(dump_entry(entry)) == entry
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"kind":"nonsense"}', b'{"kind":"user"}'])
+def test_anything_else_is_no_line(body: bytes) -> None:
+    with pytest.raises(ValidationError):
+        load_entry(body)

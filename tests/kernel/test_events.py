@@ -1,0 +1,314 @@
+"""Events of subscriptions: inline, in a child thread, early, final, unknown."""
+
+import pytest
+
+from rapkit.kernel.effects import MakeChild, TellCancelled
+from rapkit.kernel.entries import Began, ChildEnded, ChildMade, Happened, Ignored, Released, Unsubscribed
+from rapkit.kernel.incoming import CancelCall, ChildClosed, CloseThread, Undelivered
+from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.thread import Inherited, Status
+from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
+
+ENDED = "the subscription ended with its final event"
+NOBODY_LISTENS = Ignored("subscription_event", "no such subscription is active", "call_1")
+
+
+def the_child(talk: Talk) -> MakeChild:
+    (made,) = [effect for effect in talk.effects if isinstance(effect, MakeChild)]
+    return made
+
+
+# Inline
+
+
+def test_an_associative_event_is_shown_in_the_thread_as_a_call_that_echoes_the_subscription() -> None:
+    """SUB-12, SUB-20"""
+    talk = subscribed()
+    assert talk.event("call_1", "A storm!") == (Happened("call_1", "storms", "A storm!", associative=True),)
+    assert talk.is_asked()
+    assert talk.shown()[-3:] == [
+        "model: I listen.",
+        "model calls call_1-e5: storms Oslo, interrupt:call_1 (subscription remains active)",
+        "call_1-e5: A storm!",
+    ]
+
+
+def test_a_final_event_is_shown_and_ends_the_subscription() -> None:
+    """SUB-14, SUB-15, SUB-20"""
+    talk = subscribed()
+    assert talk.event("call_1", "The last.", final=True)[1:] == (Unsubscribed("call_1", ENDED),)
+    assert "interrupt:call_1 (subscription ended)" in talk.shown()[-2]
+    assert talk.thread.subscriptions == {}
+    assert TellCancelled("call_1") not in talk.effects
+    assert talk.event("call_1", "One more.") == (NOBODY_LISTENS,)
+
+
+def test_an_event_of_an_unknown_subscription_is_discarded() -> None:
+    """SUB-15"""
+    talk = subscribed()
+    assert talk.event("call_9") == (Ignored("subscription_event", "no such subscription is active", "call_9"),)
+    assert not talk.is_asked()
+
+
+def test_an_event_behind_its_cancellation_is_discarded() -> None:
+    """SUB-15: also when the cancellation came between receipt and processing."""
+    talk = subscribed()
+    talk.hears(CancelCall("call_1"), talk.an_event("call_1"))
+    assert talk.ignored() == [NOBODY_LISTENS]
+    assert not talk.is_asked()
+
+
+def test_an_event_does_not_break_a_call_that_runs() -> None:
+    talk = subscribed()
+    talk.user("How is Bergen?")
+    talk.says("", forecast("Bergen"))
+    talk.event("call_1", "A storm!")
+    assert not talk.is_asked()
+    talk.result("call_2", "rain")
+    assert talk.is_asked()
+    assert [line.split(":")[-1].strip() for line in talk.shown()[-3:]] == [
+        "rain",
+        "call_1 (subscription remains active)",
+        "A storm!",
+    ]
+
+
+def test_the_users_message_releases_an_event_that_waits_for_a_call() -> None:
+    talk = subscribed()
+    talk.user("How is Bergen?")
+    talk.says("", forecast("Bergen"))
+    talk.event("call_1", "A storm!")
+    talk.user("Well?")
+    assert talk.is_asked()
+    assert talk.shown()[-2:] == ["call_1-e7: A storm!", "Well?"]
+
+
+def test_an_event_without_a_text_is_still_something() -> None:
+    talk = subscribed()
+    talk.event("call_1", " ")
+    assert talk.shown()[-1] == "call_1-e5: (no output)"
+
+
+# In a child thread
+
+
+def test_any_other_event_gets_a_child_thread_with_the_history_up_to_it() -> None:
+    """SUB-13"""
+    talk = subscribed()
+    happened, made = talk.event("call_1", "A storm!", associative=False)
+    assert isinstance(happened, Happened)
+    assert happened.fate == "threaded"
+    assert made == ChildMade("t1-1", "call_1", event=5)
+    assert not talk.is_asked()
+    assert "A storm!" not in str(talk.conversation())
+
+    effect = the_child(talk)
+    assert effect.child.inherits == Inherited("t1", 4)
+    assert effect.child.ancestors == ("t1",)
+    child = talk.child(effect)
+    assert child.is_asked()
+    assert child.shown() == [
+        *talk.shown(),
+        "model calls call_1-e1: storms Oslo, interrupt:call_1 (subscription remains active)",
+        "call_1-e1: A storm!",
+    ]
+
+
+def test_a_threaded_event_waits_for_no_call_and_its_child_does_not_see_the_call() -> None:
+    """SUB-13"""
+    talk = subscribed()
+    talk.user("How is Bergen?")
+    talk.says("", forecast("Bergen"))
+    talk.event("call_1", "A storm!", associative=False)
+    child = talk.child(the_child(talk))
+    assert child.is_asked()
+    assert "call_2" not in str(child.conversation())
+
+
+def test_a_childs_calls_have_other_ids_than_those_it_inherits() -> None:
+    talk = subscribed()
+    talk.event("call_1", associative=False)
+    child = talk.child(the_child(talk))
+    child.says("", forecast())
+    assert list(child.thread.pending) == ["call_2"]
+
+
+def test_a_child_cannot_cancel_the_subscription_of_its_parent() -> None:
+    """SUB-16"""
+    talk = subscribed()
+    talk.event("call_1", associative=False)
+    child = talk.child(the_child(talk))
+    child.says("", want("cancel_subscription", tool_call_id="call_1"))
+    assert "Error: 'call_1' is no active subscription of this thread." in child.shown()[-1]
+
+
+def test_a_grandchild_inherits_from_both() -> None:
+    talk = subscribed()
+    talk.event("call_1", "first", associative=False)
+    child = talk.child(the_child(talk))
+    child.says("", storms("Bergen"))
+    child.result("call_2", "Subscribed.", subscription=True)
+    child.says("Me too.")
+    child.event("call_2", "second", associative=False)
+    grandchild = child.child(the_child(child))
+    assert grandchild.thread.ancestors == ("t1", "t1-1")
+    assert grandchild.thread.root == "t1"
+    shown = grandchild.shown()
+    assert shown[:2] == talk.shown()[:2]
+    assert shown[-2:] == [
+        "model calls call_2-e1: storms Bergen, interrupt:call_2 (subscription remains active)",
+        "call_2-e1: second",
+    ]
+
+
+def test_a_final_event_gets_its_child_too() -> None:
+    """SUB-14"""
+    talk = subscribed()
+    talk.event("call_1", "The last.", associative=False, final=True)
+    effect = the_child(talk)
+    assert effect.arguments == {"city": "Oslo"}
+    assert talk.thread.subscriptions == {}
+    assert "(subscription ended)" in talk.child(effect).shown()[-2]
+
+
+def test_below_the_deepest_thread_events_are_taken_inline() -> None:
+    talk = subscribed(ThreadLimits(depth=0))
+    talk.event("call_1", "A storm!", associative=False)
+    assert talk.is_asked()
+    assert talk.shown()[-1] == "call_1-e5: A storm!"
+
+
+def test_where_no_children_are_allowed_events_are_taken_inline() -> None:
+    talk = subscribed(ThreadLimits(children=0))
+    talk.event("call_1", "A storm!", associative=False)
+    assert talk.is_asked()
+
+
+def test_past_the_cap_events_wait_and_get_their_children_in_order() -> None:
+    talk = subscribed(ThreadLimits(children=1))
+    talk.event("call_1", "one", associative=False)
+    assert the_child(talk).child.id == "t1-1"
+    talk.event("call_1", "two", associative=False)
+    talk.event("call_1", "three", associative=False, final=True)
+    assert talk.effects == ()
+    assert [event.seq for event in talk.thread.waiting_events] == [7, 8]
+    assert talk.status() is Status.WAITING
+
+    assert talk.hears(ChildClosed("t1-1")) == (ChildEnded("t1-1"), ChildMade("t1-2", "call_1", event=7))
+    child = talk.child(the_child(talk))
+    assert child.shown()[-1] == "call_1-e1: two"
+    talk.hears(ChildClosed("t1-2"))
+    made = the_child(talk)
+    assert made.arguments == {"city": "Oslo"}, "the call is echoed though its subscription is over"
+    assert talk.thread.ended == {}
+    assert talk.thread.waiting_events == ()
+    talk.hears(ChildClosed("t1-3"))
+    assert talk.thread.children == ()
+    assert talk.status() is Status.IDLE
+
+
+def test_events_that_wait_for_a_child_are_discarded_when_their_subscription_is_cancelled() -> None:
+    """SUB-15"""
+    talk = subscribed(ThreadLimits(children=1))
+    talk.event("call_1", "one", associative=False)
+    talk.event("call_1", "two", associative=False)
+    talk.hears(CancelCall("call_1"))
+    assert talk.ignored()[-1].seqs == (7,)
+    talk.hears(ChildClosed("t1-1"))
+    assert talk.effects == ()
+
+
+def test_events_that_wait_for_a_child_are_discarded_when_the_thread_is_closed() -> None:
+    """SUB-18"""
+    talk = subscribed(ThreadLimits(children=1))
+    talk.event("call_1", "one", associative=False)
+    talk.event("call_1", "two", associative=False)
+    talk.hears(CloseThread())
+    assert talk.ignored()[-1] == Ignored("subscription_event", "the thread is closed", "call_1", (7,))
+    talk.hears(ChildClosed("t1-1"))
+    assert talk.effects == ()
+
+
+def test_a_child_nobody_knows_cannot_end() -> None:
+    talk = subscribed()
+    assert talk.hears(ChildClosed("t9")) == (Ignored("child_closed", "no such child is open"),)
+
+
+def test_a_child_begins_with_its_event() -> None:
+    talk = subscribed()
+    talk.event("call_1", "A storm!", associative=False)
+    child = talk.child(the_child(talk))
+    assert child.journal == [Began("t1", "call_1", "storms", {"city": "Oslo"}, "A storm!")]
+
+
+# Early
+
+
+def test_an_event_that_overtakes_its_confirmation_is_shown_after_it() -> None:
+    talk = calling(storms())
+    talk.event("call_1", "A storm!")
+    assert not talk.is_asked()
+    assert "A storm!" not in str(talk.conversation())
+
+    talk.result("call_1", "Subscribed.", subscription=True)
+    assert talk.journal[-1] == Released((3,), "call_1", "storms")
+    assert talk.shown()[-3:] == [
+        "call_1: Subscribed.",
+        "model calls call_1-e3: storms Oslo, interrupt:call_1 (subscription remains active)",
+        "call_1-e3: A storm!",
+    ]
+
+
+def test_an_early_event_is_shown_to_nobody_in_an_interruption() -> None:
+    talk = calling(storms())
+    talk.event("call_1", "A storm!")
+    talk.user("Well?")
+    assert "A storm!" not in str(talk.conversation())
+    talk.says("I wait.")
+    talk.result("call_1", "Subscribed.", subscription=True)
+    assert talk.shown()[-1] == "call_1-e3: A storm!"
+
+
+def test_an_early_event_of_what_is_no_subscription_is_discarded() -> None:
+    talk = calling(storms())
+    talk.event("call_1", "A storm!")
+    talk.result("call_1", "No.")
+    assert talk.ignored() == [Ignored("subscription_event", "its call did not become a subscription", "call_1", (3,))]
+    assert "A storm!" not in str(talk.conversation())
+
+
+def test_what_comes_early_behind_an_early_final_event_is_discarded() -> None:
+    """SUB-14, SUB-15"""
+    talk = calling(storms())
+    talk.event("call_1", "one")
+    talk.event("call_1", "two", final=True)
+    talk.event("call_1", "three")
+    talk.result("call_1", "Subscribed.", subscription=True)
+    assert talk.thread.subscriptions == {}
+    assert [line.split(": ")[1] for line in talk.shown() if line.startswith("call_1")] == ["Subscribed.", "one", "two"]
+    assert talk.ignored() == [Ignored("subscription_event", ENDED, "call_1", (5,))]
+
+
+def test_an_early_event_gets_a_child_that_sees_the_confirmation() -> None:
+    """SUB-13"""
+    talk = calling(storms())
+    talk.event("call_1", "A storm!", associative=False)
+    assert talk.effects == ()
+    talk.result("call_1", "Subscribed.", subscription=True)
+    child = talk.child(the_child(talk))
+    assert child.shown()[-3:] == [
+        "call_1: Subscribed.",
+        "model calls call_1-e1: storms Oslo, interrupt:call_1 (subscription remains active)",
+        "call_1-e1: A storm!",
+    ]
+    assert "A storm!" not in str(talk.conversation())
+
+
+@pytest.mark.parametrize("end", [CancelCall("call_1"), CloseThread(), Undelivered("call_1", "timed out")])
+def test_an_early_event_of_a_call_that_ends_otherwise_is_discarded(
+    end: CancelCall | CloseThread | Undelivered,
+) -> None:
+    talk = calling(storms())
+    talk.event("call_1", "A storm!")
+    talk.hears(end)
+    assert talk.ignored()[-1].seqs == (3,)

@@ -1,0 +1,393 @@
+"""Everything that can happen to a thread and its children, in any order.
+
+After every step what a provider would be sent satisfies the strictest one, whatever part of the journals is shown; and every call and
+every event has become what it had to (see `fates`).
+"""
+
+import os
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from rapkit.kernel.completion import Reply, WantedCall
+from rapkit.kernel.effects import Effect, MakeChild, TellParent
+from rapkit.kernel.entries import Answered, Began, ChildMade, Happened
+from rapkit.kernel.incoming import (
+    AnswerUndelivered,
+    CancelCall,
+    ChildClosed,
+    ChooseFor,
+    CloseThread,
+    Correction,
+    EventForChild,
+    Incoming,
+    SetAside,
+    TimerDue,
+    Undelivered,
+    UserMessage,
+)
+from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.thread import Thread
+from rapkit.protocol import (
+    ImageContent,
+    OAuthRequest,
+    SubscriptionEvent,
+    TextContent,
+    ToolResult,
+    UserChoice,
+    ViewUpdate,
+)
+from tests.kernel.actor import Actor
+
+T = TypeVar("T")
+
+IMAGE = ImageContent(data="aGk=", mediaType="image/png")
+picks = st.integers(0, 1000)
+texts = st.sampled_from(["Hello", "Go on", "", " "])
+contents = st.sampled_from([None, (), (IMAGE,), (TextContent(text=""), IMAGE)])
+wishes = st.lists(
+    st.sampled_from(
+        [
+            *["forecast"] * 3,
+            *["storms"] * 5,
+            "no_such_tool",
+            "bad arguments",
+            "no arguments",
+            *["cancel_subscription", "cancel_tool_call"] * 2,
+        ]
+    ),
+    max_size=4,
+)
+corrections = st.sampled_from([None, Correction(), Correction("The city is gone.")])
+
+
+def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
+    return st.sampled_from([usual] * (2 * len(others)) + list(others))
+
+
+which_call = st.sampled_from([*["pending"] * 4, *["active"] * 4, "expired", "any", "nobody's"])
+at_once = mostly(True, False)
+ends = st.sampled_from([*["confirmed"] * 8, *["cancelled"] * 3, "closed"])
+
+
+class Threads(RuleBasedStateMachine):
+    @initialize(
+        cancels=mostly(False, True),
+        subscriptions=st.integers(1, 3),
+        children=st.integers(1, 2),
+        depth=st.integers(0, 2),
+    )
+    def begin(self, cancels: bool, subscriptions: int, children: int, depth: int) -> None:
+        self.limits = ThreadLimits(
+            subscriptions=subscriptions,
+            children=children,
+            depth=depth,
+            views=2,
+            mistakes=2,
+            attempts=2,
+            cancel_on_interrupt=cancels,
+        )
+        self.actors: dict[str, Actor] = {}
+        self.counter = 0
+        self.turn(0, "", ["storms", "storms", "forecast"], 0)
+        self.result(0, "pending", 0, True, None, True)
+
+    # Mail, which is taken at once or piles up
+
+    def actor(self, pick: int) -> Actor:
+        """One of them, seldom one that is closed; a new one if all are."""
+        every = list(self.actors.values())
+        lively = [actor for actor in every if not actor.thread.closed]
+        if not lively:
+            id = self.next("thread")
+            lively = [self.actors.setdefault(id, Actor(Thread(id), self.limits))]
+        return every[pick % len(every)] if pick % 10 == 9 and every else lively[pick % len(lively)]
+
+    def send(self, actor: Actor, message: Incoming, *, at_once: bool) -> None:
+        actor.mail.append(message)
+        if at_once:
+            self.carry_out(actor, actor.take(len(actor.mail)))
+
+    def carry_out(self, actor: Actor, effects: tuple[Effect, ...]) -> None:
+        for effect in effects:
+            if isinstance(effect, MakeChild):
+                self._make_child(actor, effect)
+            elif isinstance(effect, TellParent):
+                self.actors[effect.parent].mail.append(ChildClosed(actor.thread.id))
+
+    def _make_child(self, actor: Actor, made: MakeChild) -> None:
+        event = actor.entries()[made.event - 1]
+        assert isinstance(event, Happened)
+        assert made.child.id not in self.actors
+        assert made.arguments == {"city": "Oslo"}
+        assert made.child.inherits is not None
+        history = actor.entries()[: made.child.inherits.upto]
+        if event.fate == "threaded":
+            assert len(history) == made.event - 1
+        else:
+            assert any(isinstance(entry, Answered) and entry.call_id == event.call_id for entry in history)
+        child = self.actors[made.child.id] = actor.child(made)
+        child.mail.append(
+            EventForChild(actor.thread.id, event.call_id, event.name, made.arguments, event.text, event.final)
+        )
+
+    def call_id(self, actor: Actor, which: str, pick: int) -> str:
+        thread, made = actor.thread, actor.thread.calls_made
+        some: dict[str, list[str]] = {
+            "pending": [*thread.pending] or [*thread.subscriptions],
+            "active": [*thread.subscriptions] or [*thread.pending],
+            "expired": [*thread.expired],
+            "nobody's": ["nobody's"],
+        }
+        ids = some.get(which) or [f"call_{number}" for number in range(1, made + 2)]
+        return ids[pick % len(ids)]
+
+    @rule(pick=picks, count=st.integers(1, 4))
+    def take(self, pick: int, count: int) -> None:
+        actor = self.actor(pick)
+        self.carry_out(actor, actor.take(count))
+
+    @rule()
+    def everybody_takes_everything(self) -> None:
+        for actor in list(self.actors.values()):
+            self.carry_out(actor, actor.take(len(actor.mail)))
+
+    # The user
+
+    @rule(pick=picks, text=texts, at_once=at_once)
+    def write(self, pick: int, text: str, at_once: bool) -> None:
+        self.send(self.actor(pick), UserMessage(text), at_once=at_once)
+
+    @rule(pick=picks, which=which_call, call=picks, at_once=at_once)
+    def cancel(self, pick: int, which: str, call: int, at_once: bool) -> None:
+        actor = self.actor(pick)
+        self.send(actor, CancelCall(self.call_id(actor, which, call)), at_once=at_once)
+
+    @rule(pick=picks, which=which_call, call=picks, selected=st.sampled_from([None, 0, 1, 2, -1]), at_once=at_once)
+    def choose(self, pick: int, which: str, call: int, selected: int | None, at_once: bool) -> None:
+        actor = self.actor(pick)
+        self.send(actor, ChooseFor(self.call_id(actor, which, call), selected), at_once=at_once)
+
+    @rule(pick=picks, at_once=at_once)
+    def close(self, pick: int, at_once: bool) -> None:
+        """A child, or the first thread when that has seen something."""
+        actor = self.actor(pick)
+        if actor.parent is not None or actor.thread.length > 30:
+            self.send(actor, CloseThread(), at_once=at_once)
+
+    # Tools
+
+    @rule(pick=picks, which=which_call, call=picks, subscription=st.booleans(), content=contents, at_once=at_once)
+    def result(
+        self, pick: int, which: str, call: int, subscription: bool, content: tuple[Any, ...] | None, at_once: bool
+    ) -> None:
+        actor = self.actor(pick)
+        id = self.call_id(actor, which, call)
+        text = self.next("answer") if content is None else ""
+        result = ToolResult(group_id="t", id=id, text=text, content=content, subscription=subscription)
+        self.send(actor, result, at_once=at_once)
+
+    def next(self, what: str) -> str:
+        self.counter += 1
+        return f"{what} {self.counter}"
+
+    @rule(
+        pick=picks,
+        which=which_call,
+        call=picks,
+        associative=st.booleans(),
+        final=mostly(False, True),
+        times=st.integers(1, 4),
+        at_once=at_once,
+    )
+    def events(
+        self, pick: int, which: str, call: int, associative: bool, final: bool, times: int, at_once: bool
+    ) -> None:
+        actor = self.actor(pick)
+        id = self.call_id(actor, which, call)
+        for number in range(times):
+            event = SubscriptionEvent(
+                group_id="t",
+                tool_call_id=id,
+                text=self.next("event"),
+                associative=associative,
+                final=final and number == min(times, 2) - 1,
+            )
+            self.send(actor, event, at_once=at_once)
+
+    @rule(pick=picks, call=picks, second=st.booleans(), end=ends)
+    def events_overtake_their_confirmation(self, pick: int, call: int, second: bool, end: str) -> None:
+        self.events(pick, "pending", call, second, False, 1, False)
+        self.events(pick, "pending", call, not second, second, 3, end != "confirmed")
+        if end == "cancelled":
+            self.cancel(pick, "pending", call, False)
+        elif end == "closed":
+            self.send(self.actor(pick), CloseThread(), at_once=False)
+        self.result(pick, "pending", call, True, None, False)
+        self.result(pick, "pending", call, True, None, True)
+
+    @rule(pick=picks, call=picks, final=st.booleans(), cancelled=st.booleans())
+    def more_events_than_children(self, pick: int, call: int, final: bool, cancelled: bool) -> None:
+        self.events(pick, "active", call, False, False, 4, True)
+        self.events(pick, "active", call, False, final, 1, True)
+        if cancelled:
+            self.cancel(pick, "active", call, True)
+
+    @rule(pick=picks, which=which_call, call=picks, what=st.sampled_from(["oauth", "choice", "view"]), at_once=at_once)
+    def ask_the_user(self, pick: int, which: str, call: int, what: str, at_once: bool) -> None:
+        actor = self.actor(pick)
+        id, url = self.call_id(actor, which, call), f"http://tool.test/{call % 3}"
+        message: dict[str, Incoming] = {
+            "oauth": OAuthRequest(group_id="t", id=id, auth_url=url),
+            "choice": UserChoice(group_id="t", id=id, prompt="Which?", choices=("a", "b"), default=1, response_url=url),
+            "view": ViewUpdate(group_id="t", view_type=f"view {call % 4}", content=None),
+        }
+        self.send(actor, message[what], at_once=at_once)
+
+    # What the runtime finds out
+
+    @rule(pick=picks, which=which_call, call=picks, correction=corrections, at_once=at_once)
+    def does_not_arrive(self, pick: int, which: str, call: int, correction: Correction | None, at_once: bool) -> None:
+        actor = self.actor(pick)
+        undelivered = Undelivered(self.call_id(actor, which, call), "nobody is there", correction)
+        self.send(actor, undelivered, at_once=at_once)
+
+    @rule(pick=picks, call=picks, times=st.integers(1, 3), at_once=st.booleans())
+    def is_stale(self, pick: int, call: int, times: int, at_once: bool) -> None:
+        """Again and again, and answered all the same."""
+        actor = self.actor(pick)
+        id = self.call_id(actor, "pending", call)
+        for _ in range(times):
+            self.send(actor, Undelivered(id, "409", Correction()), at_once=at_once)
+        self.send(actor, ToolResult(group_id="t", id=id, text=self.next("answer")), at_once=True)
+
+    @rule(
+        pick=picks,
+        which=which_call,
+        call=picks,
+        what=st.sampled_from(["tool_result", "tool_result", "event", "timer", "answer", "child"]),
+        at_once=at_once,
+    )
+    def something_rare(self, pick: int, which: str, call: int, what: str, at_once: bool) -> None:
+        actor = self.actor(pick)
+        id = self.call_id(actor, which, call)
+        message: dict[str, Incoming] = {
+            "tool_result": SetAside("tool_result", "it kills its worker", id),
+            "event": SetAside("subscription_event", "it kills its worker", id),
+            "timer": TimerDue(f"expired/{id}"),
+            "answer": AnswerUndelivered(id, "nobody is there"),
+            "child": ChildClosed("nobody"),
+        }
+        self.send(actor, message[what], at_once=at_once)
+
+    # The model
+
+    def asked(self) -> list[Actor]:
+        return [actor for actor in self.actors.values() if actor.thread.wants_model]
+
+    @rule(pick=picks, text=texts, wishes=wishes, victim=picks)
+    def turn(self, pick: int, text: str, wishes: list[str], victim: int) -> None:
+        """A reply of a model that is asked; if none is, the user first writes."""
+        actor = self.asked()[pick % len(self.asked())] if self.asked() else self.actor(pick)
+        if not actor.thread.wants_model:
+            self.send(actor, UserMessage(text), at_once=True)
+        if actor.thread.wants_model:
+            calls = tuple(self._wanted(actor, wish, victim) for wish in wishes)
+            self.carry_out(actor, actor.replies(Reply(text, calls)))
+
+    @rule(pick=picks, text=texts, victim=picks)
+    def turn_with_calls(self, pick: int, text: str, victim: int) -> None:
+        self.turn(pick, text, ["storms", "forecast"], victim)
+
+    @rule(pick=picks, text=texts, calls=st.integers(1, 2))
+    def turn_with_subscriptions(self, pick: int, text: str, calls: int) -> None:
+        self.turn(pick, text, ["storms"] * calls, 0)
+        for actor in list(self.actors.values()):
+            if not actor.mail:
+                self._confirm(actor)
+
+    @rule(pick=picks, call=picks, subscription=st.booleans())
+    def interrupt(self, pick: int, call: int, subscription: bool) -> None:
+        """The user is answered while a call is pending, and its result comes late."""
+        actor = self.actor(pick)
+        self.send(actor, UserMessage("Are you there?"), at_once=True)
+        if actor.thread.wants_model:
+            self.carry_out(actor, actor.replies(Reply("Yes.")))
+        self.result(pick, "pending", call, subscription, None, True)
+
+    def _confirm(self, actor: Actor) -> None:
+        for id in list(actor.thread.pending):
+            result = ToolResult(group_id="t", id=id, text=self.next("answer"), subscription=True)
+            self.send(actor, result, at_once=True)
+
+    def _wanted(self, actor: Actor, wish: str, victim: int) -> WantedCall:
+        thread = actor.thread
+        live = [*thread.pending, *thread.subscriptions, f"call_{thread.calls_made + 1}"]
+        match wish:
+            case "cancel_subscription" | "cancel_tool_call":
+                return WantedCall("call_0", wish, {"tool_call_id": live[victim % len(live)]})
+            case "bad arguments":
+                return WantedCall("call_0", "storms", {"town": "Oslo"})
+            case "no arguments":
+                return WantedCall("call_0", "storms", None, "No JSON.")
+            case _:
+                return WantedCall("call_0", wish, {"city": "Oslo"})
+
+    @precondition(lambda self: self.asked())
+    @rule(text=st.sampled_from(["Done.", ""]))
+    def all_models_are_content(self, text: str) -> None:
+        for actor in self.asked():
+            self.carry_out(actor, actor.replies(Reply(text)))
+
+    @precondition(lambda self: self.asked())
+    @rule(pick=picks, retryable=mostly(True, False), lost=mostly(False, True))
+    def the_model_fails(self, pick: int, retryable: bool, lost: bool) -> None:
+        self.asked()[pick % len(self.asked())].fails(retryable=retryable, lost=lost)
+
+    # The end
+
+    def teardown(self) -> None:
+        """Once nothing more comes from outside, everything comes to rest."""
+        for _ in range(1000):
+            for actor in list(self.actors.values()):
+                self.carry_out(actor, actor.take(len(actor.mail)))
+            self.all_models_are_content("Done.")
+            if not self.asked() and not any(actor.mail for actor in self.actors.values()):
+                break
+        else:
+            raise AssertionError("it does not come to rest")
+        for actor in self.actors.values():
+            self._check_the_end(actor)
+
+    def _check_the_end(self, actor: Actor) -> None:
+        """Every event that was to have a child of its own has got it, and it alone."""
+        for cut in range(len(actor.entries())):
+            actor.check_cut(cut)
+        made = [entry.thread_id for entry in actor.entries() if isinstance(entry, ChildMade)]
+        begun = [entry.text for id in made for entry in self.actors[id].entries() if isinstance(entry, Began)]
+        assert len(begun) == len(made)
+        assert set(begun) == actor.fates.texts("child")
+        thread = actor.thread
+        waits = thread.pending or thread.subscriptions or thread.children
+        assert thread.closed or waits or thread.parked is not None or not thread.for_event
+
+
+def test_strict_providers_are_satisfied_whatever_happens() -> None:
+    """SUB-10..16, CB-8, CAN-4, RUN-4, RUN-6 over random histories."""
+    run(max_examples=120, stateful_step_count=40, derandomize=True)
+
+
+@pytest.mark.soak
+def test_strict_providers_are_satisfied_whatever_happens_for_long(request: pytest.FixtureRequest) -> None:
+    if "soak" not in request.config.getoption("markexpr"):
+        pytest.skip("takes long; run by scripts/soak")
+    short = os.environ.get("RAPKIT_SOAK") == "short"
+    run(max_examples=200 if short else 4000, stateful_step_count=80)
+
+
+def run(**more: Any) -> None:
+    how = settings(deadline=None, suppress_health_check=list(HealthCheck), **more)
+    run_state_machine_as_test(Threads, settings=how)

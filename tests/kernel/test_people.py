@@ -1,0 +1,171 @@
+"""What tools ask of the user, and show."""
+
+import pytest
+
+from rapkit.kernel.effects import HideAuthorization, SendChoice, ShowAuthorization, ShowView
+from rapkit.kernel.entries import AuthorizationAsked, ChoiceAsked, ChoiceMadeEntry, Failed, Ignored, ViewChanged
+from rapkit.kernel.incoming import AnswerUndelivered, CancelCall, ChooseFor, CloseThread
+from rapkit.kernel.limits import ThreadLimits
+from rapkit.protocol import OAuthRequest, UserChoice, ViewUpdate
+from tests.kernel.talk import Talk, calling, forecast, subscribed
+from tests.kernel.tools import SERVER
+
+AUTH_URL = "http://provider.test/authorize?state=1"
+
+
+def oauth(call_id: str = "call_1") -> OAuthRequest:
+    return OAuthRequest(group_id="t1", id=call_id, auth_url=AUTH_URL)
+
+
+def question(number: int = 1, call_id: str = "call_1") -> UserChoice:
+    return UserChoice(
+        group_id="t1",
+        id=call_id,
+        prompt=f"Question {number}?",
+        choices=("yes", "no"),
+        default=1,
+        response_url=f"{SERVER}/choices/{number}",
+    )
+
+
+def view(content: object, view_type: str = "plan") -> ViewUpdate:
+    return ViewUpdate(group_id="t1", view_type=view_type, content=content)
+
+
+# Authorisation
+
+
+def test_where_to_authorise_reaches_the_user_and_the_call_stays_pending() -> None:
+    """OAU-1"""
+    talk = calling(forecast())
+    before = talk.conversation()
+    assert talk.hears(oauth()) == (AuthorizationAsked("call_1"),)
+    assert talk.effects == (ShowAuthorization("call_1", AUTH_URL),)
+    assert list(talk.thread.pending) == ["call_1"]
+    assert not talk.is_asked()
+    assert talk.conversation() == before
+
+
+def test_where_to_authorise_is_in_no_journal_and_no_state() -> None:
+    """OAU-1: not kept longer than needed."""
+    talk = calling(forecast())
+    talk.hears(oauth())
+    assert AUTH_URL not in str((talk.journal, talk.thread))
+
+
+@pytest.mark.parametrize("end", [CancelCall("call_1"), CloseThread()])
+def test_where_to_authorise_is_forgotten_when_the_call_ends(end: CancelCall | CloseThread) -> None:
+    """OAU-1"""
+    talk = calling(forecast())
+    talk.hears(oauth())
+    talk.hears(end)
+    assert HideAuthorization("call_1") in talk.effects
+    assert talk.thread.authorizing == ()
+
+
+def test_where_to_authorise_is_not_shown_if_the_call_was_answered_at_once() -> None:
+    talk = calling(forecast())
+    talk.hears(oauth(), talk.a_result("call_1"))
+    assert talk.effects == (HideAuthorization("call_1"),)
+
+
+# Choices
+
+
+def test_the_users_choice_goes_to_the_tool_that_asked() -> None:
+    """CHO-1"""
+    talk = calling(forecast())
+    assert talk.hears(question()) == (ChoiceAsked("call_1", "Question 1?", ("yes", "no"), 1),)
+    assert not talk.is_asked()
+
+    assert talk.hears(ChooseFor("call_1", 0)) == (ChoiceMadeEntry("call_1", 0),)
+    assert talk.effects == (SendChoice("call_1", SERVER, f"{SERVER}/choices/1", 0),)
+    assert talk.thread.choices == {}
+    assert list(talk.thread.pending) == ["call_1"]
+
+
+def test_the_default_stands_for_a_question_that_is_dismissed() -> None:
+    """CHO-1"""
+    talk = calling(forecast())
+    talk.hears(question())
+    assert talk.hears(ChooseFor("call_1", None)) == (ChoiceMadeEntry("call_1", 1, dismissed=True),)
+    assert talk.effects == (SendChoice("call_1", SERVER, f"{SERVER}/choices/1", 1),)
+
+
+@pytest.mark.parametrize("selected", [-1, 2])
+def test_a_choice_that_is_none_leaves_the_question_open(selected: int) -> None:
+    talk = calling(forecast())
+    talk.hears(question())
+    (ignored,) = talk.hears(ChooseFor("call_1", selected))
+    assert ignored == Ignored("choice", f"there are choices 0 to 1, not {selected}", "call_1")
+    assert talk.effects == ()
+    assert len(talk.thread.choices["call_1"]) == 1
+
+
+def test_several_questions_of_one_call_are_answered_one_after_the_other() -> None:
+    talk = calling(forecast())
+    talk.hears(question(1), question(2), question(1))
+    assert [choice.prompt for choice in talk.thread.choices["call_1"]] == ["Question 1?", "Question 2?"]
+    assert talk.ignored()[-1].reason == "it is being asked already"
+    urls = []
+    for _ in range(2):
+        talk.hears(ChooseFor("call_1", 0))
+        urls += [effect.response_url for effect in talk.effects if isinstance(effect, SendChoice)]
+    assert urls == [f"{SERVER}/choices/1", f"{SERVER}/choices/2"]
+
+
+def test_a_call_can_ask_only_so_much_at_once() -> None:
+    talk = calling(forecast())
+    talk.hears(*(question(number) for number in range(20)))
+    assert len(talk.thread.choices["call_1"]) == 16
+
+
+def test_a_subscription_may_ask_too_and_its_server_is_known() -> None:
+    talk = subscribed()
+    talk.hears(question())
+    talk.hears(ChooseFor("call_1", 0))
+    assert talk.effects == (SendChoice("call_1", SERVER, f"{SERVER}/choices/1", 0),)
+
+
+def test_a_question_ends_with_its_call() -> None:
+    talk = calling(forecast())
+    talk.hears(question())
+    talk.result("call_1")
+    (ignored,) = talk.hears(ChooseFor("call_1", 0))
+    assert ignored == Ignored("choice", "no question of this call is open", "call_1")
+
+
+@pytest.mark.parametrize("asked", [oauth("call_9"), question(call_id="call_9")])
+def test_a_call_that_is_not_live_asks_nothing(asked: OAuthRequest | UserChoice) -> None:
+    talk = calling(forecast())
+    (ignored,) = talk.hears(asked)
+    assert isinstance(ignored, Ignored)
+    assert ignored.call_id == "call_9"
+    assert talk.effects == ()
+
+
+def test_the_user_is_told_that_a_choice_did_not_get_there() -> None:
+    talk = calling(forecast())
+    (failed,) = talk.hears(AnswerUndelivered("call_1", "connection refused"))
+    assert isinstance(failed, Failed)
+    assert failed.text.endswith("connection refused")
+    assert list(talk.thread.pending) == ["call_1"]
+
+
+# Views
+
+
+@pytest.mark.parametrize("content", [{"steps": [1, 2]}, "text", None])
+def test_the_latest_content_of_a_view_is_shown_untouched(content: object) -> None:
+    """VIE-1"""
+    talk = Talk()
+    assert talk.hears(view(content)) == (ViewChanged("plan"),)
+    assert talk.effects == (ShowView("plan", content),)
+    assert not talk.is_asked()
+
+
+def test_a_thread_has_only_so_many_kinds_of_views() -> None:
+    talk = Talk(limits=ThreadLimits(views=1))
+    talk.hears(view(1), view(2), view(3, "other"))
+    assert [effect.content for effect in talk.effects if isinstance(effect, ShowView)] == [1, 2]
+    assert talk.ignored()[-1].what == "view_update"

@@ -1,0 +1,205 @@
+"""Mail in order, the user's messages, and the end of a thread."""
+
+from copy import deepcopy
+
+import pytest
+
+from rapkit.kernel.effects import Invoke, MakeChild, SetTimer, TellClosed, TellParent, Withdraw
+from rapkit.kernel.entries import Answered, ClosedEntry, Ignored, UserSaid
+from rapkit.kernel.incoming import (
+    AnswerUndelivered,
+    CancelCall,
+    ChildClosed,
+    ChooseFor,
+    CloseThread,
+    Correction,
+    EventForChild,
+    Incoming,
+    SetAside,
+    TimerDue,
+    Undelivered,
+    UserMessage,
+)
+from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.receiving import call_of, name_of, receive
+from rapkit.kernel.thread import Status, Thread
+from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
+from tests.kernel.talk import Talk, calling, forecast, storms, subscribed
+
+ALL: list[tuple[Incoming, str, str | None]] = [
+    (UserMessage("Hello"), "user", None),
+    (ToolResult(group_id="t", id="c", text=""), "tool_result", "c"),
+    (SubscriptionEvent(group_id="t", tool_call_id="c", text=""), "subscription_event", "c"),
+    (OAuthRequest(group_id="t", id="c", auth_url="http://a.test"), "oauth", "c"),
+    (
+        UserChoice(group_id="t", id="c", prompt="?", choices=("a",), default=0, response_url="http://a.test"),
+        "user_choice",
+        "c",
+    ),
+    (ViewUpdate(group_id="t", view_type="v", content=1), "view_update", None),
+    (CloseThread(), "close", None),
+    (CancelCall("c"), "cancel", "c"),
+    (ChooseFor("c", 1), "choice", "c"),
+    (Undelivered("c", "?"), "undelivered", "c"),
+    (AnswerUndelivered("c", "?"), "answer_undelivered", "c"),
+    (EventForChild("p", "c", "storms", {}, "A storm!"), "event_for_child", "c"),
+    (ChildClosed("k"), "child_closed", None),
+    (TimerDue("expired/c"), "timer", None),
+    (SetAside("tool_result", "poison", "c"), "set_aside", "c"),
+]
+
+
+def made_for_an_event(limits: ThreadLimits | None = None) -> Talk:
+    parent = subscribed(limits)
+    parent.event("call_1", "A storm!", associative=False)
+    (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
+    return parent.child(made)
+
+
+def test_what_piled_up_is_applied_in_order_and_one_completion_answers_it() -> None:
+    talk = calling(forecast())
+    entries = talk.hears(talk.a_result("call_1"), UserMessage("And?"), UserMessage("Hurry!"))
+    assert [type(entry) for entry in entries] == [Answered, UserSaid, UserSaid]
+    assert talk.shown()[-3:] == ["call_1: sunny", "And?", "Hurry!"]
+
+
+def test_a_message_keeps_the_id_under_which_it_was_sent() -> None:
+    assert Talk().hears(UserMessage("Hello", "m1")) == (UserSaid("Hello", "m1"),)
+
+
+def test_the_thread_that_was_given_is_left_as_it_was() -> None:
+    talk = subscribed()
+    before = deepcopy(talk.thread)
+    mail: list[Incoming] = [talk.an_event("call_1", final=True), UserMessage("Hello"), CloseThread()]
+    receive(talk.thread, mail, 0.0, ThreadLimits())
+    assert talk.thread == before
+
+
+def test_an_empty_message_of_the_user_is_still_shown() -> None:
+    talk = Talk()
+    talk.user("  ")
+    assert talk.shown() == ["(no output)"]
+
+
+# The end
+
+
+def test_a_closed_thread_withdraws_what_has_not_left_and_tells_the_servers() -> None:
+    """CLO-1, SUB-19: its subscriptions are not cancelled by that."""
+    talk = subscribed()
+    talk.user()
+    talk.says("", forecast())
+    assert talk.hears(CloseThread()) == (ClosedEntry("the user"),)
+    assert talk.effects == (Withdraw("call_2"), TellClosed())
+    assert talk.status() is Status.CLOSED
+    assert talk.thread.live_calls == frozenset()
+    assert not talk.is_asked()
+
+
+def test_a_closed_thread_remembers_no_call_that_was_given_up() -> None:
+    talk = calling(forecast())
+    talk.hears(Undelivered("call_1", "timed out"))
+    talk.hears(CloseThread())
+    assert talk.effects == (SetTimer("expired/call_1", None), TellClosed())
+
+
+def test_a_call_is_not_sent_again_by_a_thread_that_is_closed_meanwhile() -> None:
+    talk = calling(forecast())
+    talk.hears(Undelivered("call_1", "409", Correction()), CloseThread())
+    assert not [effect for effect in talk.effects if isinstance(effect, Invoke)]
+
+
+@pytest.mark.parametrize(("message", "name", "call_id"), ALL, ids=[name for _, name, _ in ALL])
+def test_a_closed_thread_ignores_whatever_comes(message: Incoming, name: str, call_id: str | None) -> None:
+    """SUB-18"""
+    talk = Talk()
+    talk.hears(CloseThread())
+    assert talk.hears(message) == (Ignored(name, "the thread is closed", call_id),)
+    assert talk.effects == ()
+    assert (name_of(message), call_of(message)) == (name, call_id)
+
+
+@pytest.mark.parametrize("message", [message for message, _, _ in ALL], ids=[name for _, name, _ in ALL])
+def test_whatever_was_accepted_is_in_the_journal(message: Incoming) -> None:
+    """Timers aside: nobody sent them."""
+    step = receive(Thread("t1"), [message], 0.0, ThreadLimits())
+    assert bool(step.entries) == (not isinstance(message, TimerDue))
+
+
+def test_what_follows_the_end_in_one_batch_is_ignored() -> None:
+    talk = subscribed()
+    talk.hears(CloseThread(by="the model"), talk.an_event("call_1"))
+    assert talk.journal[-2] == ClosedEntry("the model")
+    assert isinstance(talk.journal[-1], Ignored)
+
+
+def test_a_child_tells_its_parent_that_it_is_closed() -> None:
+    child = made_for_an_event()
+    child.hears(CloseThread())
+    assert child.effects == (TellClosed(), TellParent("t1"))
+
+
+# A child that was made for one event
+
+
+def test_a_child_made_for_an_event_closes_itself_when_it_is_done() -> None:
+    child = made_for_an_event()
+    child.says("Seen.")
+    assert child.thread.closed
+    assert child.effects == (TellClosed(), TellParent("t1"))
+
+
+def test_it_goes_on_while_it_waits_for_something() -> None:
+    child = made_for_an_event()
+    child.says("", forecast())
+    child.user("Well?")
+    child.says("I wait.")
+    assert not child.thread.closed
+    child.result("call_2")
+    child.says("Done.")
+    assert child.thread.closed
+
+
+def test_it_closes_when_its_last_subscription_is_cancelled() -> None:
+    child = made_for_an_event()
+    child.says("", storms())
+    child.result("call_2", "Subscribed.", subscription=True)
+    child.says("I listen.")
+    assert not child.thread.closed
+    child.hears(CancelCall("call_2"))
+    assert child.thread.closed
+
+
+def test_it_closes_when_its_own_last_child_does() -> None:
+    child = made_for_an_event()
+    child.says("", storms())
+    child.result("call_2", "Subscribed.", subscription=True)
+    child.says("I listen.")
+    child.event("call_2", associative=False, final=True)
+    assert not child.thread.closed
+    child.hears(ChildClosed("t1-1-1"))
+    assert child.thread.closed
+
+
+def test_it_closes_if_its_event_could_not_be_processed() -> None:
+    parent = subscribed()
+    parent.event("call_1", associative=False)
+    (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
+    child = Talk(made.child, parent=parent)
+    child.hears(SetAside("event_for_child", "it ended three workers", "call_1"))
+    assert child.thread.closed
+
+
+def test_it_stays_when_its_model_fails_so_that_a_person_can_see_why() -> None:
+    child = made_for_an_event(ThreadLimits(attempts=1))
+    child.fails()
+    assert child.status() is Status.PARKED
+    child.hears(ChildClosed("nobody"))
+    assert child.status() is Status.PARKED
+
+
+def test_any_other_thread_stays_open() -> None:
+    talk = Talk()
+    talk.user()
+    talk.says("Hello.")
+    assert talk.status() is Status.IDLE
