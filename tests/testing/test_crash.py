@@ -169,3 +169,19 @@ async def test_a_server_can_be_lost_at_every_step(tools: Toolset, events: list[s
         if not lost:
             break
     assert 4 < step < 100, "so many steps are in a call"
+
+
+async def test_what_was_asked_for_last_can_be_done_without_anybody_knowing() -> None:
+    store = SqliteStore(":memory:", Keyring.random())
+    ended: list[str] = []
+    life = Life(store, Activity())
+    life.end_after(1, lambda: ended.append("over"), unheard=True)
+
+    assert await life.store.create(NewBox("first", "kind"))
+    assert await life.store.known("first")  # looking does not count
+    with pytest.raises(Fenced):
+        await life.store.create(NewBox("second", "kind"))
+
+    assert ended == ["over"]
+    assert await store.known("second")
+    await store.close()

@@ -1,29 +1,50 @@
-"""Toolsets in tests: served in memory, called, asked back, crashed, with a clock that tests advance.
+"""Toolsets and agents in tests: in memory, called, asked back, crashed, with a clock that tests advance.
 
 async with testing.serve(tools) as client:
     result = await client.call("forecast", city="Oslo")
+
+async with testing.agent(model=[…], tools=[tools]) as agent:
+    thread = await agent.thread()
+    assert await thread.ask("Will it rain?") == "No."
 """
 
+from rapkit.testing.agents import StagedAgent, agent
+from rapkit.testing.asked import AskedToAuthorise, AskedToChoose
 from rapkit.testing.callbacks import Callbacks
 from rapkit.testing.calls import Call, Subscription
 from rapkit.testing.client import Client
 from rapkit.testing.clock import ManualClock
+from rapkit.testing.fake_calls import FakeCall
+from rapkit.testing.fake_tools import FakeTool, FakeTools
+from rapkit.testing.network import Network
 from rapkit.testing.people import Choice, Consent
 from rapkit.testing.providers import Providers
 from rapkit.testing.requests import Reply
 from rapkit.testing.result import Result
 from rapkit.testing.serving import serve
+from rapkit.testing.staged_thread import StagedThread
+from rapkit.testing.watched_model import WatchedModel
 
 __all__ = [
+    "AskedToAuthorise",
+    "AskedToChoose",
     "Call",
     "Callbacks",
     "Choice",
     "Client",
     "Consent",
+    "FakeCall",
+    "FakeTool",
+    "FakeTools",
     "ManualClock",
+    "Network",
     "Providers",
     "Reply",
     "Result",
+    "StagedAgent",
+    "StagedThread",
     "Subscription",
+    "WatchedModel",
+    "agent",
     "serve",
 ]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rapkit.server.threads import Threads
 
@@ -24,17 +24,44 @@ class Activity:
     def __init__(self) -> None:
         self._count = 0
         self._in_threads: set[asyncio.Future[None]] = set()
+        self._curious: set[asyncio.Future[None]] = set()
 
     def note(self) -> None:
         """Something happened."""
         self._count += 1
+        while self._curious:
+            resolve(self._curious.pop())
+
+    @property
+    def count(self) -> int:
+        """How much has happened."""
+        return self._count
+
+    async def change(self, since: int) -> None:
+        """Return when something has happened since the `count` was that."""
+        if self._count != since:
+            return
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._curious.add(told)
+        try:
+            await told
+        finally:
+            self._curious.discard(told)
 
     def threads(self) -> Threads:
         """Threads that are waited for."""
         return _WatchedThreads(self)
 
+    async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        """The function's result, which is waited for."""
+        ending = self.begin()
+        try:
+            return await asyncio.to_thread(function, *arguments)
+        finally:
+            resolve(ending)
+
     def begin(self) -> "asyncio.Future[None]":
-        """Something begins in a thread; it ends when this is resolved."""
+        """Something begins elsewhere, such as in a thread; it ends when this is resolved."""
         self.note()
         ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._in_threads.add(ending)
@@ -74,11 +101,12 @@ class _WatchedThreads(Threads):
             try:
                 return function()
             finally:
-                loop.call_soon_threadsafe(_resolve, ending)
+                loop.call_soon_threadsafe(resolve, ending)
 
         return await super().run(watched)
 
 
-def _resolve(ending: "asyncio.Future[None]") -> None:
+def resolve(ending: "asyncio.Future[None]") -> None:
+    """Say that it has ended, if that was not said before."""
     if not ending.done():
         ending.set_result(None)

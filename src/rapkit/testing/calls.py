@@ -36,11 +36,12 @@ class Call:
 
     async def choice(self) -> Choice:
         """The next question it asks."""
-        return Choice(self._stage, await self._next(UserChoice, "question"))
+        return Choice(self._stage.server, await self._next(UserChoice, "question"))
 
     async def oauth(self) -> Consent:
         """The next request to authorise the server."""
-        return Consent(self._stage, await self._next(OAuthRequest, "request to authorise the server"))
+        asked = await self._next(OAuthRequest, "request to authorise the server")
+        return Consent(self._stage.server, asked.auth_url)
 
     async def subscribed(self) -> "Subscription":
         """The subscription it has become."""

@@ -48,7 +48,7 @@ class Client:
         """The same server, called by another caller, for another user or in another thread. `user_id=None` is for nobody in particular."""
         identity = self._identity
         if caller is not None:
-            self._stage.requests.credentials(caller, b"")  # a name nobody has is found now
+            self._stage.server.requests.credentials(caller, b"")  # a name nobody has is found now
             identity = replace(identity, caller=caller)
         if thread_id is not None:
             identity = replace(identity, thread_id=thread_id)
@@ -80,7 +80,7 @@ class Client:
             "thread_ancestors": who.thread_ancestors or None,
             "user_id": who.user_id,
         }
-        reply = await self._stage.requests.post("/invoke", to_json(invocation), who.caller)
+        reply = await self._stage.server.requests.post("/invoke", to_json(invocation), who.caller)
         assert reply.status == _OK, f"{correspondence} was not accepted: {reply.status} {reply.text}"
         return Call(self._stage, correspondence)
 
@@ -113,9 +113,9 @@ class Client:
         `url` is a path, or a URL the server has given away. Only if it is `authenticated` the caller's credentials are shown.
         """
         sent = body if isinstance(body, bytes) else to_json(body)
-        credentials = self._stage.requests.credentials(self._identity.caller, sent) if authenticated else {}
+        credentials = self._stage.server.requests.credentials(self._identity.caller, sent) if authenticated else {}
         given = {"content-type": "application/json", **credentials, **(headers or {})}
-        return await self._stage.requests.send(method, url, sent, given)
+        return await self._stage.server.requests.send(method, url, sent, given)
 
     # What has come
 
@@ -152,29 +152,29 @@ class Client:
     @property
     def oauth(self) -> Providers:
         """The OAuth providers."""
-        return self._stage.providers
+        return self._stage.server.providers
 
     async def advance(self, seconds: float) -> None:
         """Set the clock forward, and return when everything has happened that was due by then: in order, each thing at its time."""
-        await self._stage.advance(seconds)
+        await self._stage.timeline.advance(seconds)
         self._stage.inbox.complain()
 
     async def restart(self) -> None:
         """Stop the server in order, and start it again. Handlers that run may end before that, for as long as `Durations.grace` says."""
-        await self._stage.restart()
+        await self._stage.process.restart()
 
     async def crash(self) -> None:
         """Lose the server as by `kill -9`: it writes and sends nothing from this moment on. The next one starts on the same store."""
-        await self._stage.crash()
+        await self._stage.process.crash()
 
     def crash_after(self, operations: int) -> None:
         """Lose the server by itself, after so many more steps in its store. From then on it answers 503; `crash` starts the next one.
 
         To try a crash at every step: begin with 0, and go on until `lost` stays False.
         """
-        self._stage.crash_after(operations)
+        self._stage.process.crash_after(operations)
 
     @property
     def lost(self) -> bool:
         """Whether the server is lost."""
-        return self._stage.lost
+        return self._stage.process.lost

@@ -8,10 +8,10 @@ import asyncio
 import contextlib
 import inspect
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, cast
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Protocol, cast
 
-from rapkit.delivery.client import Answer, Poster
+from rapkit.delivery.client import Answer, Fetcher, Poster
 from rapkit.errors import DeliveryError, Fenced
 from rapkit.mailbox import OUTBOX, Store
 from rapkit.testing.activity import Activity
@@ -19,6 +19,14 @@ from rapkit.testing.activity import Activity
 _LOOK_AGAIN_AFTER = 5.0
 _IN_THE_BACKGROUND = frozenset(("claim", "take", "settle", "wait"))
 """What nobody but a background task asks for: it would go on asking, and complain."""
+_LOOKING = frozenset(
+    ("backlog", "box", "boxes", "entries", "known", "next_due", "outbox", "recent", "records", "waiting")
+)
+"""What changes nothing: whether its answer was heard is all the same."""
+
+
+class Line(Poster, Fetcher, Protocol):
+    """A way out for POSTs and GETs."""
 
 
 class Life:
@@ -36,6 +44,8 @@ class Life:
         self._activity = activity
         self._under_way = 0
         self._left: int | None = None
+        self._unheard = False
+        self._then: Callable[[], None] = lambda: None
 
     @property
     def store(self) -> Store:
@@ -47,9 +57,19 @@ class Life:
         """The way out, as long as the life lasts."""
         yield _LivingLine(self, poster)
 
-    def end_after(self, operations: int) -> None:
-        """End by itself: so many more operations are done in the store, and the next one is not."""
+    @contextlib.asynccontextmanager
+    async def both_ways(self, line: Line) -> AsyncIterator[Line]:
+        """The way out for POSTs and GETs, as long as the life lasts."""
+        yield _LivingWays(self, line)
+
+    def end_after(self, operations: int, then: Callable[[], None] = lambda: None, *, unheard: bool = False) -> None:
+        """End by itself: so many more operations are done in the store, and the next one is not. `then` is called at that moment.
+
+        If it is `unheard`, the next one is done, and its answer does not come; only what can change something counts.
+        """
         self._left = operations
+        self._then = then
+        self._unheard = unheard
 
     async def end(self) -> None:
         """End now. What the store was asked for already happens, and nobody hears of it."""
@@ -70,9 +90,9 @@ class Life:
             return None
         if name == "renew":
             self.workers.add(arguments[0])
-        if self._left is not None:
-            self.over = self._left == 0
-            self._left -= 1
+        last = self._is_last(name)
+        if last and not self._unheard:
+            self._end()
             await self._check(name)
         self._under_way += 1
         try:
@@ -80,9 +100,23 @@ class Life:
         finally:
             self._under_way -= 1
             self._activity.note()
+            if last:
+                self._end()
         await self._check(name)
         self.operations[name] += 1
         return result
+
+    def _is_last(self, name: str) -> bool:
+        """Whether the life is to end with this operation."""
+        if self._left is None or (self._unheard and name in _LOOKING):
+            return False
+        self._left -= 1
+        return self._left == -1
+
+    def _end(self) -> None:
+        if not self.over:
+            self.over = True
+            self._then()
 
     async def _check(self, name: str) -> None:
         if not self.over:
@@ -115,6 +149,20 @@ class _LivingLine:
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """POST, unless we are dead."""
+        self._check()
+        return await self._poster.post(url, body, headers)
+
+    def _check(self) -> None:
         if self._life.over:
             raise DeliveryError("The test has this server be dead.")
-        return await self._poster.post(url, body, headers)
+
+
+class _LivingWays(_LivingLine):
+    def __init__(self, life: Life, line: Line) -> None:
+        super().__init__(life, line)
+        self._line = line
+
+    async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
+        """GET, unless we are dead."""
+        self._check()
+        return await self._line.get(url, headers, limit=limit)

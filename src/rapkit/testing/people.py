@@ -2,9 +2,9 @@
 
 from urllib.parse import urlencode
 
-from rapkit.protocol import OAuthRequest, UserChoice
+from rapkit.protocol import UserChoice
 from rapkit.testing.requests import Reply
-from rapkit.testing.stage import Stage
+from rapkit.testing.served import Served
 
 _OK = 200
 
@@ -12,8 +12,8 @@ _OK = 200
 class Choice:
     """A question to the user."""
 
-    def __init__(self, stage: Stage, message: UserChoice) -> None:
-        self._stage = stage
+    def __init__(self, server: Served, message: UserChoice) -> None:
+        self._server = server
         self._message = message
 
     @property
@@ -51,16 +51,16 @@ class Choice:
 
     async def answer(self, selected: object, *, id: str | None = None) -> Reply:
         """POST an answer, right or wrong, and return what the server says to that."""
-        return await self._stage.requests.post(self.response_url, {"id": id or self._message.id, "selected": selected})
+        return await self._server.requests.post(self.response_url, {"id": id or self._message.id, "selected": selected})
 
 
 class Consent:
     """A request to authorise the server at an OAuth provider."""
 
-    def __init__(self, stage: Stage, message: OAuthRequest) -> None:
-        self._stage = stage
-        self._inquiry = stage.providers.inquiry(message.auth_url)
-        self.url = message.auth_url
+    def __init__(self, server: Served, auth_url: str) -> None:
+        self._server = server
+        self._inquiry = server.providers.inquiry(auth_url)
+        self.url = auth_url
         """Where the user is sent."""
 
     @property
@@ -75,7 +75,7 @@ class Consent:
 
     async def approve(self, token: str | None = None, *, expires_in: float | None = None) -> None:
         """Say yes: the provider gives the server this access token. One that expires can be refreshed."""
-        code = self._stage.providers.grant(self._inquiry, token, expires_in)
+        code = self._server.providers.grant(self._inquiry, token, expires_in)
         await self._come_back(code=code)
 
     async def deny(self) -> None:
@@ -85,7 +85,7 @@ class Consent:
     async def come_back(self, **query: str) -> Reply:
         """Be sent back from the provider with a query of your own, and return the page the server shows."""
         url = f"{self._inquiry.redirect_uri}?{urlencode({'state': self._inquiry.state, **query})}"
-        return await self._stage.requests.send("GET", url)
+        return await self._server.requests.send("GET", url)
 
     async def _come_back(self, **query: str) -> None:
         page = await self.come_back(**query)

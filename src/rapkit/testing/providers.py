@@ -60,6 +60,10 @@ class Providers:
         """What the user is asked who follows this link."""
         return self._inquiries[parse_qs(urlsplit(url).query)["state"][0]]
 
+    def knows(self, url: str) -> bool:
+        """Whether the link leads to one of these providers."""
+        return parse_qs(urlsplit(url).query).get("state", [""])[0] in self._inquiries
+
     def grant(self, inquiry: Inquiry, token: str | None = None, expires_in: float | None = None) -> str:
         """The user says yes; returns the code with which they are sent back."""
         code = f"code-{next(self._codes)}"

@@ -23,9 +23,9 @@ async def serve(tools: Toolset, *, caller: str | None = None, patience: float = 
     with tempfile.TemporaryDirectory(prefix="rapkit-testing-", ignore_cleanup_errors=True) as folder:
         stage = Stage(tools, patience, Path(folder, "workspaces"))
         try:
-            await stage.start()
-            yield Client(stage, Identity(caller or stage.requests.callers[0]))
+            await stage.process.start()
+            yield Client(stage, Identity(caller or stage.server.requests.callers[0]))
             await stage.activity.settle()
             stage.inbox.complain()
         finally:
-            await stage.close()
+            await stage.process.close()

@@ -1,0 +1,127 @@
+"""A process in a test: it works on a store of its own, can be lost at any moment, and be started again."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from rapkit.clock import Clock
+from rapkit.keys import Keyring
+from rapkit.mailbox import Lease
+from rapkit.stores.sqlite import SqliteStore
+from rapkit.testing.activity import Activity, resolve
+from rapkit.testing.life import Life
+
+_A_CENTURY = 100 * 365 * 24 * 3600.0
+_MEMORY = ":memory:"
+
+Work = Callable[[Life], AbstractAsyncContextManager[None]]
+"""The context in which a process works, for one life of it."""
+
+
+class Process:
+    """Something that works on a store in memory, life after life.
+
+    It has hold of what it claimed until it is lost, however far the clock is advanced.
+    """
+
+    def __init__(self, work: Work, clock: Clock, activity: Activity) -> None:
+        self.crashes = 0
+        """How often it was lost."""
+        self.store = SqliteStore(_MEMORY, Keyring.random(), lease=Lease(_A_CENTURY), clock=clock.now)
+        self.life = Life(self.store, activity)
+        self._work = work
+        self._activity = activity
+        self._running: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
+        self._reviving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start on what is in the store."""
+        await self._begin()
+        await self._activity.settle()
+
+    async def _begin(self) -> None:
+        self.life = Life(self.store, self._activity)
+        self._ending = asyncio.Event()
+        started = asyncio.Event()
+        # In a task of its own, so that whoever started it need not be the one who ends it.
+        self._running = asyncio.create_task(self._run(self.life, started, self._ending))
+        starting = asyncio.create_task(started.wait())
+        await asyncio.wait((self._running, starting), return_when=asyncio.FIRST_COMPLETED)
+        starting.cancel()
+        if self._running.done() and not self.life.over:
+            failed, self._running = self._running, None
+            await failed  # let it say why
+
+    async def _run(self, life: Life, started: asyncio.Event, ending: asyncio.Event) -> None:
+        async with self._work(life):
+            started.set()
+            await ending.wait()
+
+    async def _end(self) -> None:
+        self._ending.set()
+        if self._running is not None:
+            # Whatever the dead come to is of no interest.
+            await asyncio.gather(self._running, return_exceptions=self.life.over)
+
+    async def restart(self) -> None:
+        """Stop in order, and start again."""
+        await self._end()
+        await self.start()
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is gone."""
+        return self.life.over
+
+    def crash_after(self, operations: int, *, unheard: bool = False, restart: bool = False) -> None:
+        """Be lost by itself: after so many more operations in the store. With `restart` the next one starts at once.
+
+        If it is `unheard`, one more is done, and lost is only its answer; operations that change nothing do not count then.
+        """
+        self.life.end_after(operations, lambda: self._lost(restart), unheard=unheard)
+
+    def _lost(self, restart: bool) -> None:
+        self.crashes += 1
+        if restart:
+            self._reviving = asyncio.create_task(self._revive(self._activity.begin()))
+
+    async def _revive(self, ending: "asyncio.Future[None]") -> None:
+        try:
+            await self._lose()
+            await self._replace()
+        finally:
+            resolve(ending)
+
+    async def revived(self) -> bool:
+        """Wait for the next one, if it starts by itself; says whether there is one now."""
+        if self._reviving is not None:
+            await self._reviving
+        return not self.lost
+
+    async def crash(self) -> None:
+        """Lose it, and start the next one."""
+        await self.revived()
+        if not self.life.over:
+            self.crashes += 1
+        await self._lose()
+        await self._replace()
+        await self._activity.settle()
+
+    async def _replace(self) -> None:
+        for worker in self.life.workers:
+            # Instead of waiting for the end of its lease.
+            await self.store.retire(worker)
+        await self._begin()
+
+    async def _lose(self) -> None:
+        await self.life.end()
+        await self._end()
+
+    async def close(self) -> None:
+        """End without waiting for anything that still runs."""
+        try:
+            await self.revived()
+        finally:
+            await self._lose()
+            await self.store.close()

@@ -1,0 +1,49 @@
+"""Time in a test: what all processes wait for happens in order, each thing at its time."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+from rapkit.testing.activity import Activity
+from rapkit.testing.clock import ManualClock
+from rapkit.testing.process import Process
+
+
+class Timeline:
+    """The clock of some processes, and what is due by it."""
+
+    def __init__(self, clock: ManualClock, activity: Activity, processes: Sequence[Process]) -> None:
+        self._clock = clock
+        self._activity = activity
+        self._processes = processes
+
+    async def advance(self, seconds: float) -> None:
+        """Set the clock forward, from one moment at which something is due to the next, and let everything happen that follows."""
+        until = self._clock.now() + seconds
+        await self._activity.settle()
+        while (at := await self.next_due()) is not None and at <= until:
+            await self._set_clock(at)
+        await self._set_clock(until)
+
+    async def _set_clock(self, at: float) -> None:
+        self._clock.move(at)
+        for process in self._processes:
+            process.store.ring()
+        await self._activity.settle()
+
+    async def next_due(self) -> float | None:
+        """When the next thing is due."""
+        now = self._clock.now()
+        # What is due already and not begun waits for something else than the clock.
+        waits = await asyncio.gather(
+            *(process.store.next_due(topic) for process in self._processes for topic in process.life.topics)
+        )
+        times = [self._clock.next_alarm(), *(now + wait for wait in waits if wait)]
+        return min((at for at in times if at is not None), default=None)
+
+    async def hint(self, advance: str) -> str:
+        """What a test could try that waits in vain; `advance` is what it would call."""
+        if (at := await self.next_due()) is None:
+            return "Nothing is due later."
+        wait = math.ceil((at - self._clock.now()) * 1000) / 1000
+        return f"By the clock something is due in {wait:g} s: `await {advance}({wait:g})` lets it happen."
