@@ -13,7 +13,7 @@ import pytest
 import rapkit as package
 from tests.cli.command import Running, eventually, rapkit, running
 
-COMMANDS = ("serve", "inspect", "call", "outbox")
+COMMANDS = ("serve", "up", "inspect", "call", "outbox")
 HEAVY = (
     "uvicorn",
     "starlette",

@@ -83,6 +83,7 @@ def command(
             up.life(),
             on_start=lambda: None,
             ending=f"threads that run get {agent.patience.grace:g} s to end",
+            on_stop=agent.end_streams,
         )
 
 

@@ -150,7 +150,7 @@ _TITLES = {
     404: "Nothing here",
     405: "Wrong method",
     408: "Too slow",
-    409: "Stale toolset",
+    409: "Conflict",
     413: "Too large",
     415: "Not JSON",
     500: "Failed",

@@ -31,9 +31,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
-            raise ConfigError(
-                f"Port {port} on {host} is taken. Stop what uses it, or choose another with --port."
-            ) from None
+            raise ConfigError(f"Port {port} on {host} is taken. Stop what uses it, or choose another.") from None
         raise ConfigError(f"Cannot listen on {host} port {port}: {error.strerror or error}.") from None
     return listener
 
@@ -51,14 +49,15 @@ def serve_until_signal(
     *,
     on_start: Callable[[], None],
     ending: str,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve `app` inside `lifespan` until SIGINT or SIGTERM, then leave it in order; a second signal cuts that short.
 
     `lifespan` is the app's whole life: the app is sent no lifespan events. What it raises when it is entered is raised here. `on_start` is
-    called once it is entered. `ending` is told in the log at the first signal: what gets how long to end, like "calls get 3 s to end".
+    called once it is entered, `on_stop` at the first signal, before requests under way are waited for. `ending` is told in the log at the first signal: what gets how long to end, like "calls get 3 s to end".
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(app, listener, lifespan, on_start, ending))
+        runner.run(_serve(app, listener, lifespan, on_start, ending, on_stop))
 
 
 async def _serve(
@@ -67,11 +66,12 @@ async def _serve(
     lifespan: AbstractAsyncContextManager[object],
     on_start: Callable[[], None],
     ending: str,
+    on_stop: Callable[[], None],
 ) -> None:
     server = _Server(_config(app))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, server.stop_or_hurry, ending)
+        loop.add_signal_handler(number, server.stop_or_hurry, ending, on_stop)
     with contextlib.suppress(asyncio.CancelledError):
         async with lifespan:
             on_start()
@@ -134,11 +134,12 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    def stop_or_hurry(self, ending: str) -> None:
+    def stop_or_hurry(self, ending: str, on_stop: Callable[[], None]) -> None:
         """At the first signal end in order, at the second at once."""
         if not self.should_exit:
             log.info("stopping: %s; a second Ctrl-C does not wait for them", ending)
             self.should_exit = True
+            on_stop()
             return
         self.force_exit = True
         if self._task is not None:

@@ -1,0 +1,1 @@
+"""Agents: load, step, commit, act."""

@@ -1,0 +1,273 @@
+"""`Agent`: durable threads in a program of your own."""
+
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp
+
+from rapkit.errors import ConfigError, ThreadClosed, ThreadError, ThreadParked
+from rapkit.http.callers import Callers, is_loopback_host
+from rapkit.http.serving import in_background, listen, url_of
+from rapkit.kernel.entries import ClosedEntry, ModelSaid, ParkedEntry, UserSaid
+from rapkit.kernel.limits import ThreadLimits
+from rapkit.models.opening import open_model
+from rapkit.runtime.app import make_app
+from rapkit.runtime.engine import Engine, Surroundings, running
+from rapkit.runtime.in_process import PATH, InProcess
+from rapkit.runtime.plan import Capacity, Patience, Plan
+from rapkit.runtime.port import listen_as_before
+from rapkit.runtime.server import Server
+from rapkit.runtime.threads import Line, Look, ThreadEvent
+from rapkit.secret import read_secret
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model as PydanticModel
+
+    from rapkit.models.model import Model
+
+_LOOPBACK = "127.0.0.1"
+DEFAULT_STORE = "sqlite:///.rapkit/agent.db"
+
+log = logging.getLogger("rapkit.agent")
+
+
+class Agent:
+    """Runs durable threads against tool servers with a model.
+
+    `servers` are base URLs, `Server`s, or toolsets, which are served in this process. `store` is where threads are kept. `public_url` is
+    where tools reach us: needed when `agent.app` is served by your own server, found out by itself otherwise. `tokens` are who may use the
+    client API, by name, as `env:VARIABLE`, `file:path` or the token itself; without any, only this machine may.
+
+    As a context manager it listens on this machine, on `port` or on a free one; that one is remembered in the store, because callback URLs
+    of calls under way contain it. Mounted, it is `agent.app` with `agent.lifespan`.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: "str | Model | PydanticModel",
+        servers: "Sequence[str | Server | InProcess]" = (),
+        instructions: str = "",
+        store: str = DEFAULT_STORE,
+        public_url: str | None = None,
+        port: int | None = None,
+        tokens: Mapping[str, str | Sequence[str]] | None = None,
+        limits: ThreadLimits | None = None,
+        capacity: Capacity | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self.model = open_model(model)
+        self.instructions = instructions
+        self.store = store
+        self.public_url = None if public_url is None else check_public_url(public_url)
+        self.port = port
+        self.limits = limits or ThreadLimits()
+        self.capacity = capacity or Capacity()
+        self.patience = patience or Patience()
+        self.servers = tuple(Server(each) if isinstance(each, str) else each for each in servers)
+        self._toolsets = tuple(each for each in self.servers if not isinstance(each, Server))
+        self._callers = Callers({name: _secrets(each) for name, each in (tokens or {}).items()})
+        self._engine: Engine | None = None
+        self._stack: contextlib.AsyncExitStack | None = None
+        self._app: ASGIApp | None = None
+        _check_names(self.servers)
+
+    # Running
+
+    async def __aenter__(self) -> Self:
+        """Listen, and begin to work."""
+        async with contextlib.AsyncExitStack() as stack:
+            listener = stack.enter_context(await self._listen())
+            await stack.enter_async_context(self.lifespan(public_url=self.public_url or url_of(_LOOPBACK, listener)))
+            await stack.enter_async_context(in_background(self.app, listener))
+            stack.callback(self.end_streams)
+            self._stack = stack.pop_all()
+        return self
+
+    async def _listen(self) -> socket.socket:
+        if self.port is None and self.public_url is None:
+            return await listen_as_before(_LOOPBACK, self.store)
+        return listen(_LOOPBACK, self.port or 0)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End in order."""
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await stack.aclose()
+
+    @property
+    def app(self) -> ASGIApp:
+        """The agent as an ASGI app: callbacks of tools, and the client API."""
+        if self._app is None:
+            self._app = make_app(
+                engine=lambda: self.engine,
+                callers=self._callers,
+                capacity=self.capacity,
+                toolsets=self._toolsets,
+                lifespan=self.lifespan,
+            )
+        return self._app
+
+    @contextlib.asynccontextmanager
+    async def lifespan(
+        self, _app: object = None, *, public_url: str | None = None, surroundings: Surroundings | None = None
+    ) -> AsyncIterator[None]:
+        """Work as long as the context lasts."""
+        if self._engine is not None:
+            yield  # mounted and served at once: started already
+            return
+        url = public_url or self.public_url
+        if url is None:
+            raise ConfigError("The agent does not know where tools reach it. Give it a public_url.")
+        self._warn_if_unreachable(url)
+        async with contextlib.AsyncExitStack() as stack:
+            for toolset in self._toolsets:
+                await stack.enter_async_context(toolset.lifespan(loopback_callbacks=True))
+            plan = Plan(
+                model=self.model,
+                servers=tuple(_as_server(each, url) for each in self.servers),
+                toolsets=self._toolsets,
+                store=self.store,
+                public_url=url,
+                instructions=self.instructions,
+                limits=self.limits,
+                capacity=self.capacity,
+                patience=self.patience,
+            )
+            self._engine = await stack.enter_async_context(running(plan, surroundings))
+            stack.callback(self._forget_engine)
+            yield
+
+    def end_streams(self) -> None:
+        """Let everybody who follows a thread go: a server that stops waits for them."""
+        if self._engine is not None:
+            self._engine.hub.end()
+
+    def _warn_if_unreachable(self, public_url: str) -> None:
+        far = [each.key for each in self.servers if isinstance(each, Server) and not each.is_local]
+        if far and is_loopback_host(urlsplit(public_url).hostname or ""):
+            log.warning(
+                "Tools are told to call back at %s, which only this machine can reach, and not on this machine are: %s. "
+                "Their answers will not arrive. Give the agent a public_url that they can reach.",
+                public_url,
+                ", ".join(far),
+            )
+
+    def _forget_engine(self) -> None:
+        self._engine = None
+
+    @property
+    def engine(self) -> Engine:
+        """The agent at work; `ConfigError` if it is not."""
+        if self._engine is None:
+            raise ConfigError(
+                "The agent is not running. Use it as `async with agent:`, or give agent.lifespan to the app that mounts it."
+            )
+        return self._engine
+
+    # Threads
+
+    async def thread(self, thread_id: str | None = None, *, user_id: str | None = None) -> "AgentThread":
+        """A new thread, or the one with this id; `UnknownThread` if there is none."""
+        threads = self.engine.threads
+        if thread_id is None:
+            return AgentThread(self, await threads.create(user_id=user_id))
+        await threads.look(thread_id)
+        return AgentThread(self, thread_id)
+
+
+class AgentThread:
+    """A conversation that lives on when nobody looks."""
+
+    def __init__(self, agent: Agent, thread_id: str) -> None:
+        self._agent = agent
+        self.id = thread_id
+
+    async def send(self, text: str) -> str:
+        """Say something and do not wait for an answer; the id of the message."""
+        return await self._agent.engine.threads.send(self.id, text)
+
+    async def ask(self, text: str) -> str:
+        """Say something and wait for the next answer. `ThreadError` says why none comes: parked, closed, stopped."""
+        threads = self._agent.engine.threads
+        after = (await threads.look(self.id)).thread.length
+        message_id = await threads.send(self.id, text)
+        heard = False
+        async for event in threads.follow(self.id, after):
+            match event.line and event.line.entry:
+                case UserSaid(id=id) if id == message_id:
+                    heard = True
+                case ModelSaid(text=answer, calls=()) if heard:
+                    return answer
+                case ParkedEntry(reason) if heard:
+                    raise ThreadParked(reason)
+                case ClosedEntry():
+                    raise ThreadClosed(f"Thread {self.id} was closed before it answered.")
+        raise ThreadError(f"The agent was stopped before thread {self.id} answered. The answer will be in its history.")
+
+    def events(self, after: int = 0) -> AsyncIterator[ThreadEvent]:
+        """What happens in the thread, from line `after` of its journal on, until it is closed."""
+        return self._agent.engine.threads.follow(self.id, after)
+
+    async def history(self, after: int = 0, limit: int = 200) -> list[Line]:
+        """The journal, oldest first, from the line after `after`."""
+        return await self._agent.engine.threads.history(self.id, after, limit)
+
+    async def look(self) -> Look:
+        """The thread as it is now."""
+        return await self._agent.engine.threads.look(self.id)
+
+    async def cancel(self, call_id: str) -> None:
+        """Cancel a pending call or an active subscription."""
+        await self._agent.engine.threads.cancel(self.id, call_id)
+
+    async def choose(self, call_id: str, selected: int | None) -> None:
+        """Answer the open question of a call; None dismisses it."""
+        await self._agent.engine.threads.choose(self.id, call_id, selected)
+
+    async def close(self) -> None:
+        """Close it: it takes nothing more, and every server is told."""
+        await self._agent.engine.threads.close(self.id)
+
+
+def _secrets(given: str | Sequence[str]) -> list[str]:
+    return [read_secret(each) for each in ([given] if isinstance(given, str) else given)]
+
+
+def check_public_url(url: str) -> str:
+    """The URL, if tools can call back below it; else `ConfigError`."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, a bracket that is not closed
+        usable = False
+    if "@" in url:
+        raise ConfigError("A public URL holds no user name or password: every tool server is told it.")
+    if not usable or parts.query or parts.fragment:
+        raise ConfigError(f"{url!r} is not a public URL. Write it in full, like https://agent.example.com.")
+    return url
+
+
+def _check_names(servers: "Sequence[Server | InProcess]") -> None:
+    # Of two servers with one name threads could remember only one.
+    for names in (
+        [server.base if isinstance(server, Server) else server.name for server in servers],
+        [server.key if isinstance(server, Server) else server.name for server in servers],
+    ):
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"The server {name} is named twice. Name it once.")
+
+
+def _as_server(server: "Server | InProcess", public_url: str) -> Server:
+    """A toolset of this process is found below our own URL, and remembered by its name: the URL may be another one tomorrow."""
+    if isinstance(server, Server):
+        return server
+    return Server(f"{public_url.rstrip('/')}{PATH}{server.name}", name=f"toolset {server.name}", allow_http=True)

@@ -1,0 +1,25 @@
+"""The client API over HTTP."""
+
+from collections.abc import Callable
+
+from starlette.routing import Route
+
+from rapkit.http.callers import Callers
+from rapkit.runtime.api.endpoint import Endpoint
+from rapkit.runtime.api.openapi import OpenApi
+from rapkit.runtime.api.operations import OPERATIONS
+from rapkit.runtime.threads import Threads
+
+_OPENAPI = "/openapi.json"
+
+
+def api_routes(
+    threads: Callable[[], Threads], callers: Callers, largest: int, *, keep_alive: float = 15.0
+) -> list[Route]:
+    """The routes of the client API. `largest` is how many bytes a body may have; a stream of events says every so often that it lives."""
+    paths = dict.fromkeys(operation.path for operation in OPERATIONS)
+    routes = [
+        Route(path, Endpoint([each for each in OPERATIONS if each.path == path], threads, callers, largest, keep_alive))
+        for path in paths
+    ]
+    return [*routes, Route(_OPENAPI, OpenApi(OPERATIONS, _OPENAPI))]

@@ -1,0 +1,276 @@
+"""What clients can ask for. One table: it makes the routes, and /openapi.json."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+from pydantic_core import to_json
+from starlette.types import Receive, Send
+
+from rapkit.http.requests import Refusal
+from rapkit.runtime.api import shapes
+from rapkit.runtime.api.answers import Answer, answer, json_answer
+from rapkit.runtime.api.entries import EntryPage, page_of
+from rapkit.runtime.api.streaming import EventStream, read_id
+from rapkit.runtime.following import choice_shown
+from rapkit.runtime.threads import Look, Threads
+
+_LARGEST_PAGE = 8 * 1024 * 1024
+_LINES_AT_ONCE = 50
+
+
+class Sendable(Protocol):
+    """An answer, whole or bit by bit."""
+
+    async def send(self, receive: Receive, send: Send) -> None:
+        """Send it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was read: by its operation's models, or there is none."""
+
+    threads: Threads
+    path: Mapping[str, str]
+    query: Any = None
+    body: Any = None
+    key: str | None = None
+    last_event_id: str | None = None
+    root: str = ""
+    keep_alive: float = 15.0
+
+    @property
+    def thread_id(self) -> str:
+        """The thread it is about."""
+        return self.path["thread_id"]
+
+
+Handler = Callable[[Asked], Awaitable[Sendable]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something a client can ask for: `query` and `body` read it, `answer` describes what comes back with `status`."""
+
+    name: str
+    method: str
+    path: str
+    summary: str
+    handler: Handler
+    status: int
+    answer: type[BaseModel] | None
+    problems: tuple[int, ...] = ()
+    query: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+
+
+# Threads
+
+
+async def create_thread(asked: Asked) -> Sendable:
+    """Begin one."""
+    body: shapes.NewThread = asked.body
+    thread_id = await asked.threads.create(text=body.text, user_id=body.user_id, key=asked.key)
+    location = (b"location", f"{asked.root}/v1/threads/{thread_id}".encode("latin-1", "replace"))
+    return answer(shapes.ThreadMade(thread_id=thread_id), 201, (location,))
+
+
+async def list_threads(asked: Asked) -> Sendable:
+    """Page through them."""
+    query: shapes.ThreadsQuery = asked.query
+    page = await asked.threads.newest(
+        parent=query.parent, status=query.status, after=query.cursor or "", limit=query.limit
+    )
+    threads = [shapes.Summary(**_summary(look)) for look in page.looks]
+    return answer(shapes.ThreadPage(threads=threads, next_cursor=page.next))
+
+
+async def get_thread(asked: Asked) -> Sendable:
+    """Look at one."""
+    look = await asked.threads.look(asked.thread_id)
+    thread = look.thread
+    calls = [
+        shapes.PendingCall(
+            call_id=call_id,
+            name=call.name,
+            operation=call.operation,
+            server=call.server,
+            arguments=call.arguments,
+            made_at=call.made_at,
+            still_running_shown=call.detached,
+        )
+        for call_id, call in thread.pending.items()
+    ]
+    subscriptions = [
+        shapes.ActiveSubscription(call_id=call_id, name=each.name, arguments=each.arguments, since=each.since)
+        for call_id, each in thread.subscriptions.items()
+    ]
+    # An answer is for the first question of a call, so that is the one that is shown.
+    questions = [
+        shapes.OpenQuestion(**choice_shown(call_id, asked_now[0])) for call_id, asked_now in thread.choices.items()
+    ]
+    detail = shapes.ThreadDetail(
+        **_summary(look),
+        pending_calls=calls,
+        subscriptions=subscriptions,
+        choices=questions,
+        oauth=[shapes.Authorization(call_id=call, auth_url=url) for call, url in look.authorizations.items()],
+        views=look.views,
+        children=list(thread.children),
+    )
+    return answer(detail)
+
+
+def _summary(look: Look) -> dict[str, Any]:
+    thread = look.thread
+    return {
+        "thread_id": thread.id,
+        "parent_id": thread.parent,
+        "status": look.status,
+        "reason": thread.parked,
+        "user_id": thread.user_id,
+        "created_at": look.created_at,
+        "usage": thread.usage,
+    }
+
+
+async def get_history(asked: Asked) -> Sendable:
+    """Read the journal. A page ends early when it gets large: entries may hold images."""
+    query: shapes.HistoryQuery = asked.query
+    entries: list[dict[str, Any]] = []
+    after, size, more = query.cursor, _LARGEST_PAGE, True
+    while more and len(entries) < query.limit and size > 0:
+        wanted = min(_LINES_AT_ONCE, query.limit - len(entries))
+        lines = await asked.threads.history(asked.thread_id, after, wanted + 1)
+        documents, left = page_of(lines[:wanted], size)
+        entries += documents
+        size = left
+        more = len(documents) < len(lines)
+        after = documents[-1]["seq"] if documents else after
+    return json_answer(to_json({"entries": entries, "next_cursor": str(after) if more else None}))
+
+
+async def stream_events(asked: Asked) -> Sendable:
+    """Follow one. Who has everything of a closed thread is told to stay away: 204 is what ends an EventSource."""
+    query: shapes.EventsQuery = asked.query
+    given = asked.last_event_id or query.last_event_id
+    after, skip = read_id(given) if given else (0, 0)
+    length, is_all = await asked.threads.standing(asked.thread_id)
+    if after + skip > length:
+        raise Refusal(400, f"Last-Event-ID: the thread has {length} entries. Leave it out to begin at the beginning.")
+    if given and is_all and after == length:
+        return Answer(204)
+    return EventStream(asked.threads.follow(asked.thread_id, after, skip), asked.keep_alive)
+
+
+# Saying something
+
+
+async def send_message(asked: Asked) -> Sendable:
+    """Say something."""
+    body: shapes.NewMessage = asked.body
+    message_id = await asked.threads.send(asked.thread_id, body.text, asked.key)
+    return answer(shapes.MessageTaken(message_id=message_id), 202)
+
+
+async def close_thread(asked: Asked) -> Sendable:
+    """End it."""
+    await asked.threads.close(asked.thread_id)
+    return answer(shapes.Taken(), 202)
+
+
+async def cancel_call(asked: Asked) -> Sendable:
+    """Cancel a call or a subscription."""
+    await asked.threads.cancel(asked.thread_id, asked.path["call_id"], asked.key)
+    return answer(shapes.Taken(), 202)
+
+
+async def choose(asked: Asked) -> Sendable:
+    """Answer a question."""
+    body: shapes.Selection = asked.body
+    await asked.threads.choose(asked.thread_id, asked.path["call_id"], body.selected, asked.key)
+    return answer(shapes.Taken(), 202)
+
+
+_ONE = "/v1/threads/{thread_id}"
+_CALL = f"{_ONE}/calls/{{call_id}}"
+
+OPERATIONS = (
+    Operation(
+        "createThread",
+        "POST",
+        "/v1/threads",
+        "Begin a thread",
+        create_thread,
+        201,
+        shapes.ThreadMade,
+        body=shapes.NewThread,
+    ),
+    Operation(
+        "listThreads",
+        "GET",
+        "/v1/threads",
+        "List threads, the latest first",
+        list_threads,
+        200,
+        shapes.ThreadPage,
+        query=shapes.ThreadsQuery,
+    ),
+    Operation("getThread", "GET", _ONE, "Look at a thread", get_thread, 200, shapes.ThreadDetail, (404,)),
+    Operation(
+        "getHistory",
+        "GET",
+        f"{_ONE}/history",
+        "Read a thread's journal, the oldest entry first",
+        get_history,
+        200,
+        EntryPage,
+        (404,),
+        query=shapes.HistoryQuery,
+    ),
+    Operation(
+        "streamEvents",
+        "GET",
+        f"{_ONE}/events",
+        "Follow a thread as server-sent events",
+        stream_events,
+        200,
+        None,
+        (404,),
+        query=shapes.EventsQuery,
+    ),
+    Operation(
+        "sendMessage",
+        "POST",
+        f"{_ONE}/messages",
+        "Say something to a thread",
+        send_message,
+        202,
+        shapes.MessageTaken,
+        (404, 409),
+        body=shapes.NewMessage,
+    ),
+    Operation("closeThread", "POST", f"{_ONE}/close", "Close a thread", close_thread, 202, shapes.Taken, (404,)),
+    Operation(
+        "cancelCall",
+        "POST",
+        f"{_CALL}/cancel",
+        "Cancel a pending call or an active subscription",
+        cancel_call,
+        202,
+        shapes.Taken,
+        (404, 409),
+    ),
+    Operation(
+        "choose",
+        "POST",
+        f"{_CALL}/choice",
+        "Answer the question of a call, or dismiss it",
+        choose,
+        202,
+        shapes.Taken,
+        (404, 409),
+        body=shapes.Selection,
+    ),
+)

@@ -1,0 +1,208 @@
+"""What clients send and what they get, as models: they read the one, write the other, and describe both in /openapi.json."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from rapkit.kernel.completion import Usage
+from rapkit.protocol.fields import Id
+from rapkit.protocol.message import Message
+
+LONGEST_TEXT = 256 * 1024
+MOST_THREADS = 200
+MOST_ENTRIES = 1000
+
+Status = Literal["idle", "running", "waiting", "parked", "closed"]
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("blank", "blank, but it must say something")
+    return text
+
+
+Said = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_not_blank)]
+
+# What is sent
+
+
+class NewThread(Message):
+    """A thread to begin."""
+
+    text: Said | None = Field(None, description=f"a first message, of up to {LONGEST_TEXT} characters")
+    user_id: Id | None = Field(None, description="the user it works for, which tools are told, up to 512 characters")
+
+
+class NewMessage(Message):
+    """Something said to a thread."""
+
+    text: Said = Field(description=f"what to say, up to {LONGEST_TEXT} characters")
+
+
+class Selection(Message):
+    """The answer to a question."""
+
+    selected: int | None = Field(
+        description="the number of the choice, counted from 0, or null to dismiss the question, so that its default stands"
+    )
+
+
+class _Query(BaseModel):
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+
+class ThreadsQuery(_Query):
+    """Which threads to list."""
+
+    status: Status | None = Field(None, description="only those with this status")
+    parent: Id | None = Field(None, description="only the children of this thread")
+    limit: int = Field(50, ge=1, le=MOST_THREADS, description=f"how many at most, 1 to {MOST_THREADS}")
+    cursor: Id | None = Field(None, description="the next_cursor of the page before")
+
+
+class HistoryQuery(_Query):
+    """Which entries to read."""
+
+    cursor: int = Field(
+        0, ge=0, lt=2**53, description="the next_cursor of the page before: the seq of the last entry you have"
+    )
+    limit: int = Field(200, ge=1, le=MOST_ENTRIES, description=f"how many at most, 1 to {MOST_ENTRIES}")
+
+
+class EventsQuery(_Query):
+    """Where to go on."""
+
+    last_event_id: str | None = Field(
+        None,
+        description="the id of the last event you have, where the Last-Event-ID header cannot be sent; the header counts more",
+    )
+
+
+# What is answered
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class ThreadMade(_Shape):
+    """The thread that was begun."""
+
+    thread_id: str
+
+
+class MessageTaken(_Shape):
+    """A message that is in the thread's mail for good. The entry it becomes has this id."""
+
+    message_id: str
+
+
+class Taken(_Shape):
+    """It is in the thread's mail for good. What becomes of it stands in the thread's history."""
+
+
+class Summary(_Shape):
+    """A thread in a list."""
+
+    thread_id: str
+    parent_id: str | None
+    status: Status
+    reason: str | None = Field(description="why it is parked")
+    user_id: str | None
+    created_at: float = Field(description="seconds since 1970")
+    usage: Usage
+
+
+class ThreadPage(_Shape):
+    """Threads, the latest first. As long as there is a next_cursor there may be more, even after an empty page."""
+
+    threads: list[Summary]
+    next_cursor: str | None
+
+
+class PendingCall(_Shape):
+    """A call that is not answered."""
+
+    call_id: str
+    name: str = Field(description="what the model calls the tool")
+    operation: str = Field(description="what its server calls it")
+    server: str
+    arguments: dict[str, Any]
+    made_at: float
+    still_running_shown: bool = Field(description="whether the model was told that it is still running")
+
+
+class ActiveSubscription(_Shape):
+    """A call that goes on: events of it may come."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+    since: float
+
+
+class OpenQuestion(_Shape):
+    """The question a call waits for."""
+
+    call_id: str
+    prompt: str
+    choices: list[str]
+    default: int
+    asked_at: float
+
+
+class Authorization(_Shape):
+    """Where the user authorises a tool."""
+
+    call_id: str
+    auth_url: str
+
+
+class ThreadDetail(Summary):
+    """A thread as it is now."""
+
+    pending_calls: list[PendingCall]
+    subscriptions: list[ActiveSubscription]
+    choices: list[OpenQuestion] = Field(
+        description="one for each call that asks; the next one comes when it is answered"
+    )
+    oauth: list[Authorization]
+    views: dict[str, Any] = Field(description="the latest content of each view, by its type")
+    children: list[str] = Field(description="the children that are not closed")
+
+
+class Problem(_Shape):
+    """What went wrong and what to do (RFC 9457)."""
+
+    type: Literal["about:blank"] = "about:blank"
+    title: str
+    status: int
+    detail: str
+
+
+# What a stream of events carries
+
+
+class StatusEvent(_Shape):
+    """The thread's status has changed, or this is the beginning of the stream."""
+
+    status: Status
+    reason: str | None
+
+
+class ViewEvent(_Shape):
+    """A view has new content; this is the latest."""
+
+    view_type: str
+    content: Any
+
+
+class DeltaEvent(_Shape):
+    """The next piece of what the model is saying."""
+
+    text: str
+
+
+class ResetEvent(_Shape):
+    """The pieces since the last entry are void."""

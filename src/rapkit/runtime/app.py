@@ -1,0 +1,150 @@
+"""The agent as an ASGI app: where tools call back, and what clients use."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from starlette.routing import Mount, Route, Router
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+from rapkit.errors import ConfigError, StoreError
+from rapkit.http.callers import Callers
+from rapkit.http.health import Health
+from rapkit.http.methods import Only
+from rapkit.http.rate_limit import RateLimit
+from rapkit.http.requests import (
+    Body,
+    Refusal,
+    address_of,
+    come_back,
+    read_request,
+    send_answer,
+    send_json,
+    send_problem,
+)
+from rapkit.runtime.addresses import PATH as CALLBACK_PATH
+from rapkit.runtime.api import api_routes
+from rapkit.runtime.engine import Engine
+from rapkit.runtime.in_process import PATH as TOOLSETS_PATH
+from rapkit.runtime.in_process import InProcess
+from rapkit.runtime.plan import Capacity
+
+_RETRY_WHEN_STORE_FAILS = 5
+_LARGEST_FROM_STRANGERS = 64 * 1024
+_STRANGERS_A_SECOND = 20.0
+
+log = logging.getLogger("rapkit.http")
+
+FindEngine = Callable[[], Engine]
+"""The running engine; `ConfigError` if there is none."""
+
+
+def make_app(
+    *,
+    engine: FindEngine,
+    callers: Callers,
+    capacity: Capacity,
+    toolsets: Sequence[InProcess],
+    lifespan: Callable[[Any], contextlib.AbstractAsyncContextManager[None]],
+) -> Router:
+    """Routes for an agent."""
+    return Router(
+        routes=[
+            Route(f"{CALLBACK_PATH}{{token}}", Only(CallbackEndpoint(engine, capacity.callback), "POST")),
+            *api_routes(lambda: engine().threads, callers, capacity.message),
+            Route("/metrics", Only(MetricsPage(engine, callers), "GET")),
+            Route("/healthz", Only(Health(), "GET", "HEAD")),
+            Route("/readyz", Only(Readiness(engine), "GET", "HEAD")),
+            *(Mount(f"{TOOLSETS_PATH}{toolset.name}", toolset.app) for toolset in toolsets),
+        ],
+        redirect_slashes=False,
+        default=_nothing_here,
+        lifespan=lifespan,
+    )
+
+
+class CallbackEndpoint:
+    """Where tools call back. Plain ASGI: it is asked thousands of times a second.
+
+    200 once the message is durable, or was before; 400 if it is none; 404 if nothing waits for it; 413; 503 if it cannot be stored now.
+    """
+
+    def __init__(self, engine: FindEngine, largest: int) -> None:
+        self._engine = engine
+        self._largest = largest
+        self._strangers = RateLimit(_STRANGERS_A_SECOND)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            engine = self._engine()
+        except ConfigError as error:
+            await send_problem(send, Refusal(503, str(error)))
+            return
+        status = 200
+        try:
+            await self._accept(engine, scope, receive)
+            await send_answer(send, 200)
+        except Refusal as refusal:
+            status = refusal.status
+            await send_problem(send, refusal)
+        except StoreError as error:
+            log.error("a callback was not stored: %s", error)
+            status = 503
+            await send_problem(send, come_back("The message could not be stored.", _RETRY_WHEN_STORE_FAILS))
+        engine.metrics.callback(status)
+
+    async def _accept(self, engine: Engine, scope: Scope, receive: Receive) -> None:
+        token = scope["path_params"]["token"]
+        headers = dict(scope["headers"])
+        known = engine.callbacks.knows(token)
+        if not known and (wait := self._strangers.wait(address_of(scope) or "")):
+            raise come_back("Too many requests to URLs that are none of ours.", wait)
+        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
+            raise Refusal(415, "Send Content-Type: application/json.")
+        body = await Body(scope, receive, self._largest if known else _LARGEST_FROM_STRANGERS).read()
+        await engine.callbacks.accept(token, body, headers)
+
+
+class MetricsPage:
+    """What Prometheus scrapes, for callers only."""
+
+    def __init__(self, engine: FindEngine, callers: Callers) -> None:
+        self._engine = engine
+        self._callers = callers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            await read_request(scope, receive, self._callers, 0, is_json=False)
+            body, content_type = self._engine().metrics.render()
+        except Refusal as refusal:
+            await send_problem(send, refusal)
+        except ConfigError as error:
+            await send_problem(send, Refusal(503, str(error)))
+        else:
+            await send_answer(send, 200, body, ((b"content-type", content_type),))
+
+
+class Readiness:
+    """Whether messages can be accepted now."""
+
+    def __init__(self, engine: FindEngine) -> None:
+        self._engine = engine
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            ready = await self._engine().ready()
+        except ConfigError:
+            ready = False
+        await send_json(send, {"ready": ready}, 200 if ready else 503)
+
+
+async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await WebSocketClose()(scope, receive, send)
+        return
+    await send_problem(send, Refusal(404, "There is nothing here. What there is, is told by GET /openapi.json."))

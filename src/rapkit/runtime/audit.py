@@ -1,0 +1,48 @@
+"""The audit log: a line when a call is made, when its server has it or will not get it, and when it is answered (RUN-10).
+
+Who wants arguments and answers finds them in the journal; here they would be in everybody's logs.
+"""
+
+import logging
+
+from pydantic_core import from_json
+
+from rapkit.kernel.effects import Invoke, Step
+from rapkit.kernel.entries import Answered
+from rapkit.kernel.thread import Thread
+
+_ERROR = "Error: "
+
+log = logging.getLogger("rapkit.audit")
+
+
+def stepped(before: Thread, step: Step) -> None:
+    """What a step that is stored means for calls."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    for effect in step.effects:
+        if isinstance(effect, Invoke):
+            call = step.thread.pending[effect.call_id]
+            _write("invoked", step.thread.id, effect.call_id, call.operation, server=call.server)
+    for entry in step.entries:
+        if isinstance(entry, Answered):
+            pending = before.pending.get(entry.call_id)
+            operation = entry.name if pending is None else pending.operation
+            outcome = "error" if (entry.text or "").startswith(_ERROR) else "ok"
+            _write("answered", step.thread.id, entry.call_id, operation, outcome=outcome, by=entry.by)
+
+
+def dispatched(thread_id: str, call_id: str, body: bytes, problem: str | None) -> None:
+    """An invocation, as it lies in the outbox, has come to its end there."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    server, _, message = body.partition(b"\n")
+    operation = from_json(message)["operation"]
+    if problem is None:
+        _write("acknowledged", thread_id, call_id, operation, server=server.decode())
+    else:
+        _write("undelivered", thread_id, call_id, operation, server=server.decode(), problem=problem)
+
+
+def _write(what: str, thread_id: str, call_id: str, operation: str, **more: str) -> None:
+    log.info(what, extra={"thread_id": thread_id, "call_id": call_id, "operation": operation, **more})

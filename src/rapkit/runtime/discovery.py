@@ -1,0 +1,111 @@
+"""Asking servers what they offer."""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rapkit.delivery.client import Fetcher
+from rapkit.errors import ConfigError, DeliveryError, InvalidToolset
+from rapkit.protocol import ToolsetDocument, parse_toolset
+from rapkit.runtime.server import Server
+
+PATH = "/.well-known/rap-toolset"
+_LARGEST = 4 * 1024 * 1024
+_NEEDS_A_TOKEN = (401, 403)
+_SIGNIFICANT = 24
+_PATIENCE = 5.0
+
+InThread = Callable[..., Awaitable[Any]]
+"""Runs a function with its arguments in a thread: `asyncio.to_thread`."""
+
+log = logging.getLogger("rapkit.discovery")
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A toolset document as its server gave it, valid as a whole; `digest` names what it says."""
+
+    document: ToolsetDocument
+    body: bytes
+    digest: str
+
+
+class DiscoveryFailed(Exception):
+    """A server did not say what it offers, or nothing usable; the text says what, for people."""
+
+
+def digest_of(body: bytes) -> str:
+    """A name for what a document says."""
+    return hashlib.sha256(body).hexdigest()[:_SIGNIFICANT]
+
+
+class Discovery:
+    """Fetches toolset documents. Who asks for the same one while it is under way shares the next answer."""
+
+    def __init__(self, client: Fetcher, in_thread: InThread = asyncio.to_thread) -> None:
+        self._client = client
+        self._in_thread = in_thread
+        self._under_way: dict[str, asyncio.Task[Fetched]] = {}
+        self._next: dict[str, asyncio.Task[Fetched]] = {}
+
+    async def fetch(self, server: Server) -> Fetched:
+        """What a server offers now: an answer to a question that was put after this was called (DIS-6). `DiscoveryFailed` if none comes."""
+        running = self._under_way.get(server.base)
+        if running is None:
+            task = self._under_way[server.base] = asyncio.create_task(self._fetch(server))
+            task.add_done_callback(partial(self._over, server.base))
+        else:
+            # It may have begun before whoever asks now could know of a change; the one after it has not.
+            task = self._next.get(server.base) or asyncio.create_task(self._fetch_after(server, running))
+            self._next[server.base] = task
+        await asyncio.wait({task})
+        return task.result()
+
+    def _over(self, base: str, done: "asyncio.Task[Fetched]") -> None:
+        if not done.cancelled():
+            done.exception()  # asyncio complains about errors nobody looked at, even if nobody waits any more
+        del self._under_way[base]
+        if (task := self._next.pop(base, None)) is not None:
+            self._under_way[base] = task
+            task.add_done_callback(partial(self._over, base))
+
+    async def _fetch_after(self, server: Server, running: "asyncio.Task[Fetched]") -> Fetched:
+        await asyncio.wait({running})
+        return await self._fetch(server)
+
+    async def fetch_all(self, servers: Sequence[Server]) -> list[Fetched | DiscoveryFailed]:
+        """What each of them offers, asked at the same time: one that is down takes nothing from the others."""
+        return list(await asyncio.gather(*map(self._try_fetch, servers)))
+
+    async def _try_fetch(self, server: Server) -> Fetched | DiscoveryFailed:
+        try:
+            return await self.fetch(server)
+        except DiscoveryFailed as failure:
+            return failure
+
+    async def _fetch(self, server: Server) -> Fetched:
+        url = server.base + PATH
+        try:
+            headers = {"accept": "application/json", **server.headers()}
+            # Not as long as a POST may take: a person waits for the first answer of the session, which needs the others' tools only.
+            async with asyncio.timeout(_PATIENCE):
+                status, body = await self._client.get(url, headers, limit=_LARGEST)
+        except TimeoutError:
+            raise DiscoveryFailed(f"{url} did not answer within {_PATIENCE:g} s.") from None
+        except (DeliveryError, ConfigError) as error:
+            raise DiscoveryFailed(str(error)) from None
+        if status in _NEEDS_A_TOKEN:
+            what = "Is its token right?" if server.token else "Give the server a token."
+            raise DiscoveryFailed(f"{url} answered {status}. {what}")
+        if status != 200:
+            raise DiscoveryFailed(f"{url} answered {status}. Is there a RAP tool server?")
+        try:
+            # Off the loop: a large toolset takes a while to be checked.
+            document = await self._in_thread(parse_toolset, body)
+        except InvalidToolset as error:
+            raise DiscoveryFailed(f"{url} is not a valid toolset:\n{error}") from None
+        return Fetched(document, body, digest_of(body))

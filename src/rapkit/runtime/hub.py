@@ -1,0 +1,119 @@
+"""Who looks at which thread in this process, and what they are told as it happens. Nothing here is needed for anything else."""
+
+import asyncio
+import contextlib
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_MOST_UNSEEN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of what the model is saying. Best effort."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What was said in pieces since the last entry does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The thread was written: what was said in pieces so far is in its journal now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Perhaps:
+    """There may be something new: other processes cannot tell us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Nobody will be told anything any more."""
+
+
+News = Delta | Reset | Changed | Perhaps | Over
+
+
+class Watcher:
+    """One who looks on."""
+
+    def __init__(self) -> None:
+        self._news: deque[News] = deque()
+        self._rung = asyncio.Event()
+        self._lost_pieces = False
+
+    def tell(self, news: News) -> None:
+        """Keep it until it is asked for.
+
+        Changes are never missed. Pieces of text are, by who is slow: once they are in the journal, or void, nobody needs them.
+        """
+        full = len(self._news) >= _MOST_UNSEEN
+        if full:
+            self._news = deque((Reset(), Changed()))
+        if isinstance(news, Delta):
+            self._lost_pieces = self._lost_pieces or full
+            if not self._lost_pieces:  # else: the end of a text without its middle is worth nothing
+                self._news.append(news)
+        else:
+            if isinstance(news, Changed | Reset):
+                self._lost_pieces = False
+                self._news = deque(each for each in self._news if not isinstance(each, Delta))
+            if not self._news or self._news[-1] != news:
+                self._news.append(news)
+        self._rung.set()
+
+    async def next(self, at_most: float) -> News:
+        """What is new; after so many seconds that something may be."""
+        try:
+            async with asyncio.timeout(at_most):
+                while not self._news:
+                    self._rung.clear()
+                    await self._rung.wait()
+        except TimeoutError:
+            return Perhaps()
+        return self._news.popleft()
+
+
+class Hub:
+    """Watchers by thread."""
+
+    def __init__(self) -> None:
+        self._watchers: defaultdict[str, set[Watcher]] = defaultdict(set)
+        self._over = False
+
+    @property
+    def watched(self) -> int:
+        """How many threads somebody looks at."""
+        return len(self._watchers)
+
+    @contextlib.contextmanager
+    def watch(self, thread_id: str) -> Iterator[Watcher]:
+        """Look at a thread as long as the context lasts."""
+        watcher = Watcher()
+        if self._over:
+            watcher.tell(Over())
+        self._watchers[thread_id].add(watcher)
+        try:
+            yield watcher
+        finally:
+            self._watchers[thread_id].discard(watcher)
+            if not self._watchers[thread_id]:
+                del self._watchers[thread_id]
+
+    def tell(self, thread_id: str, news: News) -> None:
+        """Tell everybody who looks at a thread."""
+        if thread_id in self._watchers:
+            for watcher in self._watchers[thread_id]:
+                watcher.tell(news)
+
+    def end(self) -> None:
+        """Send everybody away: the process is about to stop, and open connections would keep it from that."""
+        self._over = True
+        for watchers in self._watchers.values():
+            for watcher in watchers:
+                watcher.tell(Over())

@@ -1,0 +1,62 @@
+"""The port of an agent that was given none: the same after a restart, because the callback URLs of calls under way contain it."""
+
+import logging
+import socket
+
+from rapkit.errors import ConfigError
+from rapkit.http.serving import listen
+from rapkit.mailbox import Fact, NewBox, Store
+from rapkit.stores import open_store
+
+_MEMORY = "sqlite:///:memory:"
+_DESK = NewBox("rapkit/agent", "agent", idle=True)
+"""The box beside which the port is kept."""
+
+_LISTENS = "listens"
+_PORT = "port"
+
+log = logging.getLogger("rapkit.agent")
+
+
+async def listen_as_before(host: str, store_url: str) -> socket.socket:
+    """A socket on the port this store's agent had before, or on a free one, which is remembered from then on.
+
+    It is remembered before this returns, so before any callback URL with it is made. A store in memory remembers nothing.
+    """
+    if store_url == _MEMORY:
+        return listen(host, 0)
+    store = open_store(store_url)
+    try:
+        before = await _remembered(store)
+        listener = _listen_again(host, before) or listen(host, 0)
+        try:
+            port = listener.getsockname()[1]
+            if port != before:
+                await store.note(_DESK, Fact(_DESK.id, _LISTENS, _PORT, str(port).encode()))
+        except BaseException:
+            listener.close()
+            raise
+    finally:
+        await store.close()
+    if before not in (None, port):
+        log.warning(
+            "Port %d, where the agent listened before, is taken, so it listens on %d. Calls it made before cannot call back, "
+            "unless it is an agent on the same store that listens there now. Give it a port of its own: Agent(port=...).",
+            before,
+            port,
+        )
+    return listener
+
+
+async def _remembered(store: Store) -> int | None:
+    records = await store.records(_DESK.id, _LISTENS)
+    return next((int(record.body) for record in records if record.key == _PORT), None)
+
+
+def _listen_again(host: str, port: int | None) -> socket.socket | None:
+    if port is None:
+        return None
+    try:
+        return listen(host, port)
+    except ConfigError:  # taken
+        return None

@@ -1,0 +1,66 @@
+"""A tool server an agent may use."""
+
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from rapkit.errors import ConfigError
+from rapkit.http.callers import is_loopback_host
+from rapkit.secret import read_secret
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A tool server by its base URL.
+
+    `token` is shown to it as a bearer token: `env:VARIABLE`, `file:path` or the token itself. `prefix` comes before the names of its tools,
+    for the model only. Plain http to another machine has to be allowed with `allow_http` (TRA-2). Threads remember a server by its `name`,
+    which is its URL unless it is given another: give it one if the URL may change.
+    """
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    prefix: str = ""
+    allow_http: bool = False
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no base URL."""
+        try:
+            parts = urlsplit(self.url)
+            _ = parts.port
+        except ValueError as error:
+            raise ConfigError(f"{self.url!r} is not the URL of a tool server: {error}.") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ConfigError(f"{self.url!r} is not the URL of a tool server. Write it like http://127.0.0.1:8001.")
+        if parts.username is not None or parts.password is not None:
+            raise ConfigError("The URL of a tool server holds no user name or password. Give the server a token.")
+        if parts.scheme == "http" and not is_loopback_host(parts.hostname) and not self.allow_http:
+            raise ConfigError(
+                f"{self.url} is plain http to another machine: anybody on the way could read and change what is said. "
+                "Use https, or say allow_http for a network you trust."
+            )
+
+    @property
+    def base(self) -> str:
+        """The base URL without a trailing slash."""
+        return self.url.rstrip("/")
+
+    @property
+    def key(self) -> str:
+        """Under which name threads remember it."""
+        return self.name or self.base
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs on this machine."""
+        return is_loopback_host(urlsplit(self.url).hostname or "")
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    def headers(self) -> dict[str, str]:
+        """What proves to the server who we are; read when it is needed, so that a rotated token is found (TRA-3)."""
+        return {} if self.token is None else {"authorization": f"Bearer {read_secret(self.token)}"}

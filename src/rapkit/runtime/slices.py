@@ -1,0 +1,233 @@
+"""One slice of a thread: load, step, commit, act. Nothing of the thread is kept when it is over (RUN-8)."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rapkit.errors import Fenced, StoreError
+from rapkit.insisting import insist
+from rapkit.kernel.completion import Question, Reply
+from rapkit.kernel.effects import Invoke, Step
+from rapkit.kernel.incoming import Correction, Incoming, SetAside, TimerDue, Undelivered
+from rapkit.kernel.receiving import receive
+from rapkit.kernel.replying import model_failed, reply, worker_lost
+from rapkit.kernel.thread import Thread, load_thread
+from rapkit.mailbox import Claim, Commit, Mail
+from rapkit.models.errors import ModelError
+from rapkit.protocol import UserChoice
+from rapkit.runtime import audit, letters
+from rapkit.runtime.commits import Commits, origins
+from rapkit.runtime.dispatch import STALE_PROBLEM
+from rapkit.runtime.history import conversation_of, find_event
+from rapkit.runtime.hub import Changed, Delta, Reset
+from rapkit.runtime.instructions import instructions_for
+from rapkit.runtime.premises import Premises
+
+_MOST_LOST_ATTEMPTS = 4
+_PAUSE_WHEN_UNREADABLE = 3600.0
+_PAUSE_WHEN_BROKEN = 5.0
+
+if TYPE_CHECKING:
+    from rapkit.kernel.catalog import Catalog
+    from rapkit.kernel.conversation import Conversation
+
+log = logging.getLogger("rapkit.threads")
+
+
+class Slice:
+    """What one claim of a thread leads to."""
+
+    def __init__(self, premises: Premises, claim: Claim) -> None:
+        self._premises = premises
+        self._claim = claim
+        self._store = premises.store
+        self._commits = Commits(premises.dispatch, partial(find_event, premises.store, claim.box.id))
+        self._catalog: Catalog | None = None
+
+    async def run(self) -> None:
+        """Do all of it. If somebody else has the thread by now, nothing happened."""
+        try:
+            await self._run()
+        except Fenced as error:
+            log.debug("%s", error)
+        except asyncio.CancelledError:
+            await self._give_back()
+            raise
+        except StoreError as error:
+            log.critical("thread %s cannot go on: %s", self._claim.box.id, error)
+            await self._put_off(_PAUSE_WHEN_UNREADABLE if isinstance(error, _Unreadable) else _PAUSE_WHEN_BROKEN)
+        except Exception as error:
+            # A mistake of ours. If it comes again and again, what brings it about is set aside.
+            log.critical("thread %s cannot go on", self._claim.box.id, exc_info=error)
+            await self._put_off(_PAUSE_WHEN_BROKEN)
+
+    async def _run(self) -> None:
+        thread = self._load()
+        incoming, aside = await self._incoming(thread)
+        now = self._premises.clock.now()
+        step = receive(thread, incoming, now, self._premises.plan.limits)
+        thread_now = step.thread
+        asks = thread_now.wants_model and thread_now.retry_at <= now
+        mail = {
+            "consumed": [each.seq for each in self._claim.mail if each.seq not in aside],
+            "set_aside": aside,
+        }
+        if not asks:
+            again_at = thread_now.retry_at if thread_now.wants_model else None
+            await self._commit(thread, step, again_at=again_at, **mail)
+            return
+        history = asyncio.create_task(self._history(thread, step))
+        try:
+            if self._claim.mail or step.entries or step.effects:
+                # What came is in the journal before the model is asked, whatever happens then (RUN-4). It is not said that we got on.
+                await self._commit(thread, step, keep=True, charge=True, **mail)
+            conversation, catalog = await history
+        finally:
+            history.cancel()
+            await asyncio.wait({history})
+            if not history.cancelled():
+                history.exception()  # looked at, also if it is the other one that counts
+        answer = await self._ask(thread_now, conversation, catalog)
+        await self._commit(thread_now, answer, again_at=self._again_at(answer.thread))
+
+    def _load(self) -> Thread:
+        try:
+            return load_thread(self._claim.box.state)
+        except ValueError as error:
+            raise _Unreadable(f"The state of thread {self._claim.box.id} cannot be read: {error}") from None
+
+    # What came
+
+    async def _incoming(self, thread: Thread) -> tuple[list[Incoming], dict[int, str]]:
+        """What is in the mail; and what is set aside of it, because it has ended too many workers already."""
+        incoming: list[Incoming] = [TimerDue(key) for key in self._claim.timers]
+        aside: dict[int, str] = {}
+        for mail in self._claim.mail:
+            if mail.attempts > _MOST_LOST_ATTEMPTS:
+                aside[mail.seq] = f"It was tried {mail.attempts - 1} times, and each time the process was lost."
+                incoming.append(letters.set_aside(mail, aside[mail.seq]))
+                continue
+            incoming.append(await self._read(thread, mail))
+        return incoming, aside
+
+    async def _read(self, thread: Thread, mail: Mail) -> Incoming:
+        message = letters.read(mail)
+        match message:
+            case Undelivered(problem=problem) if problem == STALE_PROBLEM:
+                return await self._corrected(thread, message)
+            case UserChoice():
+                call = thread.pending.get(message.id) or thread.subscriptions.get(message.id)
+                if call is not None and not self._premises.dispatch.may_ask(call.server, message.response_url):
+                    reason = "its response_url is neither the tool server's own nor on this machine with it"
+                    log.warning("a user_choice is ignored: %s", reason, extra={"thread_id": thread.id})
+                    return SetAside("user_choice", reason, message.id)
+        return message
+
+    async def _corrected(self, thread: Thread, message: Undelivered) -> Undelivered:
+        """What a fresh toolset says about a call that was refused as stale (DIS-10)."""
+        call = thread.pending.get(message.call_id)
+        if call is None:
+            return message
+        self._catalog = catalog = await self._premises.toolsets.refresh(thread.root, call.server)
+        offer = catalog.offers.get(call.name)
+        if offer is None or offer.server != call.server:
+            return Undelivered(message.call_id, "its toolset has changed", Correction("It is not offered any more."))
+        problems = offer.checker.problems(call.arguments)
+        if problems:
+            problem = f"The arguments do not fit any more: {'; '.join(problems)}."
+            return Undelivered(message.call_id, "its toolset has changed", Correction(problem))
+        return Undelivered(message.call_id, "its server says that we know an old toolset, again", Correction())
+
+    # The model
+
+    async def _history(self, before: Thread, step: Step) -> "tuple[Conversation, Catalog]":
+        """What the model is shown and offered. Nobody but us appends to the journal, so it can be read while we do."""
+        conversation, catalog = await asyncio.gather(
+            conversation_of(self._store, before, step, self._premises.plan.limits.window),
+            self._premises.toolsets.catalog(before.root),
+        )
+        return conversation, catalog
+
+    async def _ask(self, thread: Thread, conversation: "Conversation", catalog: "Catalog") -> Step:
+        premises = self._premises
+        limits = premises.plan.limits
+        if self._claim.attempts > _MOST_LOST_ATTEMPTS:
+            return worker_lost(thread, self._claim.attempts - 1, premises.clock.now(), limits)
+        self._catalog = catalog
+        question = Question(instructions_for(premises.plan, thread), conversation, catalog.tools)
+        try:
+            said = await self._complete(thread.id, question)
+        except ModelError as error:
+            premises.hub.tell(thread.id, Reset())
+            log.warning("the model failed: %s", error, extra={"thread_id": thread.id})
+            now = premises.clock.now()
+            return model_failed(
+                thread, str(error), now, limits, retryable=error.retryable, retry_after=error.retry_after
+            )
+        return reply(thread, said, catalog, premises.clock.now(), limits)
+
+    async def _complete(self, thread_id: str, question: Question) -> Reply:
+        premises = self._premises
+        with premises.metrics.completion() as outcome:
+            said = await premises.plan.model.complete(question, lambda text: premises.hub.tell(thread_id, Delta(text)))
+            outcome.said(said)
+        return said
+
+    def _again_at(self, thread: Thread) -> float | None:
+        """The next slice follows at once if the model is to be asked again: one completion a slice."""
+        return max(thread.retry_at, self._premises.clock.now()) if thread.wants_model else None
+
+    # The store
+
+    async def _made(self, before: Thread, step: Step, **rest: object) -> Commit:
+        if self._catalog is None and any(isinstance(effect, Invoke) for effect in step.effects):
+            self._catalog = await self._premises.toolsets.catalog(step.thread.root)
+        return await self._commits.make(before, step, self._catalog, **rest)
+
+    async def _commit(self, before: Thread, step: Step, **rest: object) -> None:
+        """Write it; then whoever looks on is told. What fails is reported, and nothing is built on it (RUN-5).
+
+        A commit that ends the claim is written however often it takes: if it was written after all, the repetition is fenced. One that
+        keeps it could be written twice, so that we start over from what is stored.
+        """
+        commit = await self._made(before, step, **rest)
+        if commit.keep:
+            await self._try_commit(commit)
+        else:
+            await insist(lambda: self._try_commit(commit))
+        audit.stepped(before, step)
+        if commit.entries or commit.status:
+            self._premises.hub.tell(self._claim.box.id, Changed())
+
+    async def _try_commit(self, commit: Commit) -> None:
+        with self._sender(commit) as sender:
+            taken = await self._store.commit(self._claim, commit, sender)
+            self._premises.courier.hand(taken)
+
+    @contextlib.contextmanager
+    def _sender(self, commit: Commit) -> Iterator[str | None]:
+        """If all its POSTs go to one place, they are in the courier's hands as soon as they are stored."""
+        where = origins(commit.outgoing)
+        if len(where) != 1:
+            yield None
+            return
+        with self._premises.courier.place_for(where.pop()) as sender:
+            yield sender
+
+    async def _give_back(self) -> None:
+        """We are told to stop: somebody else may take the thread at once, and it is not counted against it."""
+        with contextlib.suppress(StoreError):
+            await asyncio.shield(self._store.commit(self._claim, Commit(again_at=self._premises.clock.now())))
+
+    async def _put_off(self, pause: float) -> None:
+        """Something is wrong with the store, or with us: nothing is done (RUN-3), and the thread is tried again later."""
+        commit = Commit(again_at=self._premises.clock.now() + pause, charge=True)
+        with contextlib.suppress(Fenced):
+            await insist(lambda: self._store.commit(self._claim, commit))
+
+
+class _Unreadable(StoreError):
+    """What is stored of a thread makes no sense to us."""

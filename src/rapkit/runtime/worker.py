@@ -1,0 +1,58 @@
+"""Runs threads that have something to do: one slice at a time each, many of them at once (RUN-1, RUN-2)."""
+
+from rapkit.mailbox import Claim, Letter, Reception
+from rapkit.pump import Pump
+from rapkit.runtime.premises import Premises
+from rapkit.runtime.slices import Slice
+from rapkit.runtime.toolsets import THREAD
+
+
+class Worker:
+    """Claims due threads and runs a slice of each."""
+
+    def __init__(self, premises: Premises) -> None:
+        self._premises = premises
+        self._running = 0
+        self._pump = Pump(premises.store, THREAD, premises.plan.capacity.threads, self._claim, self._slice)
+
+    @property
+    def running(self) -> int:
+        """How many slices run now."""
+        return self._running
+
+    @property
+    def healthy(self) -> bool:
+        """Whether threads can be claimed."""
+        return self._pump.healthy
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        await self._pump.run()
+
+    async def drain(self, patience: float) -> None:
+        """Let slices end; those that cannot are given back."""
+        await self._pump.drain(patience)
+
+    async def accept(self, letter: Letter) -> Reception:
+        """Put a letter into a thread's mail; the thread runs at once if nothing else is due for it and there is room."""
+        store = self._premises.store
+        if not self._pump.reserve():
+            return await store.accept(letter)
+        try:
+            reception, claim = await store.accept_claimed(letter, self._premises.worker)
+            if claim is not None:
+                self._pump.hand(claim)
+        finally:
+            self._pump.release()
+        return reception
+
+    async def _claim(self, limit: int) -> list[Claim]:
+        return await self._premises.store.claim(self._premises.worker, THREAD, limit)
+
+    async def _slice(self, claim: Claim) -> None:
+        self._running += 1
+        try:
+            with self._premises.metrics.slice():
+                await Slice(self._premises, claim).run()
+        finally:
+            self._running -= 1
