@@ -1,0 +1,45 @@
+"""A clock that tests advance, and an agent that goes by it."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from rapkit.keys import load_keyring
+from rapkit.mailbox import Lease, Store
+from rapkit.runtime.engine import Surroundings
+from rapkit.runtime.plan import Plan
+from rapkit.stores.sqlite import SqliteStore
+
+
+class ManualClock:
+    """Goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.time = time.time()
+        self._stores: list[SqliteStore] = []
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def timeout(self, seconds: float | None) -> asyncio.Timeout:
+        return asyncio.timeout(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """So many seconds later."""
+        self.time += seconds
+        for store in self._stores:
+            store.ring()
+
+    def surroundings(self) -> Surroundings:
+        """Where this clock is the agent's, and its store's."""
+        return Surroundings(clock=self, open_store=self._open)
+
+    def _open(self, plan: Plan) -> Store:
+        path = Path(plan.store.removeprefix("sqlite:///"))
+        # Nobody is lost here, so leases never end.
+        store = SqliteStore(str(path), load_keyring(path), lease=Lease(10**9), clock=self.now)
+        self._stores.append(store)
+        return store

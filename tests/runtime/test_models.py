@@ -1,0 +1,183 @@
+"""A model that fails: what came is kept, the error is shown, it is asked again, and then a person has to see to it."""
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from rapkit.kernel.completion import Question, Reply
+from rapkit.kernel.entries import Answered, Failed, ModelSaid, ParkedEntry, UserSaid
+from rapkit.kernel.limits import ThreadLimits
+from rapkit.models.errors import ModelError
+from rapkit.runtime.following import EventName
+from tests.runtime.agents import Obedient, Working, call, working
+from tests.runtime.clocks import ManualClock
+from tests.runtime.stranger import Stranger
+
+
+class Moody(Obedient):
+    """Fails as often as it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: list[Exception] = []
+        self.asked = 0
+
+    def __call__(self, question: Question) -> Reply | str:
+        self.asked += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        return super().__call__(question)
+
+
+def trouble(times: int, *, retryable: bool = True, retry_after: float | None = None) -> list[Exception]:
+    return [ModelError("The provider is on fire.", retryable=retryable, retry_after=retry_after) for _ in range(times)]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def moody() -> Moody:
+    return Moody()
+
+
+@pytest.fixture
+async def agent(moody: Moody, stranger: Stranger, store: str, clock: ManualClock) -> AsyncIterator[Working]:
+    async with working(
+        moody, [stranger.url], store, limits=ThreadLimits(attempts=4), surroundings=clock.surroundings()
+    ) as agent:
+        yield agent
+
+
+async def test_what_came_is_kept_and_the_error_is_shown(agent: Working, moody: Moody, clock: ManualClock) -> None:
+    """RUN-4: the incoming message first."""
+    moody.failures = trouble(1)
+    talk = await agent.talk("hello")
+
+    failed = await talk.until(Failed)
+
+    assert failed.text == "The provider is on fire."
+    assert [type(each) for each in await talk.entries()] == [UserSaid, Failed]
+    clock.advance(1.5)
+    await talk.hears("heard: hello")
+    assert [each.text for each in await talk.all(UserSaid)] == ["hello"]
+
+
+async def test_it_is_asked_again_after_pauses_that_grow_and_then_the_thread_is_parked(
+    agent: Working, moody: Moody, clock: ManualClock
+) -> None:
+    """RUN-4"""
+    moody.failures = trouble(100)
+    talk = await agent.talk("hello")
+
+    for number, pause in enumerate((1, 2, 4), 1):
+        await talk.until(Failed, number)
+        assert (await talk.look()).thread.retry_at == clock.now() + pause
+        assert moody.asked == number
+        clock.advance(pause)
+
+    parked = await talk.until(ParkedEntry)
+    assert parked.reason == "The model failed: The provider is on fire. Write to the thread to try again."
+    shown = await talk.event(EventName.STATUS)
+    assert shown.data == {"status": "parked", "reason": parked.reason}
+    clock.advance(10_000)
+    assert moody.asked == 4
+
+
+async def test_a_parked_thread_is_revived_by_a_message_and_has_lost_nothing(
+    agent: Working, moody: Moody, clock: ManualClock
+) -> None:
+    """RUN-4"""
+    moody.failures = trouble(1, retryable=False)
+    talk = await agent.talk("first")
+    await talk.becomes("parked")
+
+    await talk.say("second")
+
+    await talk.hears("heard: first | second")
+    assert (await talk.becomes("idle")).thread.parked is None
+
+
+async def test_a_result_that_comes_to_a_parked_thread_is_kept_and_heard(
+    agent: Working, stranger: Stranger, moody: Moody
+) -> None:
+    """RUN-4, CB-10"""
+    talk = await agent.doing(call("work"))
+    invocation = await stranger.invoked()
+    moody.failures = trouble(1, retryable=False)
+    await talk.say("and?")
+    await talk.becomes("parked")
+
+    assert (await invocation.result("while you were away")).status == 200
+
+    await talk.hears("while you were away")
+    assert [each.text for each in await talk.all(Answered)] == ["while you were away"]
+
+
+async def test_the_provider_may_ask_for_a_longer_pause(agent: Working, moody: Moody, clock: ManualClock) -> None:
+    """RUN-4"""
+    moody.failures = trouble(1, retry_after=30)
+    talk = await agent.talk("hello")
+
+    await talk.until(Failed)
+
+    assert (await talk.look()).thread.retry_at == clock.now() + 30
+    clock.advance(30)
+    await talk.hears("heard: hello")
+
+
+async def test_a_message_does_not_wait_for_the_pause(agent: Working, moody: Moody) -> None:
+    """RUN-4: a person is there."""
+    moody.failures = trouble(1, retry_after=60)
+    talk = await agent.talk("hello")
+    await talk.until(Failed)
+
+    await talk.say("still there?")
+
+    await talk.hears("heard: hello | still there?")
+
+
+async def test_no_tool_is_called_twice_because_the_model_failed(
+    agent: Working, stranger: Stranger, moody: Moody, clock: ManualClock
+) -> None:
+    """RUN-4"""
+    talk = await agent.doing(call("work"))
+    invocation = await stranger.invoked()
+    moody.failures = trouble(1)
+    await invocation.result("once")
+    await talk.until(Failed)
+    clock.advance(2)
+
+    await talk.hears("heard: once")
+
+    assert len(stranger.to("/invoke")) == 1
+    assert len(await talk.all(ModelSaid)) == 2
+
+
+async def test_one_thread_in_trouble_does_not_hold_up_another(agent: Working, moody: Moody, clock: ManualClock) -> None:
+    """RUN-2, RUN-4"""
+    moody.failures = trouble(1, retry_after=60)
+    stuck = await agent.talk("stuck")
+    await stuck.until(Failed)
+
+    await (await agent.talk("fine")).hears("heard: fine")
+
+    assert len(await stuck.all(ModelSaid)) == 0
+
+
+@pytest.mark.parametrize("mistake", [lambda: ValueError("a bug"), lambda: KeyError("x")])
+async def test_a_model_with_a_bug_ends_nothing(
+    agent: Working, moody: Moody, clock: ManualClock, mistake: Callable[[], Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    """RUN-4: the message stays, and so does everything else."""
+    moody.failures = [mistake()]
+    talk = await agent.talk("hello")
+    await (await agent.talk("other")).hears("heard: other")
+
+    while "cannot go on" not in caplog.text:
+        await talk.look()
+    clock.advance(6)
+
+    await talk.hears("heard: hello")
