@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from rapkit.errors import StoreError
 from rapkit.mailbox import OUTBOX, Store
@@ -27,7 +28,7 @@ async def _run(work: Callable[[], Awaitable[None]], what: str) -> None:
         raise
 
 
-async def end(*tasks: "asyncio.Task[None]") -> None:
+async def end(*tasks: "asyncio.Task[Any]") -> None:
     """Cancel, and wait until it has ended."""
     for task in tasks:
         task.cancel()

@@ -209,7 +209,8 @@ def test_a_model_that_ends_its_workers_is_asked_no_more() -> None:
     talk = asked()
     step = worker_lost(talk.thread, 3, 0.0, ThreadLimits())
     assert step.thread.parked == (
-        "The process was lost 3 times while the model was asked. Write to the thread to try again."
+        "Asking the model failed 3 times: the process was lost, or made a mistake that its log tells of. "
+        "Write to the thread to try again."
     )
     assert not step.thread.wants_model
 

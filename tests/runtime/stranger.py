@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.server.served import Reply, exchange
-from tests.server.sink import PATIENCE, Behaviour, Post, _read, answer
+from tests.server.sink import PATIENCE, Behaviour, Post, answer, read_post
 
 TOOLSET = "/.well-known/rap-toolset"
 INVOKE = "/invoke"
@@ -162,7 +162,7 @@ class Stranger:
         self._connections.add(task)
         try:
             while True:
-                await self._answer(await _read(reader), writer)
+                await self._answer(await read_post(reader), writer)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:

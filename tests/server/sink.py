@@ -128,7 +128,7 @@ class Sink:
         self._connections.add(task)
         try:
             while True:
-                post = await _read(reader)
+                post = await read_post(reader)
                 async with self._news:
                     self.posts.append(post)
                     behave = self.script.pop(0) if self.script else self.otherwise
@@ -141,7 +141,7 @@ class Sink:
             writer.close()
 
 
-async def _read(reader: asyncio.StreamReader) -> Post:
+async def read_post(reader: asyncio.StreamReader) -> Post:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.rstrip("\r\n").split("\r\n")
     method, target, _ = first.split(" ", 2)

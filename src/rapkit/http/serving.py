@@ -54,7 +54,8 @@ def serve_until_signal(
     """Serve `app` inside `lifespan` until SIGINT or SIGTERM, then leave it in order; a second signal cuts that short.
 
     `lifespan` is the app's whole life: the app is sent no lifespan events. What it raises when it is entered is raised here. `on_start` is
-    called once it is entered, `on_stop` at the first signal, before requests under way are waited for. `ending` is told in the log at the first signal: what gets how long to end, like "calls get 3 s to end".
+    called once it is entered, `on_stop` at the first signal, before requests under way are waited for. `ending` is told in the log then:
+    what gets how long to end, like "calls get 3 s to end".
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(app, listener, lifespan, on_start, ending, on_stop))

@@ -135,7 +135,11 @@ def model_failed(
 def worker_lost(thread: Thread, attempts: int, now: float, limits: ThreadLimits) -> Step:
     """Asking the model has ended the process that did it, again and again: the thread is parked, before it ends more of them."""
     draft = Draft(thread, now, limits)
-    _park(draft, f"The process was lost {attempts} times while the model was asked. Write to the thread to try again.")
+    _park(
+        draft,
+        f"Asking the model failed {attempts} times: the process was lost, or made a mistake that its log tells of. "
+        "Write to the thread to try again.",
+    )
     return draft.step()
 
 

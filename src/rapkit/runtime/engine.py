@@ -126,6 +126,7 @@ class Engine:
         try:
             await background.end(*others)
             await self._worker.drain(grace)
+            await self.toolsets.close()
             await self._upkeep.let_outbox_leave(grace)
             await background.end(delivering)
             await self._courier.drain(grace)
@@ -136,7 +137,7 @@ class Engine:
     async def abandon(self) -> None:
         """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
         await background.end(*self._background)
-        await asyncio.gather(self._worker.drain(0), self._courier.drain(0))
+        await asyncio.gather(self._worker.drain(0), self._courier.drain(0), self.toolsets.close())
 
 
 @contextlib.asynccontextmanager

@@ -1,11 +1,14 @@
 """The toolsets of a session: fetched when it begins, kept in the store, shared by all its threads (DIS-6)."""
 
+import asyncio
 import json
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from rapkit import background
 from rapkit.clock import Clock
 from rapkit.errors import InvalidToolset, StoreError
 from rapkit.kernel.catalog import Catalog, Loaded, Withheld
@@ -20,11 +23,12 @@ THREAD = "thread"
 _SHELF = NewBox("rapkit/toolsets", "toolsets", idle=True)
 """The box beside which documents are kept, each once, whatever the number of sessions that use it."""
 
-_DOCUMENT = "document"
+_DOCUMENT = "document/"
 _LATEST = "latest"
 _SESSION = "session"
 _TOOLSETS = "toolsets"
 _MOST_CATALOGS = 64
+_PATIENCE_WITH_MISSING = 1.0
 
 log = logging.getLogger("rapkit.discovery")
 
@@ -66,6 +70,8 @@ class Toolsets:
         self._servers = {server.key: server for server in servers}
         self._clock = clock
         self._rediscover = rediscover
+        self._asking: dict[str, asyncio.Task[_Session]] = {}
+        self._kept: set[tuple[str, str]] = set()
         self._catalogs: OrderedDict[tuple[tuple[str, str], ...], Catalog] = OrderedDict()
 
     def server(self, name: str) -> Server | None:
@@ -92,15 +98,32 @@ class Toolsets:
         """What the session of this root thread may use. A server that was down when it began is asked again from time to time."""
         session = await self._session(root)
         now = self._clock.now()
-        wanted = [
-            server
-            for name, server in self._servers.items()
-            if session is None
-            or (name not in session.documents and session.missing.get(name, 0.0) + self._rediscover <= now)
-        ]
-        if session is None or wanted:
-            session = await self._begin(root, session or _Session({}, {}), wanted, now)
+        if session is None:
+            session = await self._begin(root, _Session({}, {}), list(self._servers.values()), now)
+        elif missing := [server for server in self._servers.values() if self._is_due(session, server, now)]:
+            session = await self._ask_again(root, session, missing, now)
         return await self._assemble(session)
+
+    def _is_due(self, session: _Session, server: Server, now: float) -> bool:
+        return server.key not in session.documents and session.missing.get(server.key, 0.0) + self._rediscover <= now
+
+    async def _ask_again(self, root: str, session: _Session, servers: Sequence[Server], now: float) -> _Session:
+        """Ask servers that were down, and wait a moment: one that says nothing must not hold up the thread each time."""
+        asking = self._asking.get(root)
+        if asking is None:
+            asking = self._asking[root] = asyncio.create_task(self._begin(root, session, servers, now))
+            asking.add_done_callback(partial(self._asked, root))
+        await asyncio.wait({asking}, timeout=_PATIENCE_WITH_MISSING)
+        return asking.result() if asking.done() else session
+
+    def _asked(self, root: str, asking: "asyncio.Task[_Session]") -> None:
+        del self._asking[root]
+        if not asking.cancelled() and (error := asking.exception()) is not None:
+            log.error("what servers that were down offer could not be kept: %s", error)
+
+    async def close(self) -> None:
+        """End what is still asked in the background."""
+        await background.end(*self._asking.values())
 
     async def refresh(self, root: str, name: str) -> Catalog:
         """The same after one server was asked again, because it said that what we know of it is stale (DIS-10)."""
@@ -129,8 +152,11 @@ class Toolsets:
     async def _keep(self, server: Server, fetched: Fetched | DiscoveryFailed, cached: str | None) -> str | None:
         """The digest of the document to be used: the one that was fetched, else the one that is known (DIS-7), else none (DIS-12)."""
         if isinstance(fetched, Fetched):
-            await self._store.note(_SHELF, Fact(_SHELF.id, _DOCUMENT, fetched.digest, fetched.body))
-            await self._store.note(_SHELF, Fact(_SHELF.id, _LATEST, server.key, fetched.digest.encode()))
+            if (server.key, fetched.digest) not in self._kept:
+                await self._store.note(_SHELF, Fact(_SHELF.id, _DOCUMENT + fetched.digest, "", fetched.body))
+                await self._store.note(_SHELF, Fact(_SHELF.id, _LATEST, server.key, fetched.digest.encode()))
+                self._kept = {(name, digest) for name, digest in self._kept if name != server.key}
+                self._kept.add((server.key, fetched.digest))
             return fetched.digest
         known = cached or await self._latest(server.key)
         if known is None:
@@ -148,8 +174,7 @@ class Toolsets:
         key = tuple((name, session.documents[name]) for name in self._servers if name in session.documents)
         catalog = self._catalogs.get(key)
         if catalog is None:
-            documents = {record.key: record.body for record in await self._store.records(_SHELF.id, _DOCUMENT)}
-            catalog = Catalog([self._loaded(name, documents[digest]) for name, digest in key if digest in documents])
+            catalog = Catalog([await self._loaded(name, digest) for name, digest in key])
             for withheld in catalog.withheld:
                 log.warning("a tool is withheld: %s", withheld.reason)
             self._catalogs[key] = catalog
@@ -158,9 +183,10 @@ class Toolsets:
         self._catalogs.move_to_end(key)
         return catalog
 
-    def _loaded(self, name: str, body: bytes) -> Loaded:
+    async def _loaded(self, name: str, digest: str) -> Loaded:
         try:
-            return Loaded(name, parse_toolset(body), self._servers[name].prefix)
-        except InvalidToolset as error:
+            (record,) = await self._store.records(_SHELF.id, _DOCUMENT + digest)
+            return Loaded(name, parse_toolset(record.body), self._servers[name].prefix)
+        except (InvalidToolset, ValueError) as error:
             # It was valid when it was kept, so it is the store that is wrong, or another version of us that kept it.
-            raise StoreError(f"The toolset of {name} in the store is not valid: {error}") from None
+            raise StoreError(f"The toolset of {name} is not in the store as it was kept: {error}") from None

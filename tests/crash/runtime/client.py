@@ -1,0 +1,111 @@
+"""The client API, as somebody uses it who says a thing again, under the same key, until it is acknowledged."""
+
+import asyncio
+import json
+import random
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Self
+
+from pyreqwest.client import Client as HttpClient
+from pyreqwest.client import ClientBuilder
+from pyreqwest.exceptions import PyreqwestError
+
+_IMPATIENCE = 0.1
+_TOO_LATE = (404, 409)
+"""The call has ended, the question was answered, the thread is closed."""
+
+
+@dataclass(frozen=True)
+class Glance:
+    """A thread at a moment: its calls and subscriptions by id, each with the key it was made with; the calls that ask something."""
+
+    status: str
+    pending: dict[str, str]
+    subscriptions: dict[str, str]
+    choices: frozenset[str]
+
+
+@dataclass
+class Client:
+    """Knocks at any of the runtimes, for every attempt anew. `refused` is what nobody may answer."""
+
+    ports: list[int]
+    random: random.Random
+    refused: list[str] = field(default_factory=list)
+    _http: HttpClient | None = None
+
+    async def __aenter__(self) -> Self:
+        self._http = ClientBuilder().timeout(timedelta(seconds=5)).no_proxy().build()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._http is not None:
+            await self._http.__aexit__(None, None, None)
+
+    async def create(self, key: str, text: str) -> str:
+        answers = await self._repeatedly("", {"text": text, "user_id": "u"}, key)
+        ids = {str(made["thread_id"]) for _, made in answers}
+        if len(ids) > 1:
+            self.refused.append(f"one request made the threads {sorted(ids)}")
+        return min(ids)
+
+    async def send(self, thread_id: str, key: str, text: str) -> bool:
+        """False if the thread is closed."""
+        return await self._post(f"/{thread_id}/messages", {"text": text}, key)
+
+    async def cancel(self, thread_id: str, call_id: str, key: str) -> bool:
+        """False if there is nothing to be cancelled any more."""
+        return await self._post(f"/{thread_id}/calls/{call_id}/cancel", None, key)
+
+    async def choose(self, thread_id: str, call_id: str, selected: int | None, key: str) -> bool:
+        """False if nothing is asked any more."""
+        return await self._post(f"/{thread_id}/calls/{call_id}/choice", {"selected": selected}, key)
+
+    async def close(self, thread_id: str, key: str) -> None:
+        await self._post(f"/{thread_id}/close", None, key)
+
+    async def look(self, thread_id: str) -> Glance:
+        _, seen = await self._insist("GET", f"/{thread_id}")
+        asking = frozenset(question["call_id"] for question in seen["choices"])
+        return Glance(seen["status"], _keys(seen["pending_calls"]), _keys(seen["subscriptions"]), asking)
+
+    async def _post(self, path: str, body: dict[str, Any] | None, key: str) -> bool:
+        return all(status not in _TOO_LATE for status, _ in await self._repeatedly(path, body, key))
+
+    async def _repeatedly(self, path: str, body: dict[str, Any] | None, key: str) -> list[tuple[int, dict[str, Any]]]:
+        """The same once, or twice at the same time, perhaps to different runtimes: a client may be impatient."""
+        copies = 2 if self.random.random() < _IMPATIENCE else 1
+        return await asyncio.gather(*(self._insist("POST", path, body, key) for _ in range(copies)))
+
+    async def _insist(
+        self, method: str, path: str, body: dict[str, Any] | None = None, key: str | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        while True:
+            answer = await self._knock(method, path, body, key)
+            if answer is not None and answer[0] < 500:
+                if answer[0] >= 400 and answer[0] not in _TOO_LATE:
+                    self.refused.append(f"{method} {path} was answered {answer}")
+                return answer
+            await asyncio.sleep(self.random.uniform(0.02, 0.2))
+
+    async def _knock(
+        self, method: str, path: str, body: dict[str, Any] | None, key: str | None
+    ) -> tuple[int, dict[str, Any]] | None:
+        """The answer, or None if nobody gave one."""
+        assert self._http is not None
+        url = f"http://127.0.0.1:{self.random.choice(self.ports)}/v1/threads{path}"
+        request = self._http.request(method, url)
+        if body is not None:
+            request = request.headers({"content-type": "application/json"}).body_bytes(json.dumps(body).encode())
+        if key is not None:
+            request = request.headers({"idempotency-key": key})
+        try:
+            response = await request.build().send()
+            return response.status, json.loads(bytes(await response.bytes()))
+        except PyreqwestError:
+            return None
+
+
+def _keys(calls: list[dict[str, Any]]) -> dict[str, str]:
+    return {call["call_id"]: call["arguments"].get("key", "") for call in calls}

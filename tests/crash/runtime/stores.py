@@ -1,0 +1,87 @@
+"""The stores of both sides, read when all is over, or to see whether it is."""
+
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from rapkit.kernel.effects import Step
+from rapkit.kernel.entries import load_entry
+from rapkit.kernel.thread import load_thread
+from rapkit.mailbox import Box, Entry, Store
+from rapkit.runtime.commits import VIEW
+from rapkit.runtime.history import conversation_of
+from rapkit.runtime.letters import LIVE
+from rapkit.runtime.toolsets import THREAD
+from tests.crash.runtime.evidence import Journal
+from tests.kernel import strict
+
+_WINDOW = 500
+_PAGE = 500
+_UNFINISHED = """
+    SELECT 'a POST to ' || origin || ' on the lane ' || lane FROM outbox WHERE dead_at IS NULL
+    UNION ALL SELECT 'a letter ' || kind || ' in ' || box FROM mail
+    UNION ALL SELECT 'the box ' || kind || ' ' || id FROM boxes WHERE due_at IS NOT NULL AND kind NOT LIKE 'thread-%'
+    UNION ALL SELECT 'the call ' || id FROM boxes WHERE kind LIKE 'call/%' OR kind LIKE 'subscription/%'
+"""
+_DEAD = "SELECT kind, lane, problem FROM outbox WHERE dead_at IS NOT NULL"
+
+
+def unfinished(path: Path) -> list[str]:
+    """What a process would still do if it were left alone."""
+    return [f"{path.name} still has {what}" for (what,) in _rows(path, _UNFINISHED)]
+
+
+def dead_letters(path: Path) -> list[tuple[str, str, str]]:
+    """What could not be delivered: kind, lane and problem."""
+    return [(str(kind), str(lane), str(problem)) for kind, lane, problem in _rows(path, _DEAD)]
+
+
+def _rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        db.set_busy_timeout(5000)
+        return list(db.execute(statement))
+    finally:
+        db.close()
+
+
+def is_sound(path: Path) -> bool:
+    return _rows(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+async def threads_of(store: Store) -> list[Box]:
+    """All threads."""
+    boxes: list[Box] = []
+    while page := await store.boxes(THREAD, after=boxes[-1].id if boxes else "", limit=_PAGE):
+        boxes += page
+    return boxes
+
+
+async def journals_of(store: Store, path: Path) -> dict[str, Journal]:
+    """All journals, with what is kept beside them."""
+    unread = dict(_rows(path, "SELECT box, count(*) FROM mail GROUP BY box"))
+    return {box.id: await _journal(store, box, unread.get(box.id, 0)) for box in await threads_of(store)}
+
+
+async def _journal(store: Store, box: Box, unread: int) -> Journal:
+    thread = load_thread(box.state)
+    lines: list[Entry] = []
+    while page := await store.entries(box.id, after=len(lines), limit=_PAGE):
+        lines += page
+    if [line.seq for line in lines] != list(range(1, len(lines) + 1)):
+        raise AssertionError(f"the lines of {box.id} are not numbered one by one")
+    try:
+        strict.accept(await conversation_of(store, thread, Step(thread), _WINDOW))
+        wrong = ""
+    except AssertionError as error:
+        wrong = str(error) or "it is not valid"
+    return Journal(
+        thread,
+        tuple(load_entry(line.body) for line in lines),
+        live=frozenset(record.key for record in await store.records(box.id, LIVE)),
+        views=frozenset(record.key for record in await store.records(box.id, VIEW)),
+        unread=unread,
+        busy=box.busy,
+        wrong=wrong,
+    )
