@@ -24,6 +24,9 @@ from rapkit.runtime.engine import Engine, Surroundings, running
 from rapkit.runtime.plan import Plan
 from rapkit.runtime.server import Server
 
+WINDOW = 10
+"""How many entries of its journal the model is shown, at least."""
+
 BASE = "http://127.0.0.1:1"
 CALLBACK = "http://127.0.0.1:2/callback/"
 TOOLSET = {
@@ -56,7 +59,7 @@ class Tools:
 
 
 @contextlib.asynccontextmanager
-async def agent(store: str, tools: Tools, window: int = 20) -> AsyncIterator[Engine]:
+async def agent(store: str, tools: Tools, window: int = WINDOW) -> AsyncIterator[Engine]:
     """An agent at work on that store with that tool server."""
 
     @contextlib.asynccontextmanager

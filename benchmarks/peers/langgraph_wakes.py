@@ -20,7 +20,8 @@ from benchmarks.figures import Figures
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-WINDOW = 20
+WINDOW = 10
+"""How much of the conversation is kept: as much as rapkit shows the model, at least."""
 
 
 def _appended(before: list[str], new: list[str]) -> list[str]:

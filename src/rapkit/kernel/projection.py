@@ -11,7 +11,7 @@ events back.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rapkit.kernel.conversation import Answer, Conversation, Heard, Said, SaidCall
 from rapkit.kernel.entries import (
@@ -33,8 +33,7 @@ _GO_ON = "(What happened last is not shown. Go on.)"
 _TOO_LONG_AGO = "(Something happened, too long ago to be shown.)"
 
 
-@dataclass(frozen=True, slots=True)
-class Numbered:
+class Numbered(NamedTuple):
     """A line of a journal with its number."""
 
     seq: int
@@ -161,8 +160,13 @@ class _Projector:
 
 def content_of(answered: Answered) -> tuple[ContentItem, ...]:
     """What the model is shown of an answer: its content if it has any, else its text (CB-13)."""
-    content = answered.content or (TextContent(text=answered.text or ""),)
-    return tuple(TextContent(text=_or_nothing(item.text)) if item.type == "text" else item for item in content)
+    if not answered.content:
+        return (TextContent(text=_or_nothing(answered.text or "")),)
+    return tuple(_not_blank(item) for item in answered.content)
+
+
+def _not_blank(item: ContentItem) -> ContentItem:
+    return TextContent(text=_NOTHING) if item.type == "text" and not item.text.strip() else item
 
 
 def _or_nothing(text: str) -> str:

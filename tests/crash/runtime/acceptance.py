@@ -4,7 +4,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rapkit.kernel.entries import Answered, ChoiceAsked, Happened, Ignored, JournalEntry, UserSaid, ViewChanged
+from rapkit.kernel.entries import (
+    Answered,
+    ChoiceAsked,
+    ChoiceMadeEntry,
+    Happened,
+    Ignored,
+    JournalEntry,
+    Unsubscribed,
+    UserSaid,
+    ViewChanged,
+)
 from tests.crash.runtime.evidence import Evidence, Journal
 
 _TOLD = ("user", "tool_result", "subscription_event", "user_choice", "view_update")
@@ -26,6 +36,7 @@ def account_acceptance(evidence: Evidence) -> Iterator[str]:
         told = [*_spoken(evidence, journal), *_heard(evidence, journal)]
         yield from _lost_or_doubled(journal, told)
         yield from _out_of_order(journal, told)
+        yield from _wishes(evidence, journal)
 
 
 def _spoken(evidence: Evidence, journal: Journal) -> list[_Told]:
@@ -62,6 +73,30 @@ def _lost_or_doubled(journal: Journal, told: list[_Told]) -> Iterator[str]:
             yield f"thread {journal.id} acknowledged {sorted(least)}, which is not in its journal"
         if ignored[kind] > most:
             yield f"thread {journal.id} ignored {ignored[kind]} of {kind}, and was told {most} that it can be"
+
+
+def _wishes(evidence: Evidence, journal: Journal) -> Iterator[str]:
+    """What the user cancelled or chose had its effect once, or was ignored."""
+    wanted = [wish for wish in evidence.wishes if wish.thread == journal.id]
+    written = Counter(wish for entry in journal.entries if (wish := _granted(entry)) is not None)
+    for what, call in {(wish.what, wish.call) for wish in wanted} | set(written):
+        same = [wish for wish in wanted if (wish.what, wish.call) == (what, call)]
+        least, found = sum(wish.acknowledged for wish in same), written[what, call]
+        if not least <= found <= len(same):
+            yield f"{journal.id}/{call}: {what} was wanted {len(same)} times, taken {least} times and done {found} times"
+
+
+def _granted(entry: JournalEntry) -> tuple[str, str] | None:
+    match entry:
+        case Answered(call_id, by="runtime", text=str(text)) if "The user cancelled" in text:
+            return "cancel", call_id
+        case Unsubscribed(call_id, "cancelled by the user"):
+            return "cancel", call_id
+        case ChoiceMadeEntry(call_id):
+            return "choice", call_id
+        case Ignored("cancel" | "choice" as what, _, str(call_id)):
+            return what, call_id
+    return None
 
 
 def _out_of_order(journal: Journal, told: list[_Told]) -> Iterator[str]:

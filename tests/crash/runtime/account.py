@@ -41,6 +41,8 @@ def _missing(evidence: Evidence) -> Iterator[str]:
     for journal in evidence.journals.values():
         if journal.thread.parent is None and journal.id not in evidence.threads:
             yield f"thread {journal.id} is in the store, and nobody was told of it"
+        if journal.id in evidence.closed and not journal.thread.closed:
+            yield f"thread {journal.id} was acknowledged to be closed, and is not"
 
 
 def _unfit(journal: Journal) -> Iterator[str]:

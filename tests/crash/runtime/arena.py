@@ -20,7 +20,6 @@ from tests.crash.runtime.account import account, summary
 from tests.crash.runtime.client import Client
 from tests.crash.runtime.conversations import Conversation
 from tests.crash.runtime.evidence import Evidence, effects_in, heard_in, invoked_in, runs_in
-from tests.crash.runtime.ledger import Ledger
 from tests.crash.runtime.runtime_process import Settings
 from tests.crash.runtime.stores import dead_letters, is_sound, journals_of, threads_of, unfinished
 from tests.crash.runtime.trace import read_trace
@@ -55,7 +54,6 @@ class Arena:
         ports = [free_port() for _ in range(self.setting.runtimes)]
         self.runtimes = [self._runtime(port, ports[0]) for port in ports]
         self.client = Client(ports, self.random)
-        self.ledger = Ledger()
         self._stack = contextlib.AsyncExitStack()
         print(f"\nseed {seed}", end=": ")
 
@@ -102,7 +100,7 @@ class Arena:
     async def under_load(self) -> AsyncIterator[None]:
         """People talk all the while; at the end each has said what was to be said."""
         talks = [
-            Conversation(f"c{number}", self.client, self.ledger, random.Random(self.random.random()))
+            Conversation(f"c{number}", self.client, random.Random(self.random.random()))
             for number in range(self.setting.conversations)
         ]
         async with asyncio.timeout(900):
@@ -166,6 +164,7 @@ class Arena:
 
     async def evidence(self, left: list[str]) -> Evidence:
         """All that is known when the processes have ended."""
+        ledger = self.client.ledger
         lines = read_trace(self.folder / _TRACE)
         journals = await journals_of(self._store, self._path)
         # 404 is the answer to what nobody waits for any more: a cancelled call's result, a choice that came too late.
@@ -185,8 +184,10 @@ class Arena:
         )
         return Evidence(
             journals,
-            tuple(self.ledger.threads),
-            tuple(self.ledger.spoken),
+            tuple(ledger.threads),
+            tuple(ledger.spoken),
+            tuple(ledger.wishes),
+            frozenset(ledger.closed),
             heard_in(lines),
             invoked_in(lines),
             runs_in(lines),

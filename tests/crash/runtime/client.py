@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Self
@@ -10,6 +11,8 @@ from typing import Any, Self
 from pyreqwest.client import Client as HttpClient
 from pyreqwest.client import ClientBuilder
 from pyreqwest.exceptions import PyreqwestError
+
+from tests.crash.runtime.ledger import Ledger, Spoken, Wish
 
 _IMPATIENCE = 0.1
 _TOO_LATE = (404, 409)
@@ -28,10 +31,11 @@ class Glance:
 
 @dataclass
 class Client:
-    """Knocks at any of the runtimes, for every attempt anew. `refused` is what nobody may answer."""
+    """Knocks at any of the runtimes, for every attempt anew, and writes down what comes of it. `refused` is what nobody may answer."""
 
     ports: list[int]
     random: random.Random
+    ledger: Ledger = field(default_factory=Ledger)
     refused: list[str] = field(default_factory=list)
     _http: HttpClient | None = None
 
@@ -44,26 +48,32 @@ class Client:
             await self._http.__aexit__(None, None, None)
 
     async def create(self, key: str, text: str) -> str:
+        begun = time.monotonic()
         answers = await self._repeatedly("", {"text": text, "user_id": "u"}, key)
         ids = {str(made["thread_id"]) for _, made in answers}
         if len(ids) > 1:
             self.refused.append(f"one request made the threads {sorted(ids)}")
-        return min(ids)
+        thread_id = min(ids)
+        self.ledger.threads.append(thread_id)
+        self.ledger.spoken.append(Spoken(thread_id, text, begun, time.monotonic()))
+        return thread_id
 
-    async def send(self, thread_id: str, key: str, text: str) -> bool:
-        """False if the thread is closed."""
-        return await self._post(f"/{thread_id}/messages", {"text": text}, key)
+    async def send(self, thread_id: str, key: str, text: str) -> None:
+        begun = time.monotonic()
+        taken = await self._post(f"/{thread_id}/messages", {"text": text}, key)
+        self.ledger.spoken.append(Spoken(thread_id, text, begun, time.monotonic() if taken else None))
 
-    async def cancel(self, thread_id: str, call_id: str, key: str) -> bool:
-        """False if there is nothing to be cancelled any more."""
-        return await self._post(f"/{thread_id}/calls/{call_id}/cancel", None, key)
+    async def cancel(self, thread_id: str, call_id: str, key: str) -> None:
+        taken = await self._post(f"/{thread_id}/calls/{call_id}/cancel", None, key)
+        self.ledger.wishes.append(Wish("cancel", thread_id, call_id, taken))
 
-    async def choose(self, thread_id: str, call_id: str, selected: int | None, key: str) -> bool:
-        """False if nothing is asked any more."""
-        return await self._post(f"/{thread_id}/calls/{call_id}/choice", {"selected": selected}, key)
+    async def choose(self, thread_id: str, call_id: str, selected: int | None, key: str) -> None:
+        taken = await self._post(f"/{thread_id}/calls/{call_id}/choice", {"selected": selected}, key)
+        self.ledger.wishes.append(Wish("choice", thread_id, call_id, taken))
 
     async def close(self, thread_id: str, key: str) -> None:
-        await self._post(f"/{thread_id}/close", None, key)
+        if await self._post(f"/{thread_id}/close", None, key):
+            self.ledger.closed.add(thread_id)
 
     async def look(self, thread_id: str) -> Glance:
         _, seen = await self._insist("GET", f"/{thread_id}")
@@ -71,6 +81,7 @@ class Client:
         return Glance(seen["status"], _keys(seen["pending_calls"]), _keys(seen["subscriptions"]), asking)
 
     async def _post(self, path: str, body: dict[str, Any] | None, key: str) -> bool:
+        """Whether it was taken; it may have come too late."""
         return all(status not in _TOO_LATE for status, _ in await self._repeatedly(path, body, key))
 
     async def _repeatedly(self, path: str, body: dict[str, Any] | None, key: str) -> list[tuple[int, dict[str, Any]]]:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.crash.runtime.client import Client, Glance
-from tests.crash.runtime.ledger import Ledger, Spoken
 from tests.crash.runtime.model import command
 
 _PATIENCE = 5.0
@@ -18,10 +17,9 @@ Call = tuple[str, dict[str, Any]]
 class Conversation:
     """One thread, and who talks in it. What is random in it follows from `random` and from what the thread does."""
 
-    def __init__(self, name: str, client: Client, ledger: Ledger, random: random.Random) -> None:
+    def __init__(self, name: str, client: Client, random: random.Random) -> None:
         self._name = name
         self._client = client
-        self._ledger = ledger
         self._random = random
         self._said = 0
         self._keys = 0
@@ -54,19 +52,12 @@ class Conversation:
     # Saying something
 
     async def _begin(self) -> None:
-        text = command(f"{self._name}#0")
-        begun = self._ledger.now()
-        self._id = await self._client.create(self._name, text)
-        self._ledger.threads.append(self._id)
-        self._ledger.spoken.append(Spoken(self._id, text, begun, self._ledger.now()))
+        self._id = await self._client.create(self._name, command(f"{self._name}#0"))
 
     async def _say(self, *calls: Call) -> None:
         self._said += 1
         say = f"{self._name}#{self._said}"
-        text = command(say, *calls)
-        begun = self._ledger.now()
-        taken = await self._client.send(self._id, say, text)
-        self._ledger.spoken.append(Spoken(self._id, text, begun, self._ledger.now() if taken else None))
+        await self._client.send(self._id, say, command(say, *calls))
 
     def _key(self) -> str:
         self._keys += 1
@@ -129,7 +120,6 @@ class Conversation:
     async def _end(self) -> None:
         if self._random.random() < 0.3:
             await self._client.close(self._id, f"close/{self._name}")
-            self._ledger.closed.add(self._id)
             return
         while True:
             glance = await self._client.look(self._id)

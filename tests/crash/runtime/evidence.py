@@ -9,7 +9,7 @@ from typing import Any
 from rapkit.kernel.entries import Answered, ClosedEntry, JournalEntry, MadeCall, ModelSaid
 from rapkit.kernel.thread import Thread
 from tests.crash.history import Death
-from tests.crash.runtime.ledger import Spoken
+from tests.crash.runtime.ledger import Spoken, Wish
 
 Call = tuple[str, str]
 """A thread and the id of a call in it."""
@@ -90,6 +90,8 @@ class Evidence:
     journals: dict[str, Journal] = field(default_factory=dict)
     threads: tuple[str, ...] = ()
     spoken: tuple[Spoken, ...] = ()
+    wishes: tuple[Wish, ...] = ()
+    closed: frozenset[str] = frozenset()
     heard: tuple[Heard, ...] = ()
     invoked: dict[Call, frozenset[str]] = field(default_factory=dict)
     runs: tuple[Run, ...] = ()

@@ -1,7 +1,7 @@
 """What was said to the runtime, and what it acknowledged."""
 
-import time
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,16 @@ class Spoken:
     answered: float | None = None
 
 
+@dataclass(frozen=True)
+class Wish:
+    """What else the user wanted: that a call is cancelled, or its question answered."""
+
+    what: Literal["cancel", "choice"]
+    thread: str
+    call: str
+    acknowledged: bool
+
+
 @dataclass
 class Ledger:
     """All of it. `threads` are the ones that were acknowledged to have been made; `closed` those to have been closed."""
@@ -21,6 +31,4 @@ class Ledger:
     threads: list[str] = field(default_factory=list)
     closed: set[str] = field(default_factory=set)
     spoken: list[Spoken] = field(default_factory=list)
-
-    def now(self) -> float:
-        return time.monotonic()
+    wishes: list[Wish] = field(default_factory=list)

@@ -28,7 +28,7 @@ from rapkit.kernel.thread import Inherited, Pending, Thread
 from tests.crash.history import Death
 from tests.crash.runtime.account import account
 from tests.crash.runtime.evidence import Effect, Evidence, Heard, Journal, Run, heard_in, runs_in
-from tests.crash.runtime.ledger import Spoken
+from tests.crash.runtime.ledger import Spoken, Wish
 from tests.crash.runtime.model import command
 
 T, CHILD = "thr_1", "thr_1-1"
@@ -179,6 +179,22 @@ def test_a_message_nobody_sent_is_one_too_many() -> None:
     assert "and was told it 0 times" in complaints(with_entries(*ENTRIES, UserSaid(command("c#7"))))
 
 
+def test_a_wish_that_was_taken_is_granted_once_or_ignored() -> None:
+    choice, cancel = Wish("choice", T, "call_1", True), Wish("cancel", T, "call_2", True)
+    made = ChoiceMadeEntry("call_1", 0)
+    ignored = Ignored("cancel", "no such call is pending", "call_2")
+    granted = replace(with_entries(*ENTRIES, made, ignored), wishes=(choice, cancel))
+
+    assert account(granted) == []
+    assert "taken 1 times and done 0 times" in complaints(replace(GOOD, wishes=(cancel,)))
+    assert "taken 1 times and done 2 times" in complaints(replace(with_entries(*ENTRIES, made, made), wishes=(choice,)))
+    assert account(replace(GOOD, wishes=(replace(cancel, acknowledged=False),))) == []
+
+
+def test_a_thread_that_was_acknowledged_to_be_closed_is() -> None:
+    assert "acknowledged to be closed, and is not" in complaints(replace(GOOD, closed=frozenset({T})))
+
+
 def test_a_journal_in_another_order_than_that_of_acceptance_is_wrong() -> None:
     swapped = list(ENTRIES)
     swapped[2], swapped[4] = swapped[4], swapped[2]
@@ -227,7 +243,8 @@ def test_a_choice_that_was_made_may_only_come_too_late_if_a_server_died() -> Non
     late = Answered("call_1", "a_ask", "Error: 'Shall we?': nobody answered in time.")
     entries = (UserSaid(command("c#0", ("a_ask", {"key": "c.1"}))), ModelSaid("heard", (ask,)), late, *ENTRIES[3:])
     spoken = (replace(GOOD.spoken[0], text=command("c#0", ("a_ask", {"key": "c.1"}))), GOOD.spoken[1])
-    chosen = replace(with_entries(*entries, ChoiceMadeEntry("call_1", 0)), spoken=spoken)
+    wish = Wish("choice", T, "call_1", True)
+    chosen = replace(with_entries(*entries, ChoiceMadeEntry("call_1", 0)), spoken=spoken, wishes=(wish,))
 
     assert account(replace(with_entries(*entries), spoken=spoken)) == []
     assert "the user chose" in complaints(chosen)

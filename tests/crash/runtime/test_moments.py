@@ -25,7 +25,6 @@ from tests.crash.processes import Process
 from tests.crash.runtime.arena import Arena, Setting, server_process
 from tests.crash.runtime.client import Client, Glance
 from tests.crash.runtime.evidence import Journal
-from tests.crash.runtime.ledger import Ledger, Spoken
 from tests.crash.runtime.model import Calls, command
 
 MOMENTS = (
@@ -136,7 +135,7 @@ async def die_and_go_on(tmp_path: Path, server: Process, moment: str) -> None:
         with contextlib.suppress(TimeoutError):  # what has not come to an end, the account says
             async with asyncio.timeout(25), asyncio.TaskGroup() as group:
                 group.create_task(arena.revive())
-                await converse(arena.client, arena.ledger)
+                await converse(arena.client)
         evidence = await arena.settle(patience=10)
 
     assert len(evidence.deaths) == 2, f"it never came to this moment: {moment}"
@@ -145,7 +144,7 @@ async def die_and_go_on(tmp_path: Path, server: Process, moment: str) -> None:
     assert [told(child) for child in children] == [sorted(CHILD.format(n=n).splitlines()) for n in (1, 2)]
 
 
-async def converse(client: Client, ledger: Ledger) -> None:
+async def converse(client: Client) -> None:
     """A call; events in threads of their own; a question; a call that is cancelled; and good-bye. Each when all before has ended."""
     thread = ""
     turns: list[Calls] = [
@@ -156,13 +155,10 @@ async def converse(client: Client, ledger: Ledger) -> None:
     ]
     for number, calls in enumerate(turns):
         text = command(f"m#{number}", *calls)
-        begun = ledger.now()
         if not thread:
             thread = await client.create("m", text)
-            ledger.threads.append(thread)
         else:
             await client.send(thread, f"m#{number}", text)
-        ledger.spoken.append(Spoken(thread, text, begun, ledger.now()))
         if calls[0][0] == "a_ask":
             await until(client, thread, lambda glance: bool(glance.choices))
             await client.choose(thread, "call_3", 0, "choose")
