@@ -40,11 +40,7 @@ def account_acceptance(evidence: Evidence) -> Iterator[str]:
 
 
 def _spoken(evidence: Evidence, journal: Journal) -> list[_Told]:
-    return [
-        _Told(("user", "", each.text), each.begun, each.answered)
-        for each in evidence.spoken
-        if each.thread == journal.id
-    ]
+    return [_Told(("user", "", each.text), each.begun, each.answered) for each in evidence.spoken_by_thread[journal.id]]
 
 
 def _heard(evidence: Evidence, journal: Journal) -> list[_Told]:
@@ -77,7 +73,7 @@ def _lost_or_doubled(journal: Journal, told: list[_Told]) -> Iterator[str]:
 
 def _wishes(evidence: Evidence, journal: Journal) -> Iterator[str]:
     """What the user cancelled or chose had its effect once, or was ignored."""
-    wanted = [wish for wish in evidence.wishes if wish.thread == journal.id]
+    wanted = evidence.wishes_by_thread[journal.id]
     written = Counter(wish for entry in journal.entries if (wish := _granted(entry)) is not None)
     for what, call in {(wish.what, wish.call) for wish in wanted} | set(written):
         same = [wish for wish in wanted if (wish.what, wish.call) == (what, call)]
@@ -105,14 +101,12 @@ def _out_of_order(journal: Journal, told: list[_Told]) -> Iterator[str]:
     said = Counter(each.name for each in told)
     # A tool that runs again after a crash may show the same view again: which of them is which cannot be told.
     placed = [each for each in told if each.name in places and said[each.name] == 1]
-    for first in placed:
-        for second in placed:
-            if (
-                first.answered is not None
-                and first.answered < second.begun
-                and places[first.name] > places[second.name]
-            ):
-                yield f"thread {journal.id} accepted {first.name} before {second.name}, and has them the other way round"
+    soonest: _Told | None = None
+    for each in sorted(placed, key=lambda each: places[each.name], reverse=True):
+        if soonest is not None and soonest.answered is not None and soonest.answered < each.begun:
+            yield f"thread {journal.id} accepted {soonest.name} before {each.name}, and has them the other way round"
+        if each.answered is not None and (soonest is None or each.answered < (soonest.answered or 0.0)):
+            soonest = each
 
 
 def _kind(name: Name) -> tuple[str, str]:

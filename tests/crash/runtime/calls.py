@@ -83,9 +83,9 @@ def _wrong(evidence: Evidence, journal: Journal, call: MadeCall, answer: Answere
 
 def _sent(evidence: Evidence) -> Iterator[str]:
     """Every call has had one place in the outbox: however often it was POSTed, it was under one id."""
+    made = {(journal.id, call.id) for journal in evidence.journals.values() for call in journal.made}
     for (thread, call_id), ids in evidence.invoked.items():
-        journal = evidence.journals.get(thread)
-        if journal is None or call_id not in {call.id for call in journal.made}:
+        if (thread, call_id) not in made:
             yield f"{thread}/{call_id} was sent to a server, and is in no journal"
         if len(ids) > 1:
             yield f"{thread}/{call_id} was sent to a server as {len(ids)} different messages"

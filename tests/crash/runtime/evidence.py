@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from rapkit.kernel.entries import Answered, ClosedEntry, JournalEntry, MadeCall, ModelSaid
 from rapkit.kernel.thread import Thread
@@ -35,7 +35,7 @@ class Journal:
     def numbered(self) -> Iterable[tuple[int, JournalEntry]]:
         return enumerate(self.entries, 1)
 
-    @property
+    @cached_property
     def made(self) -> list[MadeCall]:
         """All calls the model made."""
         return [call for entry in self.entries if isinstance(entry, ModelSaid) for call in entry.calls]
@@ -101,13 +101,33 @@ class Evidence:
 
     @cached_property
     def heard_by_thread(self) -> dict[str, list[Heard]]:
-        found: dict[str, list[Heard]] = defaultdict(list)
-        for heard in self.heard:
-            found[heard.thread].append(heard)
-        return found
+        return _by_thread(self.heard)
+
+    @cached_property
+    def spoken_by_thread(self) -> dict[str, list[Spoken]]:
+        return _by_thread(self.spoken)
+
+    @cached_property
+    def wishes_by_thread(self) -> dict[str, list[Wish]]:
+        return _by_thread(self.wishes)
 
     def died_between(self, who: str, begin: float, end: float = float("inf")) -> bool:
         return any(death.who == who and begin <= death.at <= end for death in self.deaths)
+
+
+class _InThread(Protocol):
+    @property
+    def thread(self) -> str: ...
+
+
+T = TypeVar("T", bound=_InThread)
+
+
+def _by_thread(things: Iterable[T]) -> dict[str, list[T]]:
+    found: dict[str, list[T]] = defaultdict(list)
+    for thing in things:
+        found[thing.thread].append(thing)
+    return found
 
 
 def heard_in(lines: Sequence[dict[str, Any]]) -> tuple[Heard, ...]:
