@@ -273,6 +273,8 @@ class Writer:
         self._wal_pages = 0
         try:
             self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:
+            log.debug("checkpoint: another process is at it")
         except apsw.Error as error:
             log.warning("checkpoint: %s", explain(error, self._path))
 
