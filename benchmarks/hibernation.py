@@ -47,7 +47,7 @@ async def fill(folder: Path, threads: int) -> None:
     async def put(number: int) -> None:
         thread_id = f"thr_{number:024x}"
         pending = {"call_1": Pending("next", {}, "http://127.0.0.1:1", "next", 0.0)}
-        state = dump_thread(Thread(thread_id, length=2, calls_made=1, pending=pending))
+        state = dump_thread(Thread(thread_id, length=2, shown=2, calls_made=1, pending=pending))
         claim = await store.create_claimed(NewBox(thread_id, THREAD, state, root=thread_id), "filler")
         assert claim is not None
         said = (UserSaid("Begin."), ModelSaid(calls=(MadeCall("call_1", "next", {}),)))

@@ -4,6 +4,7 @@ A token is `payload.signature`: the parts as JSON, and an HMAC-SHA256 over purpo
 has a token can read its parts. It only proves that we made it, for this purpose.
 """
 
+import hashlib
 import hmac
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -21,11 +22,20 @@ class Signer:
         if not keys:
             raise ConfigError("A signer needs at least one key.")
         self._keys = tuple(keys)
+        self._named = {_name(key): key for key in keys}
 
-    def sign(self, purpose: str, *parts: str) -> str:
-        """A token of characters that need no escaping in a URL. The same parts always make the same token."""
+    @property
+    def newest(self) -> str:
+        """The name of the key we sign with."""
+        return next(iter(self._named))
+
+    def sign(self, purpose: str, *parts: str, key: str = "") -> str:
+        """A token of characters that need no escaping in a URL. The same parts always make the same token, until the keys change.
+
+        With the name of a `key` it stays the same as long as that key is at hand, whatever keys have come before it.
+        """
         payload = _encode(json.dumps(parts, separators=(",", ":")).encode())
-        token = f"{payload}.{_signature(self._keys[0], purpose, payload)}"
+        token = f"{payload}.{_signature(self._named.get(key, self._keys[0]), purpose, payload)}"
         if len(token) > _LONGEST:
             raise ValueError(f"A token of {len(token)} characters would not be read again; the limit is {_LONGEST}.")
         return token
@@ -42,6 +52,10 @@ class Signer:
         # From here on it is something we wrote ourselves.
         parts: list[str] = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return tuple(parts)
+
+
+def _name(key: bytes) -> str:
+    return hashlib.sha256(b"rapkit signer" + key).hexdigest()[:8]
 
 
 def _signature(key: bytes, purpose: str, payload: str) -> str:

@@ -1,7 +1,7 @@
 """A thread that is watched: whatever happens to it, what must hold is checked."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from copy import deepcopy
 
 from rapkit.kernel.completion import Reply
@@ -15,6 +15,7 @@ from rapkit.kernel.effects import (
     ShowAuthorization,
     Step,
     TellParent,
+    Withdraw,
 )
 from rapkit.kernel.entries import (
     Answered,
@@ -76,25 +77,26 @@ class Actor:
             self.fates.makes(f"call_{number}", wanted)
         return self._store(step)
 
-    def fails(self, *, retryable: bool, lost: bool) -> None:
+    def fails(self, *, retryable: bool, lost: bool) -> tuple[Effect, ...]:
         unchanged = deepcopy(self.thread)
         if lost:
             step = worker_lost(self.thread, 3, NOW, self.limits)
         else:
             step = model_failed(self.thread, "No answer.", NOW, self.limits, retryable=retryable)
         assert self.thread == unchanged
-        self._store(step)
+        return self._store(step)
 
     def _store(self, step: Step) -> tuple[Effect, ...]:
         kept = [load_entry(dump_entry(entry)) for entry in step.entries]
         assert kept == list(step.entries)
         self._journal += kept
+        ended = self.thread.pending.keys() - step.thread.pending.keys()
         self.thread = load_thread(dump_thread(step.thread))
         assert self.thread == step.thread
         if self.thread.closed and not self.fates.closed:
             assert self.thread.for_event, "only a thread that was made for an event closes by itself"
             self.fates.close()
-        self._check_effects(step.effects)
+        self._check_effects(step.effects, ended)
         self._check_state()
         self._check_journal()
         self._check_conversation()
@@ -102,13 +104,15 @@ class Actor:
 
     # What must hold
 
-    def _check_effects(self, effects: Sequence[Effect]) -> None:
+    def _check_effects(self, effects: Sequence[Effect], ended: Set[str]) -> None:
         assert not any(isinstance(effect, TellParent) for effect in effects) or self.thread.closed
         timers = [effect.key for effect in effects if isinstance(effect, SetTimer)]
         shown = {effect.call_id for effect in effects if isinstance(effect, ShowAuthorization)}
         hidden = {effect.call_id for effect in effects if isinstance(effect, HideAuthorization)}
         assert len(timers) == len(set(timers)), "a timer is set and taken away"
+        withdrawn = Counter(effect.call_id for effect in effects if isinstance(effect, Withdraw))
         assert not shown & hidden
+        assert withdrawn == Counter(ended), "what has ended is withdrawn, once, and nothing else"
         assert shown <= set(self.thread.authorizing)
         for effect in effects:
             if isinstance(effect, Invoke):
@@ -129,6 +133,7 @@ class Actor:
         assert len(thread.children) <= self.limits.children
         assert not thread.waiting_events or len(thread.children) == self.limits.children
         assert set(thread.ended) == {event.call_id for event in thread.waiting_events} - set(thread.subscriptions)
+        assert not thread.for_event or thread.parked is None, "nobody would revive it"
         if thread.wants_model:
             assert thread.is_free
             assert thread.parked is None
@@ -153,6 +158,7 @@ class Actor:
     def _check_fates(self, entries: Sequence[JournalEntry]) -> None:
         """Every event that was not shown at once is kept in one place, or was decided upon, once."""
         kept = [event.seq for call in self.thread.pending.values() for event in call.early]
+        kept += [event.seq for call in self.thread.expired.values() for event in call.early]
         kept += [event.seq for event in self.thread.waiting_events]
         kept += [seq for entry in entries if isinstance(entry, Released | Ignored) for seq in entry.seqs]
         kept += [entry.event for entry in entries if isinstance(entry, ChildMade)]

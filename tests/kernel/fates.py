@@ -15,7 +15,7 @@ from rapkit.kernel.incoming import (
     UserMessage,
 )
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.protocol import SubscriptionEvent, ToolResult
+from rapkit.protocol import SubscriptionEvent, ToolResult, UserChoice
 
 CallFate = Literal["pending", "active", "expired", "over"]
 EventFate = Literal["early", "shown", "waiting", "child", "never"]
@@ -82,9 +82,11 @@ class Fates:
             case Undelivered() if self.calls.get(message.call_id) == "pending":
                 self._hears_undelivered(message)
             case TimerDue(key) if self.calls.get(key.removeprefix("expired/")) == "expired":
-                self.calls[key.removeprefix("expired/")] = "over"
-            case SetAside("tool_result", _, call_id) if call_id and self.calls.get(call_id) == "pending":
-                self._end(call_id)
+                self._end(key.removeprefix("expired/"))
+            case SetAside("tool_result" | "user_choice", _, call_id) if self.calls.get(call_id or "") == "pending":
+                self._end(call_id or "")
+            case UserChoice() if len(message.prompt) > 10_000 and self.calls.get(message.id) == "pending":
+                self._end(message.id)
             case CancelCall(call_id) if self.calls.get(call_id) == "pending":
                 self._end(call_id)
             case CancelCall(call_id) if self.calls.get(call_id) == "active":
@@ -99,7 +101,7 @@ class Fates:
 
     def _hears_event(self, event: SubscriptionEvent) -> None:
         fate = None if self.closed else self.calls.get(event.tool_call_id)
-        if fate == "pending":
+        if fate in ("pending", "expired"):
             self.kept.setdefault(event.tool_call_id, []).append(event)
             self.events[event.text] = "early"
         elif fate == "active":
@@ -138,7 +140,6 @@ class Fates:
         if correction is not None and correction.problem is None and call_id not in self.corrected:
             self.corrected.add(call_id)
         else:
-            self._end(call_id)
             self.calls[call_id] = "expired"
             self.undelivered.add(call_id)
 
@@ -156,7 +157,7 @@ class Fates:
     def close(self) -> None:
         """Every call that is still pending remains without an answer."""
         self.unanswered |= self.those("pending")
-        for call_id in self.those("pending"):
+        for call_id in self.those("pending") | self.those("expired"):
             self._end(call_id)
         for event in self.waiting:
             self.events[event.text] = "never"

@@ -4,7 +4,16 @@ import pytest
 
 from rapkit.kernel.effects import HideAuthorization, Invoke, SetTimer, TellCancelled, Withdraw
 from rapkit.kernel.entries import Answered, Ignored, Unsubscribed
-from rapkit.kernel.incoming import CancelCall, Correction, SetAside, TimerDue, Undelivered, UserMessage
+from rapkit.kernel.incoming import (
+    CancelCall,
+    CloseThread,
+    Correction,
+    Incoming,
+    SetAside,
+    TimerDue,
+    Undelivered,
+    UserMessage,
+)
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import STILL_RUNNING
 from rapkit.kernel.thread import Status
@@ -45,6 +54,33 @@ def test_a_result_for_a_call_nobody_made_enters_no_conversation() -> None:
     assert talk.result("call_7") == (Ignored("tool_result", "no call waits for it", "call_7"),)
     assert talk.conversation() == before
     assert not talk.is_asked()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        ToolResult(group_id="t1", id="call_1", text="sunny"),
+        ToolResult(group_id="t1", id="call_1", text="Subscribed.", subscription=True),
+        Undelivered("call_1", "connection refused"),
+        Undelivered("call_1", "409", Correction("city: unknown; known are place")),
+        SetAside("tool_result", "it ended three workers", "call_1"),
+        SetAside("user_choice", "its response_url is another server's", "call_1"),
+        CancelCall("call_1"),
+        CloseThread(),
+    ],
+)
+def test_a_call_is_sent_no_more_once_it_has_ended(end: Incoming) -> None:
+    """INV-6: a server whose acknowledgement was lost would do the same work again."""
+    talk = calling(forecast(), forecast("Bergen"))
+    talk.hears(end)
+    assert "call_1" not in talk.thread.pending
+    assert talk.effects.count(Withdraw("call_1")) == 1
+
+
+def test_a_call_that_goes_on_is_not_withdrawn() -> None:
+    talk = calling(forecast(), forecast("Bergen"))
+    talk.hears(Undelivered("call_1", "409", Correction()), talk.a_result("call_2"), UserMessage("Well?"))
+    assert talk.effects == (Invoke("call_1"), Withdraw("call_2"))
 
 
 def test_content_wins_over_text_and_what_people_see_changes_nothing() -> None:
@@ -184,7 +220,7 @@ def test_one_subscription_too_many_is_cancelled_at_once_and_the_model_told() -> 
     talk.result("call_1", "Subscribed.", subscription=True)
     talk.event("call_2", "early")
     talk.result("call_2", "Subscribed.", subscription=True)
-    assert talk.effects == (TellCancelled("call_2"),)
+    assert talk.effects == (Withdraw("call_2"), TellCancelled("call_2"))
     assert list(talk.thread.subscriptions) == ["call_1"]
     assert talk.shown()[-1].startswith("call_2: Error: This subscription was cancelled at once")
     assert talk.ignored()[-1].seqs == (4,)
@@ -206,7 +242,7 @@ def test_a_call_that_is_stale_again_is_not_sent_a_third_time() -> None:
     talk = calling(forecast())
     talk.hears(Undelivered("call_1", "409", Correction()))
     talk.hears(Undelivered("call_1", "409", Correction()))
-    assert talk.effects == (SetTimer("expired/call_1", talk.now + talk.limits.remember_expired),)
+    assert not [effect for effect in talk.effects if isinstance(effect, Invoke)]
     assert talk.shown()[-1].startswith("call_1: Error: The call of 'forecast' could not be delivered: 409.")
 
 
@@ -222,14 +258,14 @@ def test_a_stale_call_that_no_longer_fits_is_an_error_for_the_model() -> None:
 def test_a_call_that_is_answered_before_it_is_sent_again_is_not_sent_again() -> None:
     talk = calling(forecast())
     talk.hears(Undelivered("call_1", "409", Correction()), talk.a_result("call_1"))
-    assert talk.effects == ()
+    assert talk.effects == (Withdraw("call_1"),)
 
 
 def test_an_undelivered_call_is_an_error_for_the_model_and_one_late_result_is_taken() -> None:
     """INV-6"""
     talk = calling(forecast())
     talk.hears(Undelivered("call_1", "connection refused"))
-    assert talk.effects == (SetTimer("expired/call_1", talk.now + talk.limits.remember_expired),)
+    assert SetTimer("expired/call_1", talk.now + talk.limits.remember_expired) in talk.effects
     assert "could not be delivered: connection refused." in talk.shown()[-1]
     assert talk.thread.live_calls == {"call_1"}
     talk.says("It is down.")
@@ -248,7 +284,7 @@ def test_an_undelivered_call_is_an_error_for_the_model_and_one_late_result_is_ta
 def test_a_call_that_is_given_up_and_answered_at_once_needs_no_timer() -> None:
     talk = calling(forecast())
     talk.hears(Undelivered("call_1", "connection refused"), talk.a_result("call_1"))
-    assert talk.effects == (SetTimer("expired/call_1", None),)
+    assert talk.effects == (Withdraw("call_1"), SetTimer("expired/call_1", None))
 
 
 def test_an_expired_call_may_still_become_a_subscription() -> None:
@@ -264,6 +300,12 @@ def test_an_expired_call_is_forgotten_in_the_end() -> None:
     talk.hears(TimerDue("expired/call_1"))
     assert talk.thread.live_calls == frozenset()
     assert talk.result("call_1") == (GONE,)
+
+
+def test_a_timer_that_is_due_does_not_come_for_ever_though_its_call_is_gone() -> None:
+    talk = calling(forecast())
+    assert talk.hears(TimerDue("expired/call_9")) == ()
+    assert talk.effects == (SetTimer("expired/call_9", None),)
 
 
 def test_a_timer_of_another_kind_touches_no_call() -> None:
@@ -290,6 +332,29 @@ def test_a_result_that_cannot_be_processed_is_an_error_for_the_model() -> None:
     assert "could not be processed: it ended three workers" in talk.shown()[-1]
 
 
+def test_a_question_that_cannot_be_answered_ends_its_call() -> None:
+    talk = calling(forecast())
+    talk.hears(SetAside("user_choice", "its response_url is another server's", "call_1"))
+    assert talk.effects == (Withdraw("call_1"), TellCancelled("call_1"))
+    assert talk.ignored() == [Ignored("user_choice", "its response_url is another server's", "call_1")]
+    assert talk.is_asked()
+    assert talk.shown()[-1] == (
+        "call_1: Error: The tool asked the user a question, but it cannot be answered: "
+        "its response_url is another server's"
+    )
+    assert talk.result("call_1") == (GONE,)
+
+
+@pytest.mark.parametrize("call_id", ["call_1", "call_9", None])
+def test_a_question_that_cannot_be_answered_changes_nothing_where_no_call_waits_for_it(call_id: str | None) -> None:
+    talk = subscribed()
+    before = talk.thread.subscriptions
+    assert talk.hears(SetAside("user_choice", "poison", call_id)) == (Ignored("user_choice", "poison", call_id),)
+    assert talk.effects == ()
+    assert talk.thread.subscriptions == before
+    assert not talk.is_asked()
+
+
 @pytest.mark.parametrize("what", ["subscription_event", "user"])
 def test_other_messages_that_cannot_be_processed_are_noted(what: str) -> None:
     talk = calling(forecast())
@@ -302,5 +367,5 @@ def test_an_answer_takes_back_what_the_call_asked_the_user() -> None:
     talk = calling(forecast())
     talk.hears(OAuthRequest(group_id="t1", id="call_1", auth_url="http://provider.test/a"))
     talk.result("call_1")
-    assert talk.effects == (HideAuthorization("call_1"),)
+    assert talk.effects == (Withdraw("call_1"), HideAuthorization("call_1"))
     assert talk.thread.authorizing == ()

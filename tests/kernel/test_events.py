@@ -4,7 +4,15 @@ import pytest
 
 from rapkit.kernel.effects import MakeChild, TellCancelled
 from rapkit.kernel.entries import Began, ChildEnded, ChildMade, Happened, Ignored, Released, Unsubscribed
-from rapkit.kernel.incoming import CancelCall, ChildClosed, CloseThread, Undelivered
+from rapkit.kernel.incoming import (
+    CancelCall,
+    ChildClosed,
+    CloseThread,
+    Incoming,
+    SetAside,
+    TimerDue,
+    Undelivered,
+)
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import Inherited, Status
 from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
@@ -98,7 +106,7 @@ def test_any_other_event_gets_a_child_thread_with_the_history_up_to_it() -> None
     happened, made = talk.event("call_1", "A storm!", associative=False)
     assert isinstance(happened, Happened)
     assert happened.fate == "threaded"
-    assert made == ChildMade("t1-1", "call_1", event=5)
+    assert made == ChildMade("t1-000001", "call_1", event=5)
     assert not talk.is_asked()
     assert "A storm!" not in str(talk.conversation())
 
@@ -151,7 +159,7 @@ def test_a_grandchild_inherits_from_both() -> None:
     child.says("Me too.")
     child.event("call_2", "second", associative=False)
     grandchild = child.child(the_child(child))
-    assert grandchild.thread.ancestors == ("t1", "t1-1")
+    assert grandchild.thread.ancestors == ("t1", "t1-000001")
     assert grandchild.thread.root == "t1"
     shown = grandchild.shown()
     assert shown[:2] == talk.shown()[:2]
@@ -187,22 +195,22 @@ def test_where_no_children_are_allowed_events_are_taken_inline() -> None:
 def test_past_the_cap_events_wait_and_get_their_children_in_order() -> None:
     talk = subscribed(ThreadLimits(children=1))
     talk.event("call_1", "one", associative=False)
-    assert the_child(talk).child.id == "t1-1"
+    assert the_child(talk).child.id == "t1-000001"
     talk.event("call_1", "two", associative=False)
     talk.event("call_1", "three", associative=False, final=True)
     assert talk.effects == ()
     assert [event.seq for event in talk.thread.waiting_events] == [7, 8]
     assert talk.status() is Status.WAITING
 
-    assert talk.hears(ChildClosed("t1-1")) == (ChildEnded("t1-1"), ChildMade("t1-2", "call_1", event=7))
+    assert talk.hears(ChildClosed("t1-000001")) == (ChildEnded("t1-000001"), ChildMade("t1-000002", "call_1", event=7))
     child = talk.child(the_child(talk))
     assert child.shown()[-1] == "call_1-e1: two"
-    talk.hears(ChildClosed("t1-2"))
+    talk.hears(ChildClosed("t1-000002"))
     made = the_child(talk)
     assert made.arguments == {"city": "Oslo"}, "the call is echoed though its subscription is over"
     assert talk.thread.ended == {}
     assert talk.thread.waiting_events == ()
-    talk.hears(ChildClosed("t1-3"))
+    talk.hears(ChildClosed("t1-000003"))
     assert talk.thread.children == ()
     assert talk.status() is Status.IDLE
 
@@ -214,7 +222,7 @@ def test_events_that_wait_for_a_child_are_discarded_when_their_subscription_is_c
     talk.event("call_1", "two", associative=False)
     talk.hears(CancelCall("call_1"))
     assert talk.ignored()[-1].seqs == (7,)
-    talk.hears(ChildClosed("t1-1"))
+    talk.hears(ChildClosed("t1-000001"))
     assert talk.effects == ()
 
 
@@ -225,8 +233,16 @@ def test_events_that_wait_for_a_child_are_discarded_when_the_thread_is_closed() 
     talk.event("call_1", "two", associative=False)
     talk.hears(CloseThread())
     assert talk.ignored()[-1] == Ignored("subscription_event", "the thread is closed", "call_1", (7,))
-    talk.hears(ChildClosed("t1-1"))
+    talk.hears(ChildClosed("t1-000001"))
     assert talk.effects == ()
+
+
+def test_the_ids_of_children_sort_in_the_order_in_which_they_were_made() -> None:
+    talk = subscribed(ThreadLimits(children=12))
+    for _ in range(12):
+        talk.event("call_1", associative=False)
+    assert list(talk.thread.children) == sorted(talk.thread.children)
+    assert talk.thread.children[0] == "t1-000001"
 
 
 def test_a_child_nobody_knows_cannot_end() -> None:
@@ -304,11 +320,49 @@ def test_an_early_event_gets_a_child_that_sees_the_confirmation() -> None:
     assert "A storm!" not in str(talk.conversation())
 
 
-@pytest.mark.parametrize("end", [CancelCall("call_1"), CloseThread(), Undelivered("call_1", "timed out")])
-def test_an_early_event_of_a_call_that_ends_otherwise_is_discarded(
-    end: CancelCall | CloseThread | Undelivered,
-) -> None:
+@pytest.mark.parametrize("end", [CancelCall("call_1"), CloseThread(), SetAside("user_choice", "poison", "call_1")])
+def test_an_early_event_of_a_call_that_ends_otherwise_is_discarded(end: Incoming) -> None:
     talk = calling(storms())
     talk.event("call_1", "A storm!")
     talk.hears(end)
     assert talk.ignored()[-1].seqs == (3,)
+
+
+def given_up() -> Talk:
+    """An event came before its call was given up, and one came behind that; the numbers of their entries are 3 and 5."""
+    talk = calling(storms())
+    talk.event("call_1", "one")
+    talk.hears(Undelivered("call_1", "timed out"))
+    talk.event("call_1", "two", associative=False)
+    assert not talk.ignored()
+    assert "one" not in str(talk.conversation())
+    return talk
+
+
+def test_events_that_overtake_a_late_confirmation_happen_after_it() -> None:
+    """SUB-12, SUB-13"""
+    talk = given_up()
+    talk.says("It is down.")
+    talk.result("call_1", "Subscribed.", subscription=True)
+    assert talk.shown()[-3:] == [
+        "call_1-r7: Subscribed.",
+        "model calls call_1-e3: storms Oslo, interrupt:call_1 (subscription remains active)",
+        "call_1-e3: one",
+    ]
+    assert talk.child(the_child(talk)).shown()[-1] == "call_1-e1: two"
+    assert not talk.ignored()
+
+
+def test_events_of_what_is_late_and_no_subscription_are_discarded() -> None:
+    talk = given_up()
+    talk.result("call_1", "No.")
+    assert talk.ignored() == [Ignored("subscription_event", "its call did not become a subscription", "call_1", (3, 5))]
+
+
+@pytest.mark.parametrize("end", [TimerDue("expired/call_1"), CloseThread()])
+def test_events_are_discarded_when_their_call_is_not_waited_for_any_more(end: Incoming) -> None:
+    """SUB-15"""
+    talk = given_up()
+    talk.hears(end)
+    assert [ignored.seqs for ignored in talk.ignored()] == [(3, 5)]
+    assert talk.thread.expired == {}

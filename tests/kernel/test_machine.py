@@ -45,6 +45,7 @@ from tests.kernel.actor import Actor
 T = TypeVar("T")
 
 IMAGE = ImageContent(data="aGk=", mediaType="image/png")
+LONG = "?" * 10_001
 picks = st.integers(0, 1000)
 texts = st.sampled_from(["Hello", "Go on", "", " "])
 contents = st.sampled_from([None, (), (IMAGE,), (TextContent(text=""), IMAGE)])
@@ -70,7 +71,10 @@ def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
 
 which_call = st.sampled_from([*["pending"] * 4, *["active"] * 4, "expired", "any", "nobody's"])
 at_once = mostly(True, False)
+asked_of_the_user = st.sampled_from([*["oauth", "choice", "view"] * 2, "long choice"])
 ends = st.sampled_from([*["confirmed"] * 8, *["cancelled"] * 3, "closed"])
+
+late_ends = st.sampled_from([*["confirmed"] * 6, "answered", "forgotten", "closed"])
 
 
 class Threads(RuleBasedStateMachine):
@@ -209,14 +213,29 @@ class Threads(RuleBasedStateMachine):
         actor = self.actor(pick)
         id = self.call_id(actor, which, call)
         for number in range(times):
-            event = SubscriptionEvent(
-                group_id="t",
-                tool_call_id=id,
-                text=self.next("event"),
-                associative=associative,
-                final=final and number == min(times, 2) - 1,
-            )
+            event = self._event(id, associative, final=final and number == min(times, 2) - 1)
             self.send(actor, event, at_once=at_once)
+
+    @rule(pick=picks, call=picks, associative=st.booleans(), end=late_ends)
+    def events_overtake_a_late_confirmation(self, pick: int, call: int, associative: bool, end: str) -> None:
+        """Of a call that was given up between them."""
+        actor = self.actor(pick)
+        id = self.call_id(actor, "pending", call)
+        late: dict[str, Incoming] = {
+            "confirmed": ToolResult(group_id="t", id=id, text=self.next("answer"), subscription=True),
+            "answered": ToolResult(group_id="t", id=id, text=self.next("answer")),
+            "forgotten": TimerDue(f"expired/{id}"),
+            "closed": CloseThread(),
+        }
+        self.send(actor, self._event(id, associative), at_once=True)
+        self.send(actor, Undelivered(id, "nobody is there"), at_once=True)
+        self.send(actor, self._event(id, not associative), at_once=True)
+        self.send(actor, late[end], at_once=True)
+
+    def _event(self, id: str, associative: bool, *, final: bool = False) -> SubscriptionEvent:
+        return SubscriptionEvent(
+            group_id="t", tool_call_id=id, text=self.next("event"), associative=associative, final=final
+        )
 
     @rule(pick=picks, call=picks, second=st.booleans(), end=ends)
     def events_overtake_their_confirmation(self, pick: int, call: int, second: bool, end: str) -> None:
@@ -236,13 +255,15 @@ class Threads(RuleBasedStateMachine):
         if cancelled:
             self.cancel(pick, "active", call, True)
 
-    @rule(pick=picks, which=which_call, call=picks, what=st.sampled_from(["oauth", "choice", "view"]), at_once=at_once)
+    @rule(pick=picks, which=which_call, call=picks, what=asked_of_the_user, at_once=at_once)
     def ask_the_user(self, pick: int, which: str, call: int, what: str, at_once: bool) -> None:
         actor = self.actor(pick)
         id, url = self.call_id(actor, which, call), f"http://tool.test/{call % 3}"
+        choice = UserChoice(group_id="t", id=id, prompt="Which?", choices=("a", "b"), default=1, response_url=url)
         message: dict[str, Incoming] = {
             "oauth": OAuthRequest(group_id="t", id=id, auth_url=url),
-            "choice": UserChoice(group_id="t", id=id, prompt="Which?", choices=("a", "b"), default=1, response_url=url),
+            "choice": choice,
+            "long choice": choice.model_copy(update={"prompt": LONG, "response_url": f"{url}/{self.next('long')}"}),
             "view": ViewUpdate(group_id="t", view_type=f"view {call % 4}", content=None),
         }
         self.send(actor, message[what], at_once=at_once)
@@ -268,7 +289,7 @@ class Threads(RuleBasedStateMachine):
         pick=picks,
         which=which_call,
         call=picks,
-        what=st.sampled_from(["tool_result", "tool_result", "event", "timer", "answer", "child"]),
+        what=st.sampled_from(["tool_result", "user_choice", "event", "timer", "answer", "child"]),
         at_once=at_once,
     )
     def something_rare(self, pick: int, which: str, call: int, what: str, at_once: bool) -> None:
@@ -276,6 +297,7 @@ class Threads(RuleBasedStateMachine):
         id = self.call_id(actor, which, call)
         message: dict[str, Incoming] = {
             "tool_result": SetAside("tool_result", "it kills its worker", id),
+            "user_choice": SetAside("user_choice", "nobody can answer it", id),
             "event": SetAside("subscription_event", "it kills its worker", id),
             "timer": TimerDue(f"expired/{id}"),
             "answer": AnswerUndelivered(id, "nobody is there"),
@@ -345,7 +367,8 @@ class Threads(RuleBasedStateMachine):
     @precondition(lambda self: self.asked())
     @rule(pick=picks, retryable=mostly(True, False), lost=mostly(False, True))
     def the_model_fails(self, pick: int, retryable: bool, lost: bool) -> None:
-        self.asked()[pick % len(self.asked())].fails(retryable=retryable, lost=lost)
+        actor = self.asked()[pick % len(self.asked())]
+        self.carry_out(actor, actor.fails(retryable=retryable, lost=lost))
 
     # The end
 
@@ -372,7 +395,7 @@ class Threads(RuleBasedStateMachine):
         assert set(begun) == actor.fates.texts("child")
         thread = actor.thread
         waits = thread.pending or thread.subscriptions or thread.children
-        assert thread.closed or waits or thread.parked is not None or not thread.for_event
+        assert thread.closed or waits or not thread.for_event
 
 
 def test_strict_providers_are_satisfied_whatever_happens() -> None:

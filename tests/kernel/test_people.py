@@ -2,7 +2,14 @@
 
 import pytest
 
-from rapkit.kernel.effects import HideAuthorization, SendChoice, ShowAuthorization, ShowView
+from rapkit.kernel.effects import (
+    HideAuthorization,
+    SendChoice,
+    ShowAuthorization,
+    ShowView,
+    TellCancelled,
+    Withdraw,
+)
 from rapkit.kernel.entries import AuthorizationAsked, ChoiceAsked, ChoiceMadeEntry, Failed, Ignored, ViewChanged
 from rapkit.kernel.incoming import AnswerUndelivered, CancelCall, ChooseFor, CloseThread
 from rapkit.kernel.limits import ThreadLimits
@@ -66,7 +73,7 @@ def test_where_to_authorise_is_forgotten_when_the_call_ends(end: CancelCall | Cl
 def test_where_to_authorise_is_not_shown_if_the_call_was_answered_at_once() -> None:
     talk = calling(forecast())
     talk.hears(oauth(), talk.a_result("call_1"))
-    assert talk.effects == (HideAuthorization("call_1"),)
+    assert talk.effects == (Withdraw("call_1"), HideAuthorization("call_1"))
 
 
 # Choices
@@ -118,6 +125,44 @@ def test_a_call_can_ask_only_so_much_at_once() -> None:
     talk = calling(forecast())
     talk.hears(*(question(number) for number in range(20)))
     assert len(talk.thread.choices["call_1"]) == 16
+
+
+@pytest.mark.parametrize(
+    ("prompt", "choices", "problem"),
+    [
+        ("?" * 10_001, ("yes",), "its prompt has 10001 characters; 10000 are possible"),
+        ("?", ("yes",) * 101, "it has 101 choices; 100 are possible"),
+        ("?", ("yes", "n" * 1001), "one of its choices has 1001 characters; 1000 are possible"),
+    ],
+)
+def test_a_question_that_is_too_long_is_not_kept_and_ends_its_call(
+    prompt: str, choices: tuple[str, ...], problem: str
+) -> None:
+    talk = calling(forecast())
+    talk.hears(question(1), question(2).model_copy(update={"prompt": prompt, "choices": choices, "default": 0}))
+    assert talk.thread.choices == {}
+    assert talk.thread.pending == {}
+    assert talk.effects == (Withdraw("call_1"), TellCancelled("call_1"))
+    assert talk.is_asked()
+    assert talk.shown()[-1] == (
+        f"call_1: Error: The tool asked the user a question, but it cannot be answered: {problem}"
+    )
+
+
+def test_the_longest_question_is_asked() -> None:
+    talk = calling(forecast())
+    longest = {"prompt": "?" * 10_000, "choices": ("n" * 1000,) * 100, "default": 0}
+    talk.hears(question().model_copy(update=longest))
+    assert len(talk.thread.choices["call_1"]) == 1
+
+
+def test_a_subscription_goes_on_though_its_question_is_too_long() -> None:
+    talk = subscribed()
+    talk.hears(question().model_copy(update={"prompt": "?" * 10_001}))
+    assert talk.ignored()[-1].what == "user_choice"
+    assert talk.thread.choices == {}
+    assert list(talk.thread.subscriptions) == ["call_1"]
+    assert talk.effects == ()
 
 
 def test_a_subscription_may_ask_too_and_its_server_is_known() -> None:

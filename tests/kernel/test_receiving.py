@@ -22,9 +22,10 @@ from rapkit.kernel.incoming import (
 )
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.receiving import call_of, name_of, receive
+from rapkit.kernel.replying import worker_lost
 from rapkit.kernel.thread import Status, Thread
 from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
-from tests.kernel.talk import Talk, calling, forecast, storms, subscribed
+from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
 
 ALL: list[tuple[Incoming, str, str | None]] = [
     (UserMessage("Hello"), "user", None),
@@ -177,7 +178,7 @@ def test_it_closes_when_its_own_last_child_does() -> None:
     child.says("I listen.")
     child.event("call_2", associative=False, final=True)
     assert not child.thread.closed
-    child.hears(ChildClosed("t1-1-1"))
+    child.hears(ChildClosed("t1-000001-000001"))
     assert child.thread.closed
 
 
@@ -190,12 +191,58 @@ def test_it_closes_if_its_event_could_not_be_processed() -> None:
     assert child.thread.closed
 
 
-def test_it_stays_when_its_model_fails_so_that_a_person_can_see_why() -> None:
-    child = made_for_an_event(ThreadLimits(attempts=1))
-    child.fails()
-    assert child.status() is Status.PARKED
-    child.hears(ChildClosed("nobody"))
-    assert child.status() is Status.PARKED
+@pytest.mark.parametrize("retryable", [True, False])
+def test_it_asks_a_model_that_fails_for_ever_because_nobody_would_revive_it(retryable: bool) -> None:
+    """RUN-4"""
+    child = made_for_an_event(ThreadLimits(attempts=2))
+    pauses = []
+    for _ in range(1100):
+        child.fails("The account is closed.", retryable=retryable)
+        assert child.is_asked()
+        pauses.append(child.thread.retry_at - child.now)
+    assert pauses[:12] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]
+    assert set(pauses[12:]) == {900}
+    child.says("Seen.")
+    assert child.thread.closed
+
+
+def test_its_failures_do_not_fill_the_journal() -> None:
+    child = made_for_an_event(ThreadLimits(attempts=3))
+    told = [number for number in range(1, 101) if child.fails()]
+    assert told == [1, 2, 3, 4, 8, 16, 32, 64]
+
+
+def test_it_waits_for_longer_if_the_provider_says_so() -> None:
+    child = made_for_an_event()
+    child.fails(retry_after=1800.0)
+    assert child.thread.retry_at == child.now + 1800
+
+
+def test_it_closes_when_its_model_gets_nothing_right() -> None:
+    child = made_for_an_event(ThreadLimits(mistakes=2))
+    child.says("", forecast(), storms())
+    child.result("call_3", "Subscribed.", subscription=True)
+    child.user("Well?")
+    child.says("", want("weather"))
+    child.says("", want("weather"))
+    assert child.thread.closed
+    assert child.journal[-1] == ClosedEntry(
+        "the thread itself, which was made for one event. The model made 2 wrong calls in a row."
+    )
+    assert child.effects == (Withdraw("call_2"), TellClosed(), TellParent("t1"))
+
+
+def test_it_closes_when_its_model_ends_its_workers() -> None:
+    child = made_for_an_event()
+    step = worker_lost(child.thread, 3, 0.0, ThreadLimits())
+    assert step.thread.status is Status.CLOSED
+    assert step.entries == (
+        ClosedEntry(
+            "the thread itself, which was made for one event. "
+            "Asking the model failed 3 times: the process was lost, or made a mistake that its log tells of."
+        ),
+    )
+    assert step.effects == (TellClosed(), TellParent("t1"))
 
 
 def test_any_other_thread_stays_open() -> None:

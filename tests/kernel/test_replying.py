@@ -142,8 +142,11 @@ def test_the_provider_may_ask_for_a_longer_pause_but_not_for_ever() -> None:
     talk = asked()
     talk.fails(retry_after=30.0)
     assert talk.thread.retry_at == talk.now + 30
+    talk.fails(retry_after=1800.0)
+    assert talk.thread.retry_at == talk.now + 1800
     talk.fails(retry_after=1e9)
-    assert talk.thread.retry_at == talk.now + 60
+    assert talk.thread.retry_at == talk.now + 3600
+    assert talk.thread.failures == 3
 
 
 def test_a_thread_can_bear_any_number_of_failures() -> None:

@@ -33,7 +33,7 @@ FULL = Thread(
         "call_2": Pending("s", {}, "", "s", 0.0, "p", True, True, (EarlyEvent(3, True, False),)),
     },
     subscriptions={"call_3": Subscription("storms", {"deep": [{"x": [1, 2.5, None]}]}, 2.0, "http://a.test")},
-    expired={"call_4": Expired("forecast", {}, "http://a.test")},
+    expired={"call_4": Expired("forecast", {}, "http://a.test", (EarlyEvent(4, False, True),))},
     choices={"call_1": (OpenChoice("Which?", ("a", "b"), 1, "http://a.test/c", "http://a.test", 3.0),)},
     authorizing=("call_1",),
     views=("plan",),

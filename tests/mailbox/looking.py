@@ -202,6 +202,19 @@ class LookingContract:
         assert await store.recent("b1", 100) == await store.entries("b1")
         assert await store.recent("nobody", 3) == []
 
+    async def test_the_end_of_a_journal_can_be_read_without_what_is_of_no_interest(self, harness: Harness) -> None:
+        store = harness.store
+        entries = [Entry(kind, b"") for kind in ("said", "seen", "said", "seen", "seen", "done", "seen")]
+        await store.commit(await running(store), Commit(entries=entries))
+
+        async def recent(limit: int, before: int | None = None) -> list[int]:
+            return [one.seq for one in await store.recent("b1", limit, before, ["said", "done"])]
+
+        assert await recent(2) == [3, 6]
+        assert await recent(9) == [1, 3, 6]
+        assert await recent(2, 6) == [1, 3]
+        assert await store.recent("b1", 2, kinds=[]) == []
+
     async def test_a_journal_grows_at_the_end_that_is_read(self, harness: Harness) -> None:
         store = harness.store
         await idle(store, entries=[Entry("n", b"1"), Entry("n", b"2")])

@@ -11,15 +11,20 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import jsonschema_rs
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tests.models.openai_chat import dicts
 from tests.models.replies import BreakOff, Fail, ProviderServer, Refused, Say, numbered, refusal, streamed
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
+_NEWEST_DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+_MAX_BYTES = 32_000_000
 _KINDS = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}
 
 
@@ -45,6 +50,8 @@ class AnthropicServer(ProviderServer):
         given = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
         if given != self.key:
             return _error(401, f"invalid x-api-key {given}")
+        if len(await request.body()) > _MAX_BYTES:
+            return _error(413, "Request exceeds the maximum size")
         self.requests.append(json.loads(json.dumps(body)))
         try:
             check(body, self._signed)
@@ -80,8 +87,7 @@ def check(body: dict[str, Any], signed: set[tuple[str, str]]) -> None:
     for index, message in enumerate(messages):
         if message["role"] != ("assistant" if index % 2 else "user"):
             raise Refused(f"messages.{index}: roles must alternate between user and assistant")
-        content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        blocks = _blocks_of(message)
         if not blocks:
             raise Refused(f"messages.{index}: content must not be empty")
         _check_texts(blocks, f"messages.{index}")
@@ -94,6 +100,7 @@ def check(body: dict[str, Any], signed: set[tuple[str, str]]) -> None:
         raise Refused(
             "This model does not support assistant message prefill. The conversation must end with a user message."
         )
+    _check_thinking(body)
     for tool in body.get("tools") or []:
         schema = tool["input_schema"]
         if not _TOOL_NAME.fullmatch(tool["name"]):
@@ -102,6 +109,39 @@ def check(body: dict[str, Any], signed: set[tuple[str, str]]) -> None:
             raise Refused(
                 "tools.0.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"
             )
+        if not jsonschema_rs.meta.is_valid({**schema, **_NEWEST_DRAFT}) or "draft-0" in schema.get("$schema", ""):
+            raise Refused(
+                "tools.0.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12"
+            )
+        named = [node["properties"] for node in dicts(schema) if isinstance(node.get("properties"), dict)]
+        if not all(_PROPERTY.fullmatch(name) for properties in named for name in properties):
+            raise Refused(
+                "tools.0.custom.input_schema.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'"
+            )
+
+
+def _check_thinking(body: dict[str, Any]) -> None:
+    """With a budget, the round of calls and results at the end has to begin with thoughts."""
+    thinking = body.get("thinking") or {}
+    if thinking.get("type") != "enabled":
+        return
+    if not 1024 <= thinking["budget_tokens"] < body["max_tokens"]:
+        raise Refused("`max_tokens` must be greater than `thinking.budget_tokens`.")
+    messages = body["messages"]
+    index = len(messages) - 1
+    while index > 0 and any(block["type"] == "tool_result" for block in _blocks_of(messages[index])):
+        index -= 2
+    begins = messages[index + 1 : index + 2]
+    if begins and (kind := _blocks_of(begins[0])[0]["type"]) not in ("thinking", "redacted_thinking"):
+        raise Refused(
+            f"messages.{index + 1}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{kind}`. When `thinking` is "
+            "enabled, a final `assistant` message must start with a thinking block."
+        )
+
+
+def _blocks_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    content: list[dict[str, Any]] | str = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _check_texts(blocks: list[dict[str, Any]], where: str) -> None:

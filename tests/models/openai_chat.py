@@ -8,6 +8,8 @@ from typing import Any
 from tests.models.replies import BreakOff, Refused, Say, numbered
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+MAX_TOOLS = 128
+MAX_DESCRIPTION = 1024
 UNWELCOME = {"oneOf", "anyOf", "allOf", "not", "enum"}
 
 
@@ -39,12 +41,20 @@ def check(body: dict[str, Any]) -> None:
             raise Refused(f"Invalid value for 'content': expected a string, got null. (messages[{index}])")
     if waiting:
         raise Refused(_unanswered(waiting))
-    for tool in body.get("tools") or []:
-        check_tool(tool["function"])
+    check_tools([tool["function"] for tool in body.get("tools") or []])
 
 
-def check_tool(function: dict[str, Any]) -> None:
-    """What both APIs of OpenAI want of a tool."""
+def check_tools(functions: list[dict[str, Any]]) -> None:
+    """What both APIs of OpenAI want of tools."""
+    if len(functions) > MAX_TOOLS:
+        raise Refused(
+            f"Invalid 'tools': array too long. Expected an array with maximum length {MAX_TOOLS}, but got {len(functions)}."
+        )
+    for function in functions:
+        _check_tool(function)
+
+
+def _check_tool(function: dict[str, Any]) -> None:
     if not TOOL_NAME.fullmatch(function["name"]):
         raise Refused("Invalid 'tools[0].function.name': string does not match pattern. Expected '^[a-zA-Z0-9_-]+$'.")
     schema = function.get("parameters") or {"type": "object"}
@@ -53,8 +63,24 @@ def check_tool(function: dict[str, Any]) -> None:
             f"Invalid schema for function '{function['name']}': schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/"
             "'enum'/'not' at the top level."
         )
+    if len(function.get("description") or "") > MAX_DESCRIPTION:
+        raise Refused("Invalid 'tools[0].function.description': string too long.")
+    if any(_is_array(node) and not isinstance(node.get("items"), dict) for node in dicts(schema)):
+        raise Refused(f"Invalid schema for function '{function['name']}': array schema missing items.")
     if "properties" not in schema:
         raise Refused(f"Invalid schema for function '{function['name']}': object schema missing properties.")
+
+
+def dicts(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a JSON value, itself included."""
+    if isinstance(value, dict):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from dicts(item)
+
+
+def _is_array(node: dict[str, Any]) -> bool:
+    return node.get("type") == "array" or (isinstance(node.get("type"), list) and "array" in node["type"])
 
 
 def _check_assistant(message: dict[str, Any], index: int) -> list[str]:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.models.openai_chat import check_tool
+from tests.models.openai_chat import check_tools
 from tests.models.replies import BreakOff, Refused, Say, numbered
 
 
@@ -43,7 +43,7 @@ def check(body: dict[str, Any], known_thoughts: dict[str, str]) -> None:
     for tool in body.get("tools") or []:
         if not isinstance(tool.get("strict"), bool):
             raise Refused("Missing required parameter: 'tools[0].strict'.")
-        check_tool(tool)
+    check_tools(body.get("tools") or [])
 
 
 def _check_output(item: dict[str, Any], called: list[str], answered: set[str]) -> None:

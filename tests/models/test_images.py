@@ -2,8 +2,9 @@ import base64
 
 import pytest
 
-from rapkit.models.images import placeholder, showable
+from rapkit.models.images import latest, placeholder, showable
 from rapkit.protocol import ImageContent
+from tests.models.conversations import PIXEL
 
 
 def image(data: bytes, kind: str = "image/png") -> ImageContent:
@@ -33,3 +34,20 @@ def test_anything_else_is_not_shown(data: bytes) -> None:
 )
 def test_a_placeholder_says_how_big_it_was(size: int, text: str) -> None:
     assert placeholder(image(b"x" * size, "image/svg+xml")) == f"[image image/svg+xml, {text}]"
+
+
+def test_the_latest_images_are_shown_and_not_too_many() -> None:
+    images = [image(PIXEL + bytes([number])) for number in range(30)]
+    shown = latest(reversed(images))
+    assert [id(each) in shown for each in images] == [False] * 10 + [True] * 20
+
+
+def test_images_that_are_not_shown_anyway_do_not_count() -> None:
+    images = [image(PIXEL), *(image(b"<svg/>") for _ in range(30))]
+    assert len(latest(reversed(images))) == 1
+
+
+def test_the_latest_images_are_not_too_big_together() -> None:
+    images = [image(PIXEL + b"\x00" * 4_000_000) for _ in range(5)]
+    shown = latest(reversed(images))
+    assert [id(each) in shown for each in images] == [False] * 2 + [True] * 3

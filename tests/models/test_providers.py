@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,23 +15,6 @@ from tests.models.conversations import FORECAST, PIXEL, answer, ask, call, heard
 from tests.models.openai_server import OpenAIServer
 from tests.models.replies import Answer, BreakOff, Call, Fail, ProviderServer, Say
 from tests.server.sink import PATIENCE
-
-NAMES = ["openai:gpt-5-mini", "openai-chat:gpt-4o", "anthropic:claude-haiku-5-5"]
-
-
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    named: str = request.param
-    return named
-
-
-@pytest.fixture
-async def server(name: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProviderServer]:
-    async with AnthropicServer() if name.startswith("anthropic") else OpenAIServer() as server:
-        for variable, value in server.env.items():
-            monkeypatch.setenv(variable, value)
-        yield server
-        assert server.refusals == []
 
 
 async def failure(name: str, server: ProviderServer, reply: Answer) -> ModelError:
@@ -158,6 +140,16 @@ async def test_an_image_that_providers_refuse_is_only_mentioned(name: str, serve
     sent = str(server.requests[0])
     assert "[image image/png, 6 bytes]" in sent
     assert "[image image/png, 5000 kB]" in sent
+
+
+async def test_of_many_images_the_latest_are_shown(name: str, server: ProviderServer) -> None:
+    server.replies.append("Many pixels.")
+    calls = [call(f"c{number}") for number in range(25)]
+    answers = [answer(each.id, image=PIXEL) for each in calls]
+    await ask(open_model(name), question("Show", said(*calls), heard(*answers)))
+    sent = str(server.requests[0])
+    assert sent.count("iVBORw0KGgo") == 20
+    assert sent.count("[image image/png, 70 bytes]") == 5
 
 
 @pytest.mark.parametrize("name", ["openai:gpt-5-mini", "anthropic:claude-haiku-5-5"], indirect=True)

@@ -18,6 +18,7 @@ from rapkit.models.scripted import Scripted
 from rapkit.runtime.threads import EventName
 
 MEMORY = "sqlite:///:memory:"
+TOKEN = "a-token-for-clients"
 
 
 def answer(question: Question) -> Reply | str:
@@ -143,7 +144,7 @@ async def test_a_thread_that_is_not_there(model: Scripted) -> None:
     async with Agent(model=model, store=MEMORY) as agent:
         with pytest.raises(UnknownThread, match="There is no thread 'thr_storm'"):
             await agent.thread("thr_storm")
-        with pytest.raises(ThreadError, match="A message needs a text"):
+        with pytest.raises(ThreadError, match="The message is empty"):
             await (await agent.thread()).send(" ")
 
 
@@ -214,8 +215,9 @@ async def test_a_given_port_or_url_is_not_remembered(model: Scripted, store: str
     async with Agent(model=model, store=store, port=port) as agent:
         assert agent.engine.plan.public_url == f"http://127.0.0.1:{port}"
     with socket.create_server(("127.0.0.1", int(remembered.rpartition(":")[2]))):
-        async with Agent(model=model, store=store, public_url="https://agent.example.com") as agent:
-            assert agent.engine.plan.public_url == "https://agent.example.com"
+        url = "https://agent.example.com"
+        async with Agent(model=model, store=store, public_url=url, tokens={"me": TOKEN}) as agent:
+            assert agent.engine.plan.public_url == url
     async with Agent(model=model, store=store) as agent:
         assert agent.engine.plan.public_url == remembered
 
@@ -263,6 +265,16 @@ async def test_an_app_without_a_public_url_is_told_that_it_needs_one(model: Scri
     with pytest.raises(ConfigError, match=r"does not know where tools reach it\. Give it a public_url"):
         async with agent.lifespan():
             pass
+
+
+async def test_an_agent_others_can_reach_has_to_ask_who_they_are(model: Scripted, store: str) -> None:
+    """TRA-3: behind a proxy everybody comes from this machine."""
+    for url in ("https://agent.example.com", "http://10.0.0.1:8000/agent"):
+        with pytest.raises(ConfigError, match="no token is configured: behind a proxy anybody could use your agent"):
+            async with Agent(model=model, store=store, public_url=url):
+                pass
+    async with Agent(model=model, store=store, public_url="http://localhost:8000/agent"):
+        pass
 
 
 async def test_servers_elsewhere_that_cannot_call_back_are_named(

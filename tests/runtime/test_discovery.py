@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from rapkit.kernel.completion import Question
+from rapkit.mailbox import Fact, NewBox
+from rapkit.runtime.discovery import digest_of
 from rapkit.runtime.plan import Patience
 from rapkit.runtime.server import Server
-from tests.runtime.agents import Obedient, Working, call, working
+from tests.runtime.agents import Obedient, Working, call, opened, working
 from tests.runtime.stranger import INVOKE, TOOLSET, Stranger, listening, tool
 from tests.server.sink import answer, never, reset
 
@@ -173,6 +175,60 @@ async def test_a_server_that_was_never_reached_is_reported_and_takes_nothing_els
             await talk.do(call("late_work"))
             await (await late.invoked()).result("better late")
             await talk.hears("heard: better late")
+
+
+async def test_a_server_that_another_session_has_found_is_used_at_once(
+    model: Obedient, stranger: Stranger, store: str
+) -> None:
+    """DIS-12: although this session would ask it again only much later."""
+    async with listening("late_work") as late:
+        await late.down()
+        patience = Patience(rediscover=10**6, grace=1.0)
+        async with working(model, [late.url, stranger.url], store, patience=patience) as agent:
+            talk = await agent.talk("hello")
+            await talk.hears("hello")
+            await late.up()
+            await talk.say("anything new?")
+            await talk.hears("anything new?")
+            assert offered(model.last) == ["work", "other_work"]
+
+            await (await agent.talk("hello")).hears("hello")
+            await talk.do(call("late_work"))
+
+            await (await late.invoked()).result("better late")
+            await talk.hears("heard: better late")
+            assert len(late.to(TOOLSET)) == 1
+
+
+@pytest.mark.parametrize("kept", [b"no toolset", b"", document(tools=[]), None])
+async def test_a_kept_toolset_that_cannot_be_read_is_fetched_again(
+    model: Obedient, stranger: Stranger, store: str, kept: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DIS-6, RUN-3: the thread goes on meanwhile, with what else there is."""
+    async with working(model, [stranger.url], store) as agent:
+        talk = await agent.talk("hello")
+        await talk.hears("hello")
+    async with opened(store) as other_process:
+        shelf = "rapkit/toolsets"
+        digest = digest_of(stranger.toolset())
+        assert await other_process.records(shelf, f"document/{digest}")
+        await other_process.note(NewBox(shelf, "toolsets"), Fact(shelf, f"document/{digest}", "", kept))
+    await stranger.down()
+
+    async with working(model, [stranger.url], store) as agent:
+        talk = agent.thread(talk.id)
+        await talk.say("nobody is there")
+        await talk.hears("heard: nobody is there")
+        assert offered(model.last) == []
+        await stranger.up()
+        await talk.say("somebody is there")
+        await talk.hears("heard: somebody is there")
+
+        await talk.do(call("work"))
+
+        await (await stranger.invoked()).result("healed")
+        await talk.hears("heard: healed")
+        assert f"the toolset of {stranger.url} is not in the store as it was kept, and is fetched again" in caplog.text
 
 
 async def test_a_server_that_does_not_answer_is_not_waited_for(

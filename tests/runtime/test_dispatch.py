@@ -1,16 +1,27 @@
 """Getting a call to its server, and what the model is told if that fails."""
 
+import asyncio
+import contextlib
 import json
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
 
-from rapkit.errors import ConfigError
+from rapkit.delivery.client import HttpClient
+from rapkit.delivery.guard import Guard
+from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
+from rapkit.errors import ConfigError, ForbiddenTarget
 from rapkit.kernel.entries import Answered, Ignored
+from rapkit.mailbox import Taken
+from rapkit.runtime.addresses import Addresses
+from rapkit.runtime.dispatch import Dispatch
+from rapkit.runtime.engine import Surroundings
 from rapkit.runtime.server import Server
+from rapkit.signer import Signer
 from tests.runtime.agents import Obedient, Working, call, quick, working
 from tests.runtime.stranger import ANSWER, CANCEL, CLOSE, INVOKE, TOOLSET, Invocation, Stranger, listening, tool
-from tests.server.sink import answer, reset
+from tests.server.sink import after, answer, reset
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TEXT = {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]}
@@ -203,6 +214,30 @@ async def test_a_result_that_comes_with_the_409_is_the_result(agent: Working, st
     assert [each for each in await talk.all(Ignored) if "sent again" in each.reason] == []
 
 
+@pytest.mark.parametrize("first", ["the result", "the acknowledgement"])
+async def test_a_call_that_has_its_result_is_not_sent_again_because_its_acknowledgement_got_lost(
+    model: Obedient, stranger: Stranger, store: str, first: str
+) -> None:
+    """INV-4, INV-13: it was done, so that doing it again could only do harm."""
+    answered = asyncio.Event()
+    stranger.script[INVOKE] = [after(answered, answer(502))]
+    soon = {**POLICIES, Kind.INVOCATION: RetryPolicy(first=0.3, factor=1, cap=0.3, horizon=60)}
+    async with working(model, [stranger.url], store, policies=soon) as agent:
+        talk = await agent.doing(call("work"))
+        invocation = await stranger.invoked()
+        if first == "the acknowledgement":
+            answered.set()
+            await agent.failed_once()
+        assert (await invocation.result("done")).status == 200
+        await talk.hears("heard: done")
+        answered.set()
+
+        await agent.quiet()
+
+        assert len(stranger.to(INVOKE)) == 1
+        assert [each.text for each in await talk.all(Answered)] == ["done"]
+
+
 # Who we are, and whom we talk to
 
 
@@ -237,6 +272,27 @@ async def test_every_request_to_a_server_carries_its_token_and_no_other(
             assert [post for post in other.posts if "authorization" in post.headers] == []
 
 
+async def test_a_token_that_is_missing_for_a_moment_delays_a_call_and_no_more(
+    model: Obedient, stranger: Stranger, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """INV-4, TRA-3: secrets are replaced while we run, and not always in one go."""
+    monkeypatch.setenv("STRANGERS_TOKEN", "first-token")
+    async with working(model, [Server(stranger.url, token="env:STRANGERS_TOKEN")], store) as agent:
+        talk = await agent.talk("hello")
+        await talk.hears("hello")
+        monkeypatch.delenv("STRANGERS_TOKEN")
+        await talk.do(call("work"))
+        await agent.failed_once()
+        assert stranger.to(INVOKE) == []
+
+        monkeypatch.setenv("STRANGERS_TOKEN", "second-token")
+
+        invocation = await stranger.invoked()
+        assert invocation.post.headers["authorization"] == "Bearer second-token"
+        await invocation.result("delivered")
+        await talk.hears("heard: delivered")
+
+
 def test_plain_http_to_another_machine_has_to_be_allowed() -> None:
     """TRA-2"""
     with pytest.raises(ConfigError, match="allow_http"):
@@ -265,3 +321,76 @@ async def test_an_endpoint_on_another_machine_is_not_dialled_in_plain_http_nor_i
 
     assert why in said.text
     assert "/invoke" not in said.text
+
+
+FAR = "https://tools.example.com"
+
+
+class FarLine(HttpClient):
+    """The way out, on which a server answers that is far away: it offers `document`."""
+
+    document = b""
+
+    async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
+        if url.startswith(FAR):
+            return 200, self.document
+        return await super().get(url, headers, limit=limit)
+
+
+@contextlib.asynccontextmanager
+async def agent_of_far(model: Obedient, near: Stranger, store: str, endpoint: str) -> AsyncIterator[Working]:
+    """An agent with a server on this machine, and one elsewhere that names this endpoint."""
+
+    class Line(FarLine):
+        document = json.dumps({"name": "far", "endpoint": endpoint, "tools": [tool("far_work")]}).encode()
+
+    outside = Surroundings(open_line=Line)
+    async with working(model, [near.url, FAR], store, surroundings=outside, policies=quick(0.2)) as agent:
+        yield agent
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.8.8.8", "[::1]"])
+async def test_a_server_elsewhere_that_names_an_endpoint_here_is_reported_and_offers_nothing(
+    model: Obedient, stranger: Stranger, store: str, host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """DIS-12, TRA-2: also if another server of ours is on this machine."""
+    async with agent_of_far(model, stranger, store, f"http://{host}:{stranger.port}{INVOKE}") as agent:
+        talk = await agent.doing(call("far_work"))
+
+        await talk.hears("There is no tool 'far_work'")
+
+        problem = f"{FAR}{TOOLSET} names an endpoint on this machine, and is not on it itself."
+        assert f"{FAR} offers nothing: {problem}" in caplog.text
+        near, far = await agent.engine.toolsets.survey()
+        assert (near.problem, far.problem) == (None, problem)
+        assert stranger.to(INVOKE) == []
+
+
+@pytest.mark.parametrize(
+    "host", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]", "localhost.", "[::]"]
+)
+async def test_nor_is_it_reached_by_another_spelling(model: Obedient, stranger: Stranger, store: str, host: str) -> None:
+    """TRA-2"""
+    async with agent_of_far(model, stranger, store, f"http://{host}:{stranger.port}{INVOKE}") as agent:
+        talk = await agent.doing(call("far_work"))
+
+        await talk.until(Answered)
+
+        await talk.becomes("idle")
+        assert stranger.to(INVOKE) == []
+
+
+def test_what_a_server_elsewhere_had_us_send_here_is_not_sent() -> None:
+    """TRA-2: whatever became of the checks before, and whenever it was put into the outbox."""
+    addresses = Addresses("https://agent.example.com", Signer([b"k" * 32]))
+    dispatch = Dispatch([Server(FAR), Server("http://127.0.0.1:1")], addresses, Guard(loopback=True))
+
+    def prepare(server: str, url: str) -> object:
+        outgoing = dispatch.choice("thr_1", "call_1", server, url, 0)
+        return dispatch.prepare(Taken(outgoing, seq=1, epoch=1, attempts=1, age=0.0))
+
+    for url in ("http://127.0.0.1:9/answer", "http://localhost/answer", "http://[::1]:9/answer"):
+        with pytest.raises(ForbiddenTarget, match=f"{FAR} is not on this machine, and may not have us call"):
+            prepare(FAR, url)
+        assert prepare("http://127.0.0.1:1", url)
+    assert prepare(FAR, f"{FAR}/answer")

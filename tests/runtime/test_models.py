@@ -1,17 +1,20 @@
 """A model that fails: what came is kept, the error is shown, it is asked again, and then a person has to see to it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from rapkit.kernel.completion import Question, Reply
-from rapkit.kernel.entries import Answered, Failed, ModelSaid, ParkedEntry, UserSaid
+from rapkit.kernel.entries import Answered, ClosedEntry, Failed, ModelSaid, ParkedEntry, UserSaid
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.models.errors import ModelError
 from rapkit.runtime.following import EventName
+from rapkit.runtime.plan import Patience
 from tests.runtime.agents import Obedient, Working, call, working
 from tests.runtime.clocks import ManualClock
 from tests.runtime.stranger import Stranger
+from tests.server.served import until
 
 
 class Moody(Obedient):
@@ -181,3 +184,67 @@ async def test_a_model_with_a_bug_ends_nothing(
     clock.advance(6)
 
     await talk.hears("heard: hello")
+
+
+class Slow:
+    """Says nothing the first `times`, for ever; then what it heard."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.asked = 0
+        self.given_up = 0
+        self.obedient = Obedient()
+
+    async def __call__(self, question: Question) -> Reply | str:
+        self.asked += 1
+        if self.asked <= self.times:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.given_up += 1
+        return self.obedient(question)
+
+
+async def test_a_completion_that_never_ends_is_given_up_and_asked_for_again(store: str, clock: ManualClock) -> None:
+    """RUN-4"""
+    slow = Slow(1)
+    patience = Patience(grace=1.0, completion=0.05)
+    async with working(slow, [], store, patience=patience, surroundings=clock.surroundings()) as agent:
+        talk = await agent.talk("hello")
+
+        failed = await talk.until(Failed)
+
+        assert failed.text == "The model did not answer within 0.05 s."
+        assert slow.given_up == 1
+        clock.advance(1.5)
+        await talk.hears("heard: hello")
+        assert slow.asked == 2
+
+
+async def test_a_thread_is_closed_without_waiting_for_the_model(store: str) -> None:
+    """CLO-1: whatever it says now is of no use to anybody."""
+    slow = Slow(1)
+    async with working(slow, [], store) as agent:
+        talk = await agent.talk("hello")
+        await until(lambda: slow.asked == 1)
+
+        await agent.threads.close(talk.id)
+
+        await talk.becomes("closed")
+        assert slow.asked == slow.given_up == 1
+        assert [type(each) for each in await talk.entries()] == [UserSaid, ClosedEntry]
+
+
+async def test_a_completion_that_is_interrupted_is_not_charged_to_the_thread(store: str) -> None:
+    """RUN-4: however often that is; it was not lost, but let be."""
+    slow = Slow(12)
+    async with working(slow, [], store) as agent:
+        talk = await agent.talk("hello")
+        for number in range(1, 13):
+            await until(lambda number=number: slow.asked == number)  # type: ignore[misc]
+            agent.engine._worker.interrupt(talk.id)  # noqa: SLF001
+            await until(lambda number=number: slow.given_up == number)  # type: ignore[misc]
+
+        await talk.hears("heard: hello")
+
+        assert [type(each) for each in await talk.entries()] == [UserSaid, ModelSaid]

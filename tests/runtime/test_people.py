@@ -13,7 +13,7 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.runtime.following import EventName
 from tests.runtime.agents import Obedient, Talk, Working, call, quick, working
 from tests.runtime.examples import example, github_api, served
-from tests.runtime.stranger import ANSWER, INVOKE, Invocation, Stranger, post_to
+from tests.runtime.stranger import ANSWER, CANCEL, INVOKE, Invocation, Stranger, listening, post_to
 from tests.server.oauth.browser import Browser
 from tests.server.oauth.provider_server import provider_running
 from tests.server.sink import answer
@@ -118,19 +118,46 @@ async def test_questions_end_with_their_call(agent: Working, stranger: Stranger)
         await agent.threads.choose(talk.id, invocation.id, 0)
 
 
+@pytest.mark.parametrize(
+    "url", ["https://example.com/collect", "http://10.0.0.1/", "http://169.254.169.254/latest", "a port of this machine"]
+)
 async def test_answers_go_to_the_server_that_asked_and_nowhere_else(
-    agent: Working, stranger: Stranger, caplog: pytest.LogCaptureFixture
+    agent: Working, stranger: Stranger, caplog: pytest.LogCaptureFixture, url: str
 ) -> None:
-    """CHO-1: a server cannot have us POST to third parties."""
-    talk = await agent.doing(call("work"))
-    invocation = await stranger.invoked()
+    """CHO-1: a server cannot have us POST to third parties. The call ends: nobody will ever answer it."""
+    async with listening() as bystander:
+        talk = await agent.doing(call("work"))
+        invocation = await stranger.invoked()
 
-    for url in ("https://example.com/collect", "http://10.0.0.1/", "http://169.254.169.254/latest"):
-        await invocation.choice("Trick?", ["Yes"], 0, url)
+        await invocation.choice("Trick?", ["Yes"], 0, url if "://" in url else bystander.url + ANSWER)
 
-    assert "response_url" in (await talk.until(Ignored, 3)).reason
-    assert (await talk.look()).thread.choices == {}
-    assert "a user_choice is ignored" in caplog.text
+        reason = "its response_url is none of the tool server's own"
+        said = await talk.hears("Error: The tool asked the user a question, but it cannot be answered")
+        assert reason in said.text
+        (notice,) = await stranger.received(CANCEL)
+        assert notice.message["tool_call_id"] == invocation.id
+        look = await talk.becomes("idle")
+        assert (look.thread.choices, look.thread.pending) == ({}, {})
+        assert f"a user_choice is refused: {reason}" in caplog.text
+        assert await talk.all(ChoiceAsked) == bystander.posts == []
+
+
+async def test_an_answer_may_go_to_where_the_tool_is_invoked(model: Obedient, stranger: Stranger, store: str) -> None:
+    """CHO-1, DIS-2: the endpoint is the server's own place too, wherever it says that is."""
+    async with listening("work") as elsewhere, working(model, [stranger.url], store) as agent:
+        stranger.document = elsewhere.toolset()
+        talk = await agent.doing(call("work"))
+        invocation = await elsewhere.invoked()
+        await invocation.choice("Which?", ["red", "green"], 0, elsewhere.url + ANSWER)
+        await talk.until(ChoiceAsked)
+
+        await agent.threads.choose(talk.id, invocation.id, 1)
+
+        (post,) = await elsewhere.received(ANSWER)
+        assert post.message == {"id": invocation.id, "selected": 1}
+        await invocation.result("green it is")
+        await talk.hears("heard: green it is")
+        assert stranger.to(ANSWER) == []
 
 
 async def test_the_weather_example_evacuates_only_if_the_user_says_so(

@@ -103,13 +103,14 @@ async def test_nothing_of_a_thread_stays_in_the_process(stranger: Stranger, stor
         await (await agent.talk("hello")).hears("hello")
         await agent.quiet()
         tasks = len(asyncio.all_tasks())
+        before = {id(each) for each in _things_of_threads()}  # of other tests
 
         ids = [(await agent.doing(call("work", n=n))).id for n in range(20)]
         for n in range(20):
             await stranger.invoked_with(n=n)
         await agent.quiet()
 
-        await until(lambda: _left() == [])
+        await until(lambda: all(id(each) in before for each in _things_of_threads()))
         # What else there is, are connections of the stranger's.
         await until(lambda: len([task for task in asyncio.all_tasks() if "Stranger" not in repr(task)]) <= tasks)
         for number, thread_id in enumerate(ids):
@@ -117,7 +118,7 @@ async def test_nothing_of_a_thread_stays_in_the_process(stranger: Stranger, stor
             await agent.thread(thread_id).hears("heard: woken")
 
 
-def _left() -> list[object]:
+def _things_of_threads() -> list[object]:
     gc.collect()
     return [each for each in gc.get_objects() if isinstance(each, Thread | Pending | Claim | Mail | Slice)]
 

@@ -149,6 +149,35 @@ async def test_keys_can_be_changed_while_calls_are_pending(
         await agent.thread(third.id).hears("heard: new key")
 
 
+async def test_a_call_that_is_sent_again_keeps_its_url_whatever_keys_have_come(
+    model: Obedient, stranger: Stranger, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CB-11, INV-13: a server tells a repetition by the URL, and would do it all again under another one."""
+    old, new = (secrets.token_urlsafe(32) for _ in range(2))
+    monkeypatch.setenv("RAPKIT_SECRET_KEY", old)
+    stranger.otherwise[INVOKE] = answer(503)
+    async with working(model, [stranger.url], store) as agent:
+        first = await agent.doing(call("work", n=1))
+        await agent.failed_once()
+    sent = len(stranger.to(INVOKE))
+
+    monkeypatch.setenv("RAPKIT_SECRET_KEY", f"{new},{old}")
+    del stranger.otherwise[INVOKE]
+    async with working(model, [stranger.url], store, port=agent.port) as agent:
+        again = await stranger.invoked(sent + 1)
+        assert {post.message["callback_url"] for post in stranger.to(INVOKE)} == {again.callback_url}
+        assert (await again.result("once")).status == 200
+        await agent.thread(first.id).hears("heard: once")
+        second = await agent.doing(call("work", n=2))
+        later = await stranger.invoked_with(n=2)
+        await agent.quiet()
+
+    monkeypatch.setenv("RAPKIT_SECRET_KEY", new)
+    async with working(model, [stranger.url], store, port=agent.port) as agent:
+        assert (await later.result("signed anew")).status == 200
+        await agent.thread(second.id).hears("heard: signed anew")
+
+
 async def test_no_token_is_ever_stored_or_logged(
     model: Obedient, store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

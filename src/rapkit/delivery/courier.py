@@ -221,6 +221,8 @@ class Courier:
         outgoing = taken.outgoing
         try:
             body, more = self._prepare(taken)
+        except DeliveryError:
+            raise
         except RapkitError as error:
             raise _Unsendable(str(error)) from error
         stamp = {**more, **headers(outgoing.id, self._clock(), body, self._secrets)}

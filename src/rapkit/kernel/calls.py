@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from rapkit.kernel.draft import Draft, expired_call
-from rapkit.kernel.effects import Invoke, TellCancelled, Withdraw
+from rapkit.kernel.effects import Invoke, TellCancelled
 from rapkit.kernel.entries import Answered, Unsubscribed
 from rapkit.kernel.events import confirm, refuse_early, refuse_waiting
 from rapkit.kernel.incoming import CancelCall, SetAside, TimerDue, Undelivered
@@ -20,13 +20,10 @@ def receive_result(draft: Draft, result: ToolResult) -> None:
     """
     thread = draft.thread
     if result.id in thread.pending:
-        _answer_pending(draft, result)
+        call = draft.take_pending(result.id)
+        _take_answer(draft, result, call, late=call.detached)
     elif result.id in thread.expired:
-        expired = thread.expired[result.id]
-        draft.drop_expired(result.id)
-        subscribed = _subscribe(draft, result, expired)
-        draft.journal(_answered(result, expired.name, late=True, subscribed=subscribed))
-        draft.wake()
+        _take_answer(draft, result, draft.take_expired(result.id), late=True)
     elif result.id in thread.subscriptions:
         # SUB-11: the confirmation was its one result.
         draft.ignore("tool_result", "the call has its result already, and goes on as a subscription", result.id)
@@ -34,10 +31,9 @@ def receive_result(draft: Draft, result: ToolResult) -> None:
         draft.ignore("tool_result", "no call waits for it", result.id)
 
 
-def _answer_pending(draft: Draft, result: ToolResult) -> None:
-    call = draft.take_pending(result.id)
+def _take_answer(draft: Draft, result: ToolResult, call: Pending | Expired, *, late: bool) -> None:
     subscribed = _subscribe(draft, result, call)
-    draft.journal(_answered(result, call.name, late=call.detached, subscribed=subscribed))
+    draft.journal(_answered(result, call.name, late=late, subscribed=subscribed))
     if subscribed:
         confirm(draft, result.id, call.early)
     else:
@@ -105,25 +101,38 @@ def _expire(draft: Draft, call_id: str, text: str) -> None:
     call = draft.take_pending(call_id)
     draft.remember_expired(call_id, call)
     draft.answer(call_id, call, text)
-    refuse_early(draft, call_id, call.early)
     draft.wake()
 
 
 def receive_timer(draft: Draft, timer: TimerDue) -> None:
-    """The only timers so far are those of expired calls. Nobody waits for them, so the journal says nothing of them."""
+    """The only timers so far are those of expired calls. Nobody waits for them; the journal tells only what becomes of their events."""
     call_id = expired_call(timer.key)
-    if call_id is not None:
-        draft.drop_expired(call_id)
+    if call_id in draft.thread.expired:
+        refuse_early(draft, call_id, draft.take_expired(call_id).early)
+    else:
+        draft.take_timer_away(timer.key)
 
 
 def receive_set_aside(draft: Draft, lost: SetAside) -> None:
-    """A message that cannot be processed. If it was a call's answer, the call is answered with that, so that nothing hangs."""
-    draft.ignore(lost.what, lost.reason, lost.call_id)
+    """A message that cannot be processed. If a call would hang without it, the call is answered with that."""
     call_id = lost.call_id
+    if lost.what == "user_choice" and call_id is not None:
+        refuse_question(draft, call_id, lost.reason)
+        return
+    draft.ignore(lost.what, lost.reason, call_id)
     if lost.what == "tool_result" and call_id is not None and call_id in draft.thread.pending:
         call = draft.take_pending(call_id)
         draft.answer(call_id, call, f"Error: The tool answered, but its answer could not be processed: {lost.reason}")
         refuse_early(draft, call_id, call.early)
+        draft.wake()
+
+
+def refuse_question(draft: Draft, call_id: str, reason: str) -> None:
+    """A call asked the user what nobody will answer: it is cancelled, because it would wait for ever. A subscription goes on."""
+    draft.ignore("user_choice", reason, call_id)
+    if call_id in draft.thread.pending:
+        call = cancel_pending(draft, call_id)
+        draft.answer(call_id, call, f"Error: The tool asked the user a question, but it cannot be answered: {reason}")
         draft.wake()
 
 
@@ -143,7 +152,6 @@ def receive_cancel(draft: Draft, cancel: CancelCall) -> None:
 def cancel_pending(draft: Draft, call_id: str) -> Pending:
     """Stop waiting for a call: it is not sent if it has not left, and every server is told. Its result will be ignored (CAN-4)."""
     call = draft.take_pending(call_id)
-    draft.do(Withdraw(call_id))
     draft.do(TellCancelled(call_id))
     refuse_early(draft, call_id, call.early)
     return call

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from rapkit.kernel.effects import Effect, HideAuthorization, Invoke, SetTimer, ShowAuthorization, Step
-from rapkit.kernel.entries import Answered, Ignored, JournalEntry
+from rapkit.kernel.effects import Effect, HideAuthorization, Invoke, SetTimer, ShowAuthorization, Step, Withdraw
+from rapkit.kernel.entries import SHOWN, Answered, Ignored, JournalEntry
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import Expired, Pending, Thread
 
@@ -31,7 +31,7 @@ class Draft:
     def journal(self, entry: JournalEntry) -> int:
         """Append a line; its number."""
         self._entries.append(entry)
-        self.change(length=self.thread.length + 1)
+        self.change(length=self.thread.length + 1, shown=self.thread.shown + (entry.kind in SHOWN))
         return self.thread.length
 
     def do(self, effect: Effect) -> None:
@@ -61,10 +61,12 @@ class Draft:
     # Calls
 
     def take_pending(self, call_id: str) -> Pending:
-        """A pending call, which is pending no more; questions to the user that came from it are taken back."""
+        """A pending call, which is pending no more: it is not sent again, and what it asked the user is taken back."""
         call = self.thread.pending[call_id]
         self.change(pending=without(self.thread.pending, call_id))
         self.undo(lambda effect: effect == Invoke(call_id))  # it may have been corrected, and answered in the same step
+        # Even if it was answered: a server whose acknowledgement was lost would be sent it again, and might do it again.
+        self.do(Withdraw(call_id))
         self.take_back_questions(call_id)
         return call
 
@@ -82,14 +84,20 @@ class Draft:
         self.journal(Answered(call_id, call.name, text, late=call.detached, by="runtime"))
 
     def remember_expired(self, call_id: str, call: Pending) -> None:
-        """Take one late answer of a call that was given up, for so long."""
-        self.change(expired={**self.thread.expired, call_id: Expired(call.name, call.arguments, call.server)})
+        """Take one late answer of a call that was given up, for so long. What came early for it goes on waiting for that."""
+        expired = Expired(call.name, call.arguments, call.server, call.early)
+        self.change(expired={**self.thread.expired, call_id: expired})
         self.do(SetTimer(_EXPIRED_TIMER + call_id, self.now + self.limits.remember_expired))
 
-    def drop_expired(self, call_id: str) -> None:
-        """Forget an expired call now."""
+    def take_expired(self, call_id: str) -> Expired:
+        """An expired call, which is forgotten now."""
+        call = self.thread.expired[call_id]
         self.change(expired=without(self.thread.expired, call_id))
-        key = _EXPIRED_TIMER + call_id
+        self.take_timer_away(_EXPIRED_TIMER + call_id)
+        return call
+
+    def take_timer_away(self, key: str) -> None:
+        """Be woken by a timer no more. One that is due comes again and again until this is done."""
         self.undo(lambda effect: isinstance(effect, SetTimer) and effect.key == key)
         self.do(SetTimer(key, None))
 

@@ -213,6 +213,9 @@ JournalEntry = (
     | Ignored
 )
 
+SHOWN = frozenset(("user", "assistant", "result", "event", "released", "began"))
+"""The kinds of lines that a model may be shown something of."""
+
 _ADAPTER: TypeAdapter[JournalEntry] = TypeAdapter(Annotated[JournalEntry, Field(discriminator="kind")])
 
 

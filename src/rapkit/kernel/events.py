@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from rapkit.kernel.draft import Draft, without
 from rapkit.kernel.effects import MakeChild
 from rapkit.kernel.entries import Began, ChildEnded, ChildMade, Happened, Ignored, Released, Unsubscribed
 from rapkit.kernel.incoming import ChildClosed, EventForChild
-from rapkit.kernel.thread import EarlyEvent, Inherited, Thread, WaitingEvent
+from rapkit.kernel.thread import EarlyEvent, Expired, Inherited, Pending, Thread, WaitingEvent
 from rapkit.protocol import SubscriptionEvent
+
+_Call = TypeVar("_Call", Pending, Expired)
 
 _FINISHED = "the subscription ended with its final event"
 _NOT_CONFIRMED = "its call did not become a subscription"
@@ -19,7 +22,9 @@ def receive_event(draft: Draft, event: SubscriptionEvent) -> None:
     call_id = event.tool_call_id
     thread = draft.thread
     if call_id in thread.pending:
-        _keep_early(draft, event)
+        draft.change(pending={**thread.pending, call_id: _keep_early(draft, event, thread.pending[call_id])})
+    elif call_id in thread.expired:
+        draft.change(expired={**thread.expired, call_id: _keep_early(draft, event, thread.expired[call_id])})
     elif call_id not in thread.subscriptions:
         draft.ignore("subscription_event", "no such subscription is active", call_id)
     else:
@@ -34,13 +39,10 @@ def _happened(event: SubscriptionEvent, name: str, inline: bool) -> Happened:
     )
 
 
-def _keep_early(draft: Draft, event: SubscriptionEvent) -> None:
-    """It overtook the result that makes its call a subscription: what becomes of it is decided with that."""
-    call_id = event.tool_call_id
-    call = draft.thread.pending[call_id]
-    seq = draft.journal(Happened(call_id, call.name, event.text, event.associative, event.final, "early"))
-    early = (*call.early, EarlyEvent(seq, event.associative, event.final))
-    draft.change(pending={**draft.thread.pending, call_id: replace(call, early=early)})
+def _keep_early(draft: Draft, event: SubscriptionEvent, call: _Call) -> _Call:
+    """It overtook the result that makes its call a subscription: what becomes of it is decided with that, in time or late."""
+    seq = draft.journal(Happened(event.tool_call_id, call.name, event.text, event.associative, event.final, "early"))
+    return replace(call, early=(*call.early, EarlyEvent(seq, event.associative, event.final)))
 
 
 def confirm(draft: Draft, call_id: str, early: Sequence[EarlyEvent]) -> None:
@@ -109,7 +111,7 @@ def _make_child(draft: Draft, event: WaitingEvent) -> None:
     """A child with our history up to the event, and the event. It refers to that history, and copies none of it."""
     thread = draft.thread
     child = Thread(
-        id=f"{thread.id}-{thread.children_made + 1}",
+        id=f"{thread.id}-{thread.children_made + 1:06}",  # so that they sort in the order in which they were made
         user_id=thread.user_id,
         ancestors=(*thread.ancestors, thread.id),
         inherits=Inherited(thread.id, event.upto),

@@ -9,7 +9,8 @@ class ThreadLimits:
 
     `subscriptions`: active at once (SUB-17). `children`: child threads at once; past it events wait. `depth`: children of children; past
     it, or where no children are allowed at all, an event is taken into the thread itself. `views`: kinds of views. `mistakes`: completions
-    in a row whose every call was wrong. `attempts`: failures of the model in a row. After either of the last two the thread is parked.
+    in a row whose every call was wrong. `attempts`: failures of the model in a row. After either of the last two the thread is parked; one
+    that was made for an event is closed after so many mistakes, and bears any number of failures.
     `window`: how many of the last entries of the journal the model is shown, at least. `cancel_on_interrupt`: whether a message of the user
     cancels the calls it interrupts. `remember_expired`: seconds for which the late result of a call that was given up is still taken.
     """

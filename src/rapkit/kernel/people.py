@@ -1,5 +1,6 @@
 """What tools want from the user, and show to the user. The call stays pending; the model is not asked."""
 
+from rapkit.kernel.calls import refuse_question
 from rapkit.kernel.draft import Draft
 from rapkit.kernel.effects import SendChoice, ShowAuthorization, ShowView
 from rapkit.kernel.entries import AuthorizationAsked, ChoiceAsked, ChoiceMadeEntry, Failed, ViewChanged
@@ -8,7 +9,10 @@ from rapkit.kernel.thread import OpenChoice
 from rapkit.protocol import OAuthRequest, UserChoice, ViewUpdate
 
 _NOT_LIVE = "no such call is pending, and no such subscription active"
-_MOST_CHOICES = 16
+_MOST_QUESTIONS = 16
+_LONGEST_PROMPT = 10_000
+_MOST_CHOICES = 100
+_LONGEST_CHOICE = 1000
 
 
 def receive_oauth(draft: Draft, asked: OAuthRequest) -> None:
@@ -31,13 +35,28 @@ def receive_choice(draft: Draft, asked: UserChoice) -> None:
     if any(each.response_url == asked.response_url for each in open_ones):
         draft.ignore("user_choice", "it is being asked already", asked.id)
         return
-    if len(open_ones) >= _MOST_CHOICES:
+    if len(open_ones) >= _MOST_QUESTIONS:
         draft.ignore("user_choice", "the call asks too many questions at once", asked.id)
+        return
+    if problem := _too_long(asked):
+        refuse_question(draft, asked.id, problem)
         return
     call = draft.thread.pending.get(asked.id) or draft.thread.subscriptions[asked.id]
     choice = OpenChoice(asked.prompt, asked.choices, asked.default, asked.response_url, call.server, draft.now)
     draft.change(choices={**draft.thread.choices, asked.id: (*open_ones, choice)})
     draft.journal(ChoiceAsked(asked.id, asked.prompt, asked.choices, asked.default))
+
+
+def _too_long(asked: UserChoice) -> str | None:
+    """What of it is more than can be kept: an open question is part of the state, which is written at every step."""
+    if len(asked.prompt) > _LONGEST_PROMPT:
+        return f"its prompt has {len(asked.prompt)} characters; {_LONGEST_PROMPT} are possible"
+    if len(asked.choices) > _MOST_CHOICES:
+        return f"it has {len(asked.choices)} choices; {_MOST_CHOICES} are possible"
+    longest = max((len(choice) for choice in asked.choices), default=0)
+    if longest > _LONGEST_CHOICE:
+        return f"one of its choices has {longest} characters; {_LONGEST_CHOICE} are possible"
+    return None
 
 
 def receive_choice_made(draft: Draft, made: ChooseFor) -> None:

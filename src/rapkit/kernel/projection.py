@@ -7,12 +7,15 @@ names the original call in an argument `kind`. Nothing is ever rewritten: the sa
 
 While a call is awaited the model is not asked, and the answer's place is before whatever came meanwhile: that is all there is to holding
 events back.
+
+What is too long is shown in part: see `bounds`.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from rapkit.kernel.bounds import ANSWER_CHARS, CUT, TOTAL_CHARS, bounded
 from rapkit.kernel.conversation import Answer, Conversation, Heard, Said, SaidCall
 from rapkit.kernel.entries import (
     Answered,
@@ -28,7 +31,6 @@ from rapkit.protocol import ContentItem, TextContent
 
 STILL_RUNNING = "This call is still running. Its result will come later, by itself; do not call again for it."
 _NOTHING = "(no output)"
-_CUT = "(What was said before is not shown.)"
 _GO_ON = "(What happened last is not shown. Go on.)"
 _TOO_LONG_AGO = "(Something happened, too long ago to be shown.)"
 
@@ -60,10 +62,17 @@ Calls = dict[str, tuple[str, dict[str, Any]]]
 """Names and arguments of calls, by their ids."""
 
 
-def project(stretches: Iterable[Stretch], known: Thread | None = None) -> Conversation:
+def project(
+    stretches: Iterable[Stretch],
+    known: Thread | None = None,
+    *,
+    answer_chars: int = ANSWER_CHARS,
+    total_chars: int = TOTAL_CHARS,
+) -> Conversation:
     """The conversation, from the first stretch (the oldest ancestor's) to the last (the thread's own).
 
-    What lies before the stretches is not shown; the calls the thread still knows can be named all the same.
+    What lies before the stretches is not shown; the calls the thread still knows can be named all the same. Of an answer, an event or a
+    message about `answer_chars` are shown at most, and of everything `total_chars`.
     """
     calls: Calls = {}
     if known is not None:
@@ -76,7 +85,7 @@ def project(stretches: Iterable[Stretch], known: Thread | None = None) -> Conver
     if known is not None and known.wants_model and not (conversation and isinstance(conversation[-1], Heard)):
         # What woke it lies before the stretches, behind many lines that are not for models.
         conversation += (Heard(texts=(_GO_ON,)),)
-    return conversation
+    return bounded(conversation, answer_chars, total_chars)
 
 
 class _Projector:
@@ -200,7 +209,7 @@ def _hear(conversation: list[Heard | Said], heard: Heard) -> None:
 
 def _say(conversation: list[Heard | Said], said: Said) -> None:
     if not conversation:
-        conversation.append(Heard(texts=(_CUT,)))
+        conversation.append(Heard(texts=(CUT,)))
     last = conversation[-1]
     if isinstance(last, Said):
         text = "\n\n".join(part for part in (last.text, said.text) if part.strip())

@@ -17,7 +17,7 @@ from rapkit.kernel.calls import (
     receive_undelivered,
 )
 from rapkit.kernel.draft import Draft
-from rapkit.kernel.effects import Step, TellClosed, TellParent, Withdraw
+from rapkit.kernel.effects import Step, TellClosed, TellParent
 from rapkit.kernel.entries import ClosedEntry, UserSaid
 from rapkit.kernel.events import (
     receive_child_closed,
@@ -85,12 +85,11 @@ def close(draft: Draft, by: str) -> None:
     thread = draft.thread
     for call_id, call in thread.pending.items():
         draft.take_pending(call_id)
-        draft.do(Withdraw(call_id))
         refuse_early(draft, call_id, call.early, _CLOSED)
     for call_id in thread.subscriptions:
         draft.drop_subscription(call_id)
     for call_id in thread.expired:
-        draft.drop_expired(call_id)
+        refuse_early(draft, call_id, draft.take_expired(call_id).early, _CLOSED)
     refuse_waiting(draft, _CLOSED, *dict.fromkeys(event.call_id for event in thread.waiting_events))
     draft.change(closed=True, wants_model=False, parked=None)
     draft.journal(ClosedEntry(by))
@@ -100,10 +99,10 @@ def close(draft: Draft, by: str) -> None:
 
 
 def close_if_done(draft: Draft) -> None:
-    """A thread that was made for one event ends when nothing is left that could wake it; one that is parked is left for a person."""
+    """A thread that was made for one event ends when nothing is left that could wake it."""
     thread = draft.thread
     waits = thread.pending or thread.subscriptions or thread.children or thread.waiting_events
-    if thread.for_event and not (waits or thread.wants_model or thread.parked is not None or thread.closed):
+    if thread.for_event and not (waits or thread.wants_model or thread.closed):
         close(draft, "the thread itself, because it was made for one event and nothing is left to do")
 
 

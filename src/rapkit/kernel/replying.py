@@ -7,12 +7,14 @@ from rapkit.kernel.draft import Draft
 from rapkit.kernel.effects import Invoke, Step
 from rapkit.kernel.entries import Answered, Failed, MadeCall, ModelSaid, ParkedEntry
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.kernel.receiving import close_if_done
+from rapkit.kernel.receiving import close, close_if_done
 from rapkit.kernel.thread import Pending, Thread
 from rapkit.protocol import ArgumentChecker
 
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
+_LONGEST_PAUSE_OF_AN_EVENT = 15 * 60.0
+_LONGEST_PAUSE_ASKED_FOR = 3600.0
 
 
 def reply(thread: Thread, said: Reply, catalog: Catalog, now: float, limits: ThreadLimits) -> Step:
@@ -105,7 +107,7 @@ def _go_on(draft: Draft, *, all_wrong: bool) -> None:
     mistakes = draft.thread.mistakes + 1 if all_wrong else 0
     draft.change(mistakes=mistakes)
     if mistakes >= draft.limits.mistakes:
-        _park(draft, f"The model made {mistakes} wrong calls in a row. Write to it to go on.")
+        _give_up(draft, f"The model made {mistakes} wrong calls in a row.", "Write to it to go on.")
     elif draft.thread.is_free:
         draft.change(wants_model=True)
 
@@ -119,28 +121,47 @@ def model_failed(
     retryable: bool = True,
     retry_after: float | None = None,
 ) -> Step:
-    """The model did not answer: the error is shown, and it is asked again after a while, so often; then the thread is parked (RUN-4)."""
+    """The model did not answer: the error is shown, and it is asked again after a while, so often; then the thread is parked (RUN-4).
+
+    A thread that was made for an event asks for ever, less and less often: no person looks at it who could revive it, and while it is
+    there its parent has less room for later events.
+    """
     draft = Draft(thread, now, limits)
     failures = thread.failures + 1
     draft.change(failures=failures)
-    draft.journal(Failed(problem))
-    if not retryable or failures >= limits.attempts:
+    if _is_told(thread, failures, limits):
+        draft.journal(Failed(problem))
+    if not thread.for_event and (not retryable or failures >= limits.attempts):
         _park(draft, f"The model failed: {problem} Write to the thread to try again.")
         return draft.step()
-    pause = min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), _LONGEST_PAUSE)
-    draft.change(retry_at=now + max(pause, min(retry_after or 0.0, _LONGEST_PAUSE)))
+    longest = _LONGEST_PAUSE_OF_AN_EVENT if thread.for_event else _LONGEST_PAUSE
+    pause = min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), longest)
+    draft.change(retry_at=now + max(pause, min(retry_after or 0.0, _LONGEST_PAUSE_ASKED_FOR)))
     return draft.step()
+
+
+def _is_told(thread: Thread, failures: int, limits: ThreadLimits) -> bool:
+    """Whether the journal tells of a failure: of those without end only each time they are twice as many, so that it has an end."""
+    return not thread.for_event or failures <= limits.attempts or failures.bit_count() == 1
 
 
 def worker_lost(thread: Thread, attempts: int, now: float, limits: ThreadLimits) -> Step:
-    """Asking the model has ended the process that did it, again and again: the thread is parked, before it ends more of them."""
+    """Asking the model has ended the process that did it, again and again: the thread stops, before it ends more of them."""
     draft = Draft(thread, now, limits)
-    _park(
+    _give_up(
         draft,
-        f"Asking the model failed {attempts} times: the process was lost, or made a mistake that its log tells of. "
+        f"Asking the model failed {attempts} times: the process was lost, or made a mistake that its log tells of.",
         "Write to the thread to try again.",
     )
     return draft.step()
+
+
+def _give_up(draft: Draft, reason: str, way_out: str) -> None:
+    """Stop, until a person goes on with it; nobody would with a thread that was made for an event, so that one is closed."""
+    if draft.thread.for_event:
+        close(draft, f"the thread itself, which was made for one event. {reason}")
+    else:
+        _park(draft, f"{reason} {way_out}")
 
 
 def _park(draft: Draft, reason: str) -> None:

@@ -49,11 +49,12 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A call that was given up; one late answer is still taken."""
+    """A call that was given up; one late answer is still taken, and what came early is kept until then."""
 
     name: str
     arguments: dict[str, Any]
     server: str = ""
+    early: tuple[EarlyEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class OpenChoice:
     prompt: str
     choices: tuple[str, ...]
     default: int
-    response_url: str
+    response_url: str = field(repr=False)
     server: str
     asked_at: float
 
@@ -98,7 +99,8 @@ class Status(StrEnum):
 class Thread:
     """The state of a thread.
 
-    `ancestors` go from the root to the parent; `length` is the length of its journal. `wants_model` says that the model is to be asked
+    `ancestors` go from the root to the parent; `length` is the length of its journal, `shown` how many lines of it
+    are for models. `wants_model` says that the model is to be asked
     next, but not before `retry_at`. `ended` are subscriptions that are over while events of theirs still wait for a child.
     """
 
@@ -108,6 +110,7 @@ class Thread:
     inherits: Inherited | None = None
     for_event: bool = False
     length: int = 0
+    shown: int = 0
     calls_made: int = 0
     children_made: int = 0
     pending: dict[str, Pending] = field(default_factory=dict)

@@ -162,8 +162,10 @@ class Store(Protocol):
     async def entries(self, box: str, after: int = 0, limit: int = 1000) -> list[Entry]:
         """The journal of a box, oldest first, from the entry after `after`."""
 
-    async def recent(self, box: str, limit: int, before: int | None = None) -> list[Entry]:
-        """The last `limit` entries of a journal, or the last before the entry `before`; oldest first, too."""
+    async def recent(
+        self, box: str, limit: int, before: int | None = None, kinds: Collection[str] | None = None
+    ) -> list[Entry]:
+        """The last `limit` entries of a journal, or the last before the entry `before`; oldest first, too. Only of some kinds, if named."""
 
     async def records(self, box: str, kind: str) -> list[Record]:
         """The records of a box of one kind, by key."""

@@ -1,6 +1,8 @@
 """A question as pydantic-ai puts it to a provider."""
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic_ai.messages import (
@@ -12,72 +14,98 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import Model as PydanticModel
-from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.tools import ToolDefinition
 
-from rapkit.kernel.completion import Question, Tool
-from rapkit.kernel.conversation import Answer, Heard
-from rapkit.models.images import placeholder, showable
+from rapkit.kernel.conversation import Answer, Conversation, Heard, Said, SaidCall
+from rapkit.models.hearing import made_up
+from rapkit.models.images import latest, placeholder
 from rapkit.models.naming import shown_name
-from rapkit.models.thoughts import restore
-from rapkit.protocol import TextContent
+from rapkit.models.offering import Offered
+from rapkit.models.thoughts import has_calls, restore
+from rapkit.protocol import ImageContent, TextContent
 
 # Providers refuse a blank text, and with it the whole conversation.
 NOTHING = "(empty)"
 
-_NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf", "not", "enum")
 
+class Asking:
+    """How one model is asked. With `tells`, it is told what nobody called for, instead of being shown a pair of call and answer."""
 
-def messages(question: Question, model: PydanticModel[Any], *, takes_images: bool) -> list[ModelMessage]:
-    """The conversation as the provider gets it."""
-    history: list[ModelMessage] = []
-    for turn in question.conversation:
-        if isinstance(turn, Heard):
-            parts = _heard(turn, takes_images=takes_images)
-            if history and isinstance(history[-1], ModelRequest):
-                # Something empty was said in between and is left out, so both are one turn.
-                history[-1].parts = [*history[-1].parts, *parts]
+    def __init__(
+        self, model: PydanticModel[Any], offered: Offered, instructions: str, *, takes_images: bool, tells: bool
+    ) -> None:
+        self._model = model
+        self._offered = offered
+        self._instructions = instructions
+        self._takes_images = takes_images
+        self._tells = tells
+        self._images: dict[int, tuple[bytes, str]] = {}
+        self._told: dict[str, str] = {}
+
+    def messages(self, conversation: Conversation) -> list[ModelMessage]:
+        """The conversation as the provider gets it."""
+        self._images = latest(_newest_first(conversation)) if self._takes_images else {}
+        history: list[ModelMessage] = []
+        for turn in conversation:
+            if isinstance(turn, Heard):
+                parts = self._heard(turn)
+                if history and isinstance(history[-1], ModelRequest):
+                    # Nothing was said in between, or nothing that is shown, so both are one turn.
+                    history[-1].parts = [*history[-1].parts, *parts]
+                else:
+                    history.append(ModelRequest(parts, instructions=self._instructions or None))
+            elif (said := restore(self._shown(turn), self._model)).parts:
+                history.append(said)
+        return history
+
+    def _shown(self, said: Said) -> Said:
+        self._told = {}
+        if self._tells and not has_calls(said.thoughts):
+            self._told = {call.id: heading for call in said.calls if (heading := self._heading(call))}
+        calls = (call for call in said.calls if call.id not in self._told)
+        renamed = (SaidCall(call.id, call.name, self._offered.shown(call.name, call.arguments)) for call in calls)
+        return Said(said.text, tuple(renamed), said.thoughts)
+
+    def _heading(self, call: SaidCall) -> str:
+        """What is told instead of a pair that was made up; nothing if the call is a real one."""
+        about = made_up(call)
+        if about is None:
+            return ""
+        arguments = {name: value for name, value in call.arguments.items() if name != "kind"}
+        shown = json.dumps(self._offered.shown(call.name, arguments), ensure_ascii=False)
+        return _heading(about, shown_name(call.name), f" with {shown}" if arguments else "")
+
+    def _heard(self, heard: Heard) -> list[ModelRequestPart]:
+        parts: list[ModelRequestPart] = []
+        for answer in heard.answers:
+            if heading := self._told.get(answer.call_id):
+                parts.append(UserPromptPart(self._content(answer, heading)))
             else:
-                history.append(ModelRequest(parts, instructions=question.instructions or None))
-        elif (said := restore(turn, model)).parts:
-            history.append(said)
-    return history
+                parts.append(ToolReturnPart(shown_name(answer.name), self._content(answer), answer.call_id))
+        return parts + [UserPromptPart(text if text.strip() else NOTHING) for text in heard.texts]
+
+    def _content(self, answer: Answer, *heading: str) -> str | list[str | BinaryContent]:
+        texts = [*heading]
+        files: list[BinaryContent] = []
+        for item in answer.content:
+            if isinstance(item, TextContent):
+                texts.append(item.text)
+            elif image := self._images.get(id(item)):
+                files.append(BinaryContent(image[0], media_type=image[1]))
+            else:
+                texts.append(placeholder(item))
+        # In one piece: some providers are sent several texts as a JSON list.
+        text = "\n".join(texts)
+        if not files:
+            return text if text.strip() else NOTHING
+        return [text, *files] if text.strip() else [*files]
 
 
-def parameters(question: Question) -> ModelRequestParameters:
-    """The tools that are offered."""
-    return ModelRequestParameters(function_tools=[_offered(tool) for tool in question.tools])
+def _heading(about: re.Match[str], name: str, arguments: str) -> str:
+    what = "event" if about["what"] == "interrupt" else "result"
+    return f"[{what} of {name}({about['id']}){arguments}: {about['state']}]"
 
 
-def _heard(heard: Heard, *, takes_images: bool) -> list[ModelRequestPart]:
-    parts: list[ModelRequestPart] = [_returned(answer, takes_images=takes_images) for answer in heard.answers]
-    return parts + [UserPromptPart(text if text.strip() else NOTHING) for text in heard.texts]
-
-
-def _returned(answer: Answer, *, takes_images: bool) -> ToolReturnPart:
-    texts: list[str] = []
-    files: list[Any] = []
-    for item in answer.content:
-        if isinstance(item, TextContent):
-            texts.append(item.text)
-        elif takes_images and (image := showable(item)):
-            files.append(BinaryContent(image[0], media_type=image[1]))
-        else:
-            texts.append(placeholder(item))
-    # In one piece: some providers are sent several texts as a JSON list.
-    text = "\n".join(texts)
-    spoken = [text] if text.strip() else []
-    content = [*spoken, *files] if files else (spoken or [NOTHING])[0]
-    return ToolReturnPart(shown_name(answer.name), content, answer.call_id)
-
-
-def _offered(tool: Tool) -> ToolDefinition:
-    schema = {"type": "object", "properties": {}, **tool.input_schema}
-    description = tool.description
-    # Providers refuse these at the top of a schema, and with them the whole question. The tool's server checks them anyway.
-    if unwelcome := {key: schema.pop(key) for key in _NOT_AT_THE_TOP if key in schema}:
-        description += f"\nThe arguments must also match this JSON schema: {json.dumps(unwelcome, ensure_ascii=False)}"
-    # Strict mode takes a small part of JSON Schema only, and the schemas are strangers'.
-    return ToolDefinition(
-        name=shown_name(tool.name), parameters_json_schema=schema, description=description, strict=False
-    )
+def _newest_first(conversation: Conversation) -> Iterator[ImageContent]:
+    for turn in reversed(conversation):
+        for answer in reversed(turn.answers) if isinstance(turn, Heard) else ():
+            yield from (item for item in reversed(answer.content) if isinstance(item, ImageContent))

@@ -8,7 +8,7 @@ from rapkit.kernel.conversation import Answer, Conversation, Said, SaidCall
 from rapkit.protocol import TextContent
 
 # A pair of call and answer that nobody made: an event, or an answer that came after the model had been told that its call still runs.
-_MADE_UP = re.compile(r"(?P<what>interrupt|result):(?P<id>\S+) \(")
+_MADE_UP = re.compile(r"(?P<what>interrupt|result):(?P<id>\S+) \((?P<state>.*)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def hear(conversation: Conversation) -> Hearing:
         if isinstance(turn, Said):
             calls = {call.id: call for call in turn.calls}
             for call in turn.calls:
-                if _made_up(call) is None:
+                if made_up(call) is None:
                     made.pop(call.name, None)
                     made[call.name] = call.id
             continue
@@ -63,12 +63,13 @@ def hear(conversation: Conversation) -> Hearing:
 
 def _answered(answer: Answer, call: SaidCall | None) -> Piece:
     text = "\n".join(item.text if isinstance(item, TextContent) else f"[{item.mediaType}]" for item in answer.content)
-    about = _made_up(call) if call else None
+    about = made_up(call) if call else None
     if about is None:
         return Piece("answer", text, answer.name, answer.call_id)
     return Piece("event" if about["what"] == "interrupt" else "answer", text, answer.name, about["id"])
 
 
-def _made_up(call: SaidCall) -> re.Match[str] | None:
+def made_up(call: SaidCall) -> re.Match[str] | None:
+    """What a call is about that nobody made: `what`, the `id` of the real one and the `state` it is in. None for a real one."""
     kind = call.arguments.get("kind")
     return _MADE_UP.match(kind) if isinstance(kind, str) else None

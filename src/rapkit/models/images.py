@@ -4,11 +4,18 @@ One that a provider refuses has the whole conversation refused, now and each tim
 """
 
 import base64
+from collections.abc import Iterable
 
 from rapkit.protocol import ImageContent
 
 MAX_BYTES = 5_000_000
 """What the strictest of the big providers takes."""
+
+MAX_IMAGES = 20
+"""How many are sent with one question: the latest. Providers take more, but smaller ones then."""
+
+MAX_TOGETHER = 15_000_000
+"""Bytes of all of them; the strictest provider takes 32 MB as a whole, in base64 and with the texts."""
 
 _BEGINNINGS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
@@ -22,6 +29,20 @@ def showable(image: ImageContent) -> tuple[bytes, str] | None:
         return data, "image/webp"
     kind = next((kind for beginning, kind in _BEGINNINGS.items() if data.startswith(beginning)), None)
     return (data, kind) if kind else None
+
+
+def latest(newest_first: Iterable[ImageContent]) -> dict[int, tuple[bytes, str]]:
+    """Those that are shown, by their identity, with what `showable` says of them."""
+    shown: dict[int, tuple[bytes, str]] = {}
+    left, room = MAX_IMAGES, MAX_TOGETHER
+    for image in newest_first:
+        if (found := showable(image)) is None:
+            continue
+        left, room = left - 1, room - len(found[0])
+        if left < 0 or room < 0:
+            break
+        shown[id(image)] = found
+    return shown
 
 
 def placeholder(image: ImageContent) -> str:

@@ -1,7 +1,7 @@
-"""Names of tools as every provider takes them.
+"""Names of tools and of their arguments as every provider takes them.
 
 A RAP tool may be called `repo.issues.list`, up to 128 characters; providers take 64 letters, digits, `_` and `-`, and refuse the whole
-question otherwise.
+question otherwise. An argument may be called anything; there they take a dot as well.
 """
 
 import hashlib
@@ -9,11 +9,20 @@ import re
 
 _TAKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_TAKEN = re.compile(r"[^A-Za-z0-9_-]")
+_TAKEN_OF_ARGUMENTS = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 def shown_name(name: str) -> str:
     """The name a provider is shown. It depends on the name alone, so a conversation reads the same whatever tools there are by then."""
-    if _TAKEN.fullmatch(name):
-        return name
+    return name if _TAKEN.fullmatch(name) else _similar(name)
+
+
+def shown_argument(name: str) -> str:
+    """The name of an argument, or of something within one, as a provider is shown it; it depends on the name alone."""
+    return name if _TAKEN_OF_ARGUMENTS.fullmatch(name) else _similar(name)
+
+
+def _similar(name: str) -> str:
     # The digest keeps `a.b` and `a_b` apart.
-    return f"{_NOT_TAKEN.sub('_', name)[:55]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{_NOT_TAKEN.sub('_', name)[:55]}_{digest}"

@@ -6,17 +6,26 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from pydantic_ai.direct import model_request_stream
-from pydantic_ai.messages import ModelResponse, PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ToolCallPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+)
 from pydantic_ai.models import Model as PydanticModel
 from pydantic_ai.models import StreamedResponse
 from pydantic_ai.settings import ModelSettings
 from pydantic_core import PydanticCustomError
 
 from rapkit.kernel.completion import Question, Reply, Usage, WantedCall
-from rapkit.models.asking import messages, parameters
+from rapkit.models.asking import Asking
 from rapkit.models.errors import ModelError
 from rapkit.models.failures import explain
-from rapkit.models.naming import shown_name
+from rapkit.models.offering import Offered, warn_of
+from rapkit.models.thinking import may_think, thinks_by_budget, without_thinking
 from rapkit.models.thoughts import keep, visible_text
 from rapkit.protocol.json_value import check_json
 
@@ -31,6 +40,7 @@ class ProviderModel:
         self._model = model
         self._name = name
         self._settings = _settings(model)
+        self._left_out: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -54,13 +64,15 @@ class ProviderModel:
     async def complete(self, question: Question, on_text: Callable[[str], None]) -> Reply:
         """Make one completion; see `Model`."""
         try:
+            offered = self._offer(question)
+            history, settings = self._put(question, offered)
             async with (
                 self._model,
                 model_request_stream(
                     self._model,
-                    messages(question, self._model, takes_images=self.takes_images),
-                    model_settings=self._settings,
-                    model_request_parameters=parameters(question),
+                    history,
+                    model_settings=settings,
+                    model_request_parameters=offered.parameters(),
                 ) as stream,
             ):
                 await _listen(stream, on_text)
@@ -70,7 +82,23 @@ class ProviderModel:
             # Without its cause, in which a key may be quoted.
             raise failure from None
         self._check(response)
-        return _reply(response, question, self._name)
+        return _reply(response, offered, self._name)
+
+    def _offer(self, question: Question) -> Offered:
+        offered = Offered(question.tools)
+        if offered.left_out and offered.left_out != self._left_out:
+            warn_of(offered.left_out)
+        self._left_out = offered.left_out
+        return offered
+
+    def _put(self, question: Question, offered: Offered) -> tuple[list[ModelMessage], ModelSettings]:
+        by_budget = thinks_by_budget(self._model, self._settings)
+        asking = Asking(self._model, offered, question.instructions, takes_images=self.takes_images, tells=by_budget)
+        history = asking.messages(question.conversation)
+        if by_budget and not may_think(history):
+            # The thoughts were another model's, or there were none yet. An answer without thoughts is better than none.
+            return history, without_thinking(self._settings)
+        return history, self._settings
 
     def _check(self, response: ModelResponse) -> None:
         provider = self._model.system
@@ -112,19 +140,18 @@ async def _listen(stream: StreamedResponse, on_text: Callable[[str], None]) -> N
             began, apart = True, False
 
 
-def _reply(response: ModelResponse, question: Question, name: str) -> Reply:
-    names = {shown_name(tool.name): tool.name for tool in question.tools}
+def _reply(response: ModelResponse, offered: Offered, name: str) -> Reply:
     return Reply(
         text=_clean(visible_text([*response.parts])),
-        calls=tuple(_wanted(part, names) for part in response.parts if isinstance(part, ToolCallPart)),
+        calls=tuple(_wanted(part, offered) for part in response.parts if isinstance(part, ToolCallPart)),
         thoughts=_storable(keep(response)),
         usage=_usage(response),
         model=response.model_name or name,
     )
 
 
-def _wanted(part: ToolCallPart, names: dict[str, str]) -> WantedCall:
-    provider_id, name = _clean(part.tool_call_id), names.get(part.tool_name, _clean(part.tool_name))
+def _wanted(part: ToolCallPart, offered: Offered) -> WantedCall:
+    provider_id, name = _clean(part.tool_call_id), _clean(offered.name(part.tool_name))
     arguments: Any = part.args
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
         arguments = {}  # how some say that there are none
@@ -135,7 +162,7 @@ def _wanted(part: ToolCallPart, names: dict[str, str]) -> WantedCall:
         return WantedCall(provider_id, name, None, f"The arguments are not valid JSON: {_why(error)}.")
     if not isinstance(arguments, dict):
         return WantedCall(provider_id, name, None, "The arguments are not a JSON object.")
-    return WantedCall(provider_id, name, arguments)
+    return WantedCall(provider_id, name, offered.real(name, arguments))
 
 
 def _why(error: Exception) -> str:

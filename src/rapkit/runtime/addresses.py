@@ -18,9 +18,15 @@ class Addresses:
         self._base = public_url.rstrip("/") + PATH
         self._signer = signer
 
-    def callback_url(self, thread_id: str, call_id: str) -> str:
-        """Where this call is answered."""
-        return self._base + self._signer.sign(_PURPOSE, thread_id, call_id)
+    @property
+    def seal(self) -> str:
+        """What has to be kept to make the same URL again: the address it is below, and the name of the key it is signed with."""
+        return f"{self._signer.newest} {self._base}"
+
+    def callback_url(self, thread_id: str, call_id: str, seal: str = "") -> str:
+        """Where this call is answered. With the `seal` of its first time it is what it was then: servers tell a repetition by the URL."""
+        key, _, base = (seal or self.seal).partition(" ")
+        return base + self._signer.sign(_PURPOSE, thread_id, call_id, key=key)
 
     def read(self, token: str) -> tuple[str, str] | None:
         """Thread and call of a token of ours; None for any other."""

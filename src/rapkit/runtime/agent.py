@@ -13,12 +13,12 @@ from starlette.types import ASGIApp
 from rapkit.errors import ConfigError, ThreadClosed, ThreadError, ThreadParked
 from rapkit.http.callers import Callers, is_loopback_host
 from rapkit.http.serving import in_background, listen, url_of
-from rapkit.kernel.entries import ClosedEntry, ModelSaid, ParkedEntry, UserSaid
+from rapkit.kernel.entries import ClosedEntry, Ignored, ModelSaid, ParkedEntry, UserSaid
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.models.opening import open_model
 from rapkit.runtime.app import make_app
 from rapkit.runtime.engine import Engine, Surroundings, running
-from rapkit.runtime.in_process import PATH, InProcess
+from rapkit.runtime.in_process import PATH, InProcess, InProcessServer
 from rapkit.runtime.plan import Capacity, Patience, Plan
 from rapkit.runtime.port import listen_as_before
 from rapkit.runtime.server import Server
@@ -126,13 +126,15 @@ class Agent:
         url = public_url or self.public_url
         if url is None:
             raise ConfigError("The agent does not know where tools reach it. Give it a public_url.")
+        self._check_who_may_use(url)
         self._warn_if_unreachable(url)
         async with contextlib.AsyncExitStack() as stack:
             for toolset in self._toolsets:
-                await stack.enter_async_context(toolset.lifespan(loopback_callbacks=True))
+                within = f"{url.rstrip('/')}{PATH}{toolset.name}"
+                await stack.enter_async_context(toolset.lifespan(loopback_callbacks=True, within=within))
             plan = Plan(
                 model=self.model,
-                servers=tuple(_as_server(each, url) for each in self.servers),
+                servers=tuple(each if isinstance(each, Server) else InProcessServer.of(each) for each in self.servers),
                 toolsets=self._toolsets,
                 store=self.store,
                 public_url=url,
@@ -149,6 +151,13 @@ class Agent:
         """Let everybody who follows a thread go: a server that stops waits for them."""
         if self._engine is not None:
             self._engine.hub.end()
+
+    def _check_who_may_use(self, public_url: str) -> None:
+        if self._callers.local_only and not is_loopback_host(urlsplit(public_url).hostname or ""):
+            raise ConfigError(
+                f"{public_url} can be reached from other machines, and no token is configured: behind a proxy anybody could use "
+                "your agent. Configure a token (tokens=, --token, or [agent.tokens])."
+            )
 
     def _warn_if_unreachable(self, public_url: str) -> None:
         far = [each.key for each in self.servers if isinstance(each, Server) and not each.is_local]
@@ -195,13 +204,16 @@ class AgentThread:
         return await self._agent.engine.threads.send(self.id, text)
 
     async def ask(self, text: str) -> str:
-        """Say something and wait for the next answer. `ThreadError` says why none comes: parked, closed, stopped."""
+        """Say something and wait for the next answer. `ThreadError` says why none comes: parked, closed, set aside, stopped."""
         threads = self._agent.engine.threads
         after = (await threads.look(self.id)).thread.length
         message_id = await threads.send(self.id, text)
         heard = False
+        aside: str | None = None
         async for event in threads.follow(self.id, after):
             match event.line and event.line.entry:
+                case Ignored(what="user", reason=reason):
+                    aside = reason
                 case UserSaid(id=id) if id == message_id:
                     heard = True
                 case ModelSaid(text=answer, calls=()) if heard:
@@ -210,6 +222,11 @@ class AgentThread:
                     raise ThreadParked(reason)
                 case ClosedEntry():
                     raise ThreadClosed(f"Thread {self.id} was closed before it answered.")
+            if aside is not None and not heard and event.seq is not None:
+                # It may be another message that was set aside. If it was not ours, ours is heard before the thread comes to rest.
+                look = await threads.look(self.id)
+                if not look.running and event.seq >= look.thread.length:
+                    raise ThreadError(f"The message was not taken into thread {self.id}: {aside}")
         raise ThreadError(f"The agent was stopped before thread {self.id} answered. The answer will be in its history.")
 
     def events(self, after: int = 0) -> AsyncIterator[ThreadEvent]:
@@ -264,10 +281,3 @@ def _check_names(servers: "Sequence[Server | InProcess]") -> None:
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(f"The server {name} is named twice. Name it once.")
-
-
-def _as_server(server: "Server | InProcess", public_url: str) -> Server:
-    """A toolset of this process is found below our own URL, and remembered by its name: the URL may be another one tomorrow."""
-    if isinstance(server, Server):
-        return server
-    return Server(f"{public_url.rstrip('/')}{PATH}{server.name}", name=f"toolset {server.name}", allow_http=True)

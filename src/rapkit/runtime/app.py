@@ -28,7 +28,7 @@ from rapkit.runtime.addresses import PATH as CALLBACK_PATH
 from rapkit.runtime.api import api_routes
 from rapkit.runtime.engine import Engine
 from rapkit.runtime.in_process import PATH as TOOLSETS_PATH
-from rapkit.runtime.in_process import InProcess
+from rapkit.runtime.in_process import InProcess, OnlyForStrangers
 from rapkit.runtime.plan import Capacity
 
 _RETRY_WHEN_STORE_FAILS = 5
@@ -57,7 +57,7 @@ def make_app(
             Route("/metrics", Only(MetricsPage(engine, callers), "GET")),
             Route("/healthz", Only(Health(), "GET", "HEAD")),
             Route("/readyz", Only(Readiness(engine), "GET", "HEAD")),
-            *(Mount(f"{TOOLSETS_PATH}{toolset.name}", toolset.app) for toolset in toolsets),
+            *(Mount(f"{TOOLSETS_PATH}{toolset.name}", OnlyForStrangers(toolset.app)) for toolset in toolsets),
         ],
         redirect_slashes=False,
         default=_nothing_here,

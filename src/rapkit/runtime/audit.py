@@ -36,7 +36,7 @@ def dispatched(thread_id: str, call_id: str, body: bytes, problem: str | None) -
     """An invocation, as it lies in the outbox, has come to its end there."""
     if not log.isEnabledFor(logging.INFO):
         return
-    server, _, message = body.partition(b"\n")
+    server, _, message = body.split(b"\n", 2)
     operation = from_json(message)["operation"]
     if problem is None:
         _write("acknowledged", thread_id, call_id, operation, server=server.decode())

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 from rapkit.delivery.client import Fetcher
 from rapkit.errors import ConfigError, DeliveryError, InvalidToolset
+from rapkit.http.callers import is_loopback_host
 from rapkit.protocol import ToolsetDocument, parse_toolset
 from rapkit.runtime.server import Server
 
@@ -77,6 +79,11 @@ class Discovery:
         await asyncio.wait({running})
         return await self._fetch(server)
 
+    async def parse(self, body: bytes) -> ToolsetDocument:
+        """A toolset document, checked as a whole. Off the loop: a large one takes a while."""
+        document: ToolsetDocument = await self._in_thread(parse_toolset, body)
+        return document
+
     async def fetch_all(self, servers: Sequence[Server]) -> list[Fetched | DiscoveryFailed]:
         """What each of them offers, asked at the same time: one that is down takes nothing from the others."""
         return list(await asyncio.gather(*map(self._try_fetch, servers)))
@@ -104,8 +111,9 @@ class Discovery:
         if status != 200:
             raise DiscoveryFailed(f"{url} answered {status}. Is there a RAP tool server?")
         try:
-            # Off the loop: a large toolset takes a while to be checked.
-            document = await self._in_thread(parse_toolset, body)
+            document = await self.parse(body)
         except InvalidToolset as error:
             raise DiscoveryFailed(f"{url} is not a valid toolset:\n{error}") from None
+        if not server.is_local and is_loopback_host(urlsplit(document.endpoint).hostname or ""):
+            raise DiscoveryFailed(f"{url} names an endpoint on this machine, and is not on it itself.")
         return Fetched(document, body, digest_of(body))

@@ -1,7 +1,7 @@
 """The POSTs that follow from a step: invocations, users' choices, notices.
 
-What lies in the outbox holds no secret of ours: callback URLs and bearer tokens are put in when a POST is sent. The first line of its body
-names the server it is for, the rest is the message.
+What lies in the outbox holds no secret of ours: callback URLs and bearer tokens are put in when a POST is sent. The first two lines of its
+body say which server it is for and how to make the same callback URL again, the rest is the message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,8 @@ from pydantic_core import to_json
 from rapkit.delivery.courier import Fate
 from rapkit.delivery.guard import Guard
 from rapkit.delivery.retry import Kind
-from rapkit.errors import DeliveryError, ForbiddenTarget
+from rapkit.errors import ConfigError, DeliveryError, ForbiddenTarget
+from rapkit.http.callers import is_loopback_host
 from rapkit.ids import new_id
 from rapkit.kernel.catalog import Catalog
 from rapkit.kernel.incoming import AnswerUndelivered, Incoming, Undelivered
@@ -21,6 +22,7 @@ from rapkit.mailbox import Letter, Outcome, Outgoing, Taken
 from rapkit.protocol import CallCancelled, ChoiceMade, ThreadClosed, dump
 from rapkit.runtime import audit
 from rapkit.runtime.addresses import Addresses
+from rapkit.runtime.in_process import origin_of_in_process
 from rapkit.runtime.letters import letter
 from rapkit.runtime.server import Server
 
@@ -28,6 +30,7 @@ STALE = 409
 STALE_PROBLEM = "stale"
 _UNKNOWN_ORIGIN = "unknown"
 _CHOICE = "/choice"
+_NOWHERE = "http://unknown.invalid/"
 
 
 class Dispatch:
@@ -43,7 +46,8 @@ class Dispatch:
     def invocation(self, thread: Thread, call_id: str, call: Pending, catalog: Catalog) -> Outgoing:
         """A call on its way to its server (INV-1)."""
         document = catalog.document(call.server)
-        url = document.endpoint if document else "http://unknown.invalid/"
+        server = self._servers.get(call.server)
+        url = server.endpoint(document) if server and document else _NOWHERE
         message = {
             "operation": call.operation,
             "arguments": call.arguments,
@@ -58,9 +62,10 @@ class Dispatch:
         return self._post(Kind.INVOCATION, lane_of(thread.id, call_id), call.server, url, body)
 
     def choice(self, thread_id: str, call_id: str, server: str, response_url: str, selected: int) -> Outgoing:
-        """A user's choice on its way to the tool that asked (CHO-1)."""
+        """A user's choice on its way to the tool that asked (CHO-1); whether it `may_ask` was seen when it did."""
         lane = lane_of(thread_id, call_id) + _CHOICE
-        return self._post(Kind.ANSWER, lane, server, response_url, dump(ChoiceMade(id=call_id, selected=selected)))
+        body = dump(ChoiceMade(id=call_id, selected=selected))
+        return self._post(Kind.ANSWER, lane, server, response_url, body)
 
     def cancelled(self, thread_id: str, call_id: str) -> list[Outgoing]:
         """The notice that a call was cancelled, for every server (CAN-1)."""
@@ -82,43 +87,41 @@ class Dispatch:
             kind=kind,
             origin=self._origin_of(url),
             url=url,
-            body=server.encode() + b"\n" + body,
+            body=b"\n".join((server.encode(), self._addresses.seal.encode(), body)),
             once=once,
         )
 
     def _origin_of(self, url: str) -> str:
         try:
-            return self._guard.check_url(url).origin
+            return origin_of_in_process(url) or self._guard.check_url(url).origin
         except ForbiddenTarget:
             return _UNKNOWN_ORIGIN  # the courier will give it up, and say why
 
-    def may_ask(self, server: str, response_url: str) -> bool:
-        """Whether a server may have answers sent there: to itself, or on this machine if it is there too."""
+    def answer_url(self, server: str, catalog: Catalog, response_url: str) -> str | None:
+        """Where a user's choice goes that a tool of this server asked for; None if it may not be sent there."""
         known = self._servers.get(server)
-        if known is None:
-            return False
-        try:
-            target = self._guard.check_url(response_url)
-            return target.origin == self._guard.check_url(known.base).origin or (
-                known.is_local and Server(f"{target.scheme}://{_authority(response_url)}", allow_http=True).is_local
-            )
-        except ForbiddenTarget:
-            return False
+        return None if known is None else known.answer_url(catalog.document(server), response_url)
 
     # When it is sent
 
     def prepare(self, taken: Taken) -> tuple[bytes, Mapping[str, str]]:
         """The message with what must not be stored, and what proves to the server who we are."""
         outgoing = taken.outgoing
-        name, _, body = outgoing.body.partition(b"\n")
+        name, seal, body = outgoing.body.split(b"\n", 2)
         server = self._servers.get(name.decode())
         if server is None:
-            raise DeliveryError(f"{name.decode()} is not configured any more.")
+            raise ConfigError(f"{name.decode()} is not configured any more.")
+        if not server.is_local and is_loopback_host(urlsplit(outgoing.url).hostname or ""):
+            raise ForbiddenTarget(f"{name.decode()} is not on this machine, and may not have us call anything that is.")
+        try:
+            headers = server.headers()
+        except ConfigError as error:
+            raise DeliveryError(str(error)) from None  # a secret that cannot be read now may be there again soon
         if outgoing.kind == Kind.INVOCATION:
             thread_id, call_id = ids_of(outgoing.lane)
-            url = self._addresses.callback_url(thread_id, call_id)
+            url = self._addresses.callback_url(thread_id, call_id, seal.decode())
             body = b'{"callback_url":' + to_json(url) + b"," + body[1:]
-        return body, server.headers()
+        return body, headers
 
     # When it has come to an end
 
@@ -148,7 +151,3 @@ def ids_of(lane: str) -> tuple[str, str]:
     """Thread and call of a lane."""
     thread_id, call_id, *_ = lane.split("/")
     return thread_id, call_id
-
-
-def _authority(url: str) -> str:
-    return urlsplit(url).netloc

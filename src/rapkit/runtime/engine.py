@@ -20,15 +20,17 @@ from rapkit.runtime.callbacks import Callbacks
 from rapkit.runtime.discovery import Discovery, InThread
 from rapkit.runtime.dispatch import Dispatch
 from rapkit.runtime.hub import Hub
-from rapkit.runtime.in_process import Line, ShortCut
+from rapkit.runtime.in_process import Exchange, InProcessServer, Line
 from rapkit.runtime.metrics import Metrics
 from rapkit.runtime.plan import Plan
 from rapkit.runtime.premises import Premises
 from rapkit.runtime.threads import Threads
-from rapkit.runtime.toolsets import THREAD, Toolsets
+from rapkit.runtime.toolsets import Toolsets
 from rapkit.runtime.worker import Worker
 from rapkit.signer import Signer
 from rapkit.stores import open_store
+
+_PATIENCE_WITH_STORE = 2.0
 
 log = logging.getLogger("rapkit.agent")
 
@@ -50,7 +52,7 @@ class Surroundings:
 class Engine:
     """A running agent. Made by `running`."""
 
-    def __init__(self, plan: Plan, store: Store, line: Line, guard: Guard, outside: Surroundings) -> None:
+    def __init__(self, plan: Plan, store: Store, line: Line, outside: Surroundings) -> None:
         self._plan = plan
         self._store = store
         self._name = new_id("worker")
@@ -59,7 +61,7 @@ class Engine:
         self.metrics = Metrics()
         self.hub = Hub()
         addresses = Addresses(plan.public_url, Signer(store.derive("rapkit callbacks")))
-        dispatch = Dispatch(plan.servers, addresses, guard)
+        dispatch = Dispatch(plan.servers, addresses, Guard(_origins(plan), loopback=True))
         self.toolsets = Toolsets(
             store, Discovery(line, outside.in_thread), plan.servers, outside.clock, plan.patience.rediscover
         )
@@ -87,7 +89,7 @@ class Engine:
             )
         )
         self.callback_url = addresses.callback_url
-        self.threads = Threads(store, self.hub, outside.clock.now)
+        self.threads = Threads(store, self.hub, outside.clock.now, self._worker.interrupt)
         self.callbacks = Callbacks(self._worker.accept, addresses)
         self.metrics.gauge("rapkit_slices_running", "Slices that run now.", lambda: self._worker.running)
         self.metrics.gauge("rapkit_posts_under_way", "POSTs being made now.", lambda: self._courier.under_way)
@@ -100,8 +102,9 @@ class Engine:
     async def ready(self) -> bool:
         """Whether messages can be accepted and are worked on."""
         try:
-            await self._store.next_due(THREAD)
-        except StoreError:
+            async with asyncio.timeout(_PATIENCE_WITH_STORE):
+                await self._store.renew(self._name)  # something that is written, and harmless
+        except (StoreError, TimeoutError):
             return False
         healthy = self._worker.healthy and self._courier.healthy
         return healthy and not any(task.done() for task in self._background)
@@ -146,9 +149,12 @@ async def running(plan: Plan, surroundings: Surroundings | None = None) -> Async
     outside = surroundings or Surroundings()
     store = outside.open_store(plan)
     try:
-        async with outside.open_line(guard_for(plan)) as line, kept_open(plan.model):
-            line = ShortCut(line, plan.toolsets) if plan.toolsets else line
-            engine = Engine(plan, store, line, guard_for(plan), outside)
+        async with (
+            outside.open_line(Guard(_origins(plan))) as far,
+            outside.open_line(Guard(loopback=True)) as near,
+            kept_open(plan.model),
+        ):
+            engine = Engine(plan, store, Exchange(far, near, plan.toolsets), outside)
             await engine.start()
             try:
                 yield engine
@@ -158,6 +164,6 @@ async def running(plan: Plan, surroundings: Surroundings | None = None) -> Async
         await store.close()
 
 
-def guard_for(plan: Plan) -> Guard:
-    """Configured servers are dialled wherever they are; what they name may be on this machine only if one of them is."""
-    return Guard([server.origin for server in plan.servers], loopback=any(server.is_local for server in plan.servers))
+def _origins(plan: Plan) -> list[str]:
+    """Configured servers are dialled wherever they are."""
+    return [server.origin for server in plan.servers if not isinstance(server, InProcessServer)]

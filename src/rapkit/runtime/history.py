@@ -3,20 +3,15 @@
 from rapkit.errors import StoreError
 from rapkit.kernel.conversation import Conversation
 from rapkit.kernel.effects import Step
-from rapkit.kernel.entries import Happened, load_entry
+from rapkit.kernel.entries import SHOWN, Happened, load_entry
 from rapkit.kernel.projection import Numbered, Stretch, project
 from rapkit.kernel.thread import Inherited, Thread, load_thread
 from rapkit.mailbox import Entry, Store
 
-_PAGE = 1000
-
 
 async def conversation_of(store: Store, before: Thread, step: Step, window: int) -> Conversation:
-    """What the model is shown after a step: the last entries, about `window` of them, those of the step included.
-
-    The first one moves seldom, so that providers can cache what comes first.
-    """
-    lines = await _lines(store, Inherited(before.id, before.length), window)
+    """What the model is shown after a step: the last lines that are for models, about `window` of them, those of the step included."""
+    lines = await _lines(store, Inherited(before.id, before.length), _how_many(before.shown, window))
     lines += [Numbered(seq, entry) for seq, entry in enumerate(step.entries, before.length + 1)]
     stretches = [Stretch(lines)]
     left = window - len(lines)
@@ -29,6 +24,11 @@ async def conversation_of(store: Store, before: Thread, step: Step, window: int)
     return project(stretches, step.thread)
 
 
+def _how_many(shown: int, window: int) -> int:
+    """A window or up to half as much again: so its beginning moves seldom, and providers can cache what comes first."""
+    return shown if shown <= window else window + (shown - window) % max(1, window // 2)
+
+
 async def find_event(store: Store, thread_id: str, seq: int) -> Happened:
     """An event of a journal by its number."""
     for entry in await store.entries(thread_id, after=seq - 1, limit=1):
@@ -37,22 +37,8 @@ async def find_event(store: Store, thread_id: str, seq: int) -> Happened:
     raise StoreError(f"The journal of thread {thread_id} has no event {seq}.")
 
 
-async def _lines(store: Store, part: Inherited, window: int) -> list[Numbered]:
-    lines: list[Numbered] = []
-    after = _first(part.upto, window)
-    while after < part.upto:
-        page = await store.entries(part.thread_id, after=after, limit=min(_PAGE, part.upto - after))
-        if not page:
-            break
-        lines += map(_numbered, page)
-        after = page[-1].seq
-    return lines
-
-
-def _first(length: int, window: int) -> int:
-    """How many entries are left out: a multiple of half a window, so that the conversation has the same beginning for a long while."""
-    step = max(1, window // 2)
-    return max(0, (length - window) // step * step)
+async def _lines(store: Store, part: Inherited, most: int) -> list[Numbered]:
+    return list(map(_numbered, await store.recent(part.thread_id, most, before=part.upto + 1, kinds=SHOWN)))
 
 
 def _numbered(entry: Entry) -> Numbered:

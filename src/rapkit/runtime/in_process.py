@@ -1,91 +1,160 @@
 """Toolsets that are served in the agent's own process.
 
-They are mounted in the agent's app, so that browsers and their own URLs work; what the agent itself sends them goes to them directly, under
-whatever port they had when the URL was made.
+The agent reaches them directly, under a URL that nobody else can name. Of their routes only those are mounted in the agent's app that are
+made for strangers, such as where a browser comes back to after authorising, and webhooks: those carry their own proof.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rapkit.delivery.client import Answer, Fetcher, Poster
 from rapkit.errors import DeliveryError
+from rapkit.http.callers import is_loopback_host
+from rapkit.http.requests import Refusal, send_problem
+from rapkit.protocol import ToolsetDocument
+from rapkit.runtime.server import Server
 
 PATH = "/toolsets/"
+_SCHEME = "toolset://"
 _PATIENCE = 20.0
+_FOR_THE_AGENT_ALONE = ("/invoke", "/cancel_tool_call", "/close_thread", "/metrics", "/.well-known/rap-toolset")
+
+Secrets = str | Mapping[str, str | Sequence[str]]
 
 
 class InProcess(Protocol):
     """A toolset that can be served in our own process: a `rapkit.Toolset`."""
 
     name: str
+    tokens: Secrets | None
 
     @property
     def app(self) -> ASGIApp:
         """Its routes."""
 
-    def lifespan(self, _app: object = None, *, loopback_callbacks: bool = ...) -> Any:
-        """The context in which it works."""
+    def lifespan(self, _app: object = None, *, loopback_callbacks: bool = ..., within: str | None = ...) -> Any:
+        """The context in which it works. `within` is the URL below which we serve what it has for strangers."""
+
+
+@dataclass(frozen=True, slots=True)
+class InProcessServer(Server):
+    """A toolset of this process, seen as a server. Threads remember it by its name."""
+
+    def __post_init__(self) -> None:
+        """There is nothing to check: its URL is ours."""
+
+    @classmethod
+    def of(cls, toolset: InProcess) -> "InProcessServer":
+        """The server a toolset is."""
+        return cls(_SCHEME + toolset.name, token=_first(toolset.tokens), name=f"toolset {toolset.name}")
+
+    @property
+    def is_local(self) -> bool:
+        """It is nearer than that."""
+        return True
+
+    def endpoint(self, document: ToolsetDocument) -> str:
+        """Not the one it tells others."""
+        return f"{self.base}/invoke"
+
+    def answer_url(self, document: ToolsetDocument | None, response_url: str) -> str | None:
+        """The way to it that does not lead out of the process and back, whatever our own address was when it asked."""
+        _, found, rest = urlsplit(response_url).path.partition(f"{PATH}{self.base.removeprefix(_SCHEME)}/")
+        return f"{self.base}/{rest}" if found else None
+
+
+def _first(tokens: Secrets | None) -> str | None:
+    """A token of a toolset that wants one."""
+    if tokens is None or isinstance(tokens, str):
+        return tokens
+    for each in tokens.values():
+        return each if isinstance(each, str) else each[0]
+    return None
+
+
+def origin_of_in_process(url: str) -> str | None:
+    """The origin of a toolset of this process; None for all other URLs."""
+    if not url.startswith(_SCHEME):
+        return None
+    return _SCHEME + url.removeprefix(_SCHEME).partition("/")[0]
+
+
+class OnlyForStrangers:
+    """The routes of a toolset that are for others than the agent."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http" and scope["path"].removeprefix(scope.get("root_path", "")) in _FOR_THE_AGENT_ALONE:
+            await send_problem(send, Refusal(404, "There is nothing here."))
+            return
+        await self._app(scope, receive, send)
 
 
 class Line(Poster, Fetcher, Protocol):
     """The way out: POSTs and GETs."""
 
 
-class ShortCut:
-    """A line to the world, and a shorter one to the toolsets of this process."""
+class Exchange:
+    """Chooses the line: into this process, to this machine, or to the world. Only the second one may lead to a loopback address."""
 
-    def __init__(self, line: Line, toolsets: Sequence[InProcess]) -> None:
-        self._line = line
-        self._toolsets = {f"{PATH}{toolset.name}": toolset.app for toolset in toolsets}
+    def __init__(self, far: Line, near: Line, toolsets: Sequence[InProcess]) -> None:
+        self._far = far
+        self._near = near
+        self._toolsets = {toolset.name: toolset.app for toolset in toolsets}
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """POST, to one of our own or to anybody."""
-        mounted = self._mounted(url)
-        if mounted is None:
-            return await self._line.post(url, body, headers)
-        status, _ = await _request(*mounted, "POST", url, body, {"content-type": "application/json", **headers})
-        return Answer(status)
+        if url.startswith(_SCHEME):
+            status, _ = await self._ask("POST", url, body, {"content-type": "application/json", **headers})
+            return Answer(status)
+        return await self._line(url).post(url, body, headers)
 
     async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
         """GET, from one of our own or from anybody."""
-        mounted = self._mounted(url)
-        if mounted is None:
-            return await self._line.get(url, headers, limit=limit)
-        return await _request(*mounted, "GET", url, b"", headers)
+        if url.startswith(_SCHEME):
+            return await self._ask("GET", url, b"", headers)
+        return await self._line(url).get(url, headers, limit=limit)
 
-    def _mounted(self, url: str) -> tuple[ASGIApp, str] | None:
-        path = urlsplit(url).path
-        for root, app in self._toolsets.items():
-            if path == root or path.startswith(f"{root}/"):
-                return app, root
-        return None
+    def _line(self, url: str) -> Line:
+        return self._near if is_loopback_host(urlsplit(url).hostname or "") else self._far
+
+    async def _ask(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        name, _, path = url.removeprefix(_SCHEME).partition("/")
+        app = self._toolsets.get(name)
+        if app is None:
+            raise DeliveryError(f"There is no toolset {name!r} in this process.")
+        return await _request(app, f"{PATH}{name}", method, path, body, headers)
 
 
 async def _request(
-    app: ASGIApp, root: str, method: str, url: str, body: bytes, headers: Mapping[str, str]
+    app: ASGIApp, root: str, method: str, path: str, body: bytes, headers: Mapping[str, str]
 ) -> tuple[int, bytes]:
-    parts = urlsplit(url)
+    path = f"{root}/{path}"
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
         "method": method,
-        "scheme": parts.scheme,
-        "path": parts.path,
-        "raw_path": parts.path.encode(),
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
         "root_path": root,
-        "query_string": parts.query.encode(),
+        "query_string": b"",
         "headers": [
-            (b"host", parts.netloc.encode()),
+            (b"host", b"127.0.0.1"),
             (b"content-length", str(len(body)).encode()),
             *((name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()),
         ],
         "client": ("127.0.0.1", 0),
-        "server": (parts.hostname, parts.port),
+        "server": ("127.0.0.1", None),
         "state": {},
     }
     status = 0

@@ -15,13 +15,14 @@ class Patience:
     """How long, in seconds.
 
     `lease`: how long a silent process keeps its threads. `grace`: what runs when we are told to stop. `dead_letters`: how long what could
-    not be delivered is kept. `rediscover`: after which time a server that was down is asked again.
+    not be delivered is kept. `rediscover`: after which time a server that was down is asked again. `completion`: how long a model may take.
     """
 
     lease: float = 6.0
     grace: float = 10.0
     dead_letters: float = 14 * 24 * 3600.0
     rediscover: float = 30.0
+    completion: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 from rapkit.errors import ConfigError
 from rapkit.http.callers import is_loopback_host
+from rapkit.protocol import ToolsetDocument
 from rapkit.secret import read_secret
 
 
@@ -32,6 +33,8 @@ class Server:
             raise ConfigError(f"{self.url!r} is not the URL of a tool server: {error}.") from None
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ConfigError(f"{self.url!r} is not the URL of a tool server. Write it like http://127.0.0.1:8001.")
+        if not self.name.isprintable():
+            raise ConfigError(f"{self.name!r} cannot name a server: it has characters that cannot be printed.")
         if parts.username is not None or parts.password is not None:
             raise ConfigError("The URL of a tool server holds no user name or password. Give the server a token.")
         if parts.scheme == "http" and not is_loopback_host(parts.hostname) and not self.allow_http:
@@ -58,9 +61,22 @@ class Server:
     @property
     def origin(self) -> str:
         """Scheme, host and port."""
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc}"
+        return _origin(self.url)
+
+    def endpoint(self, document: ToolsetDocument) -> str:
+        """Where its tools are invoked."""
+        return document.endpoint
+
+    def answer_url(self, document: ToolsetDocument | None, response_url: str) -> str | None:
+        """Where a user's choice is sent that one of its tools asked for; None if that is none of its own places."""
+        own = [self.base] if document is None else [self.base, document.endpoint]
+        return response_url if _origin(response_url) in map(_origin, own) else None
 
     def headers(self) -> dict[str, str]:
         """What proves to the server who we are; read when it is needed, so that a rotated token is found (TRA-3)."""
         return {} if self.token is None else {"authorization": f"Bearer {read_secret(self.token)}"}
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}".lower()

@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rapkit.errors import Fenced, StoreError
 from rapkit.insisting import insist
@@ -17,7 +17,7 @@ from rapkit.kernel.replying import model_failed, reply, worker_lost
 from rapkit.kernel.thread import Thread, load_thread
 from rapkit.mailbox import Claim, Commit, Mail
 from rapkit.models.errors import ModelError
-from rapkit.protocol import UserChoice
+from rapkit.protocol import UserChoice, ViewUpdate
 from rapkit.runtime import audit, letters
 from rapkit.runtime.commits import Commits, origins
 from rapkit.runtime.dispatch import STALE_PROBLEM
@@ -29,6 +29,7 @@ from rapkit.runtime.premises import Premises
 _MOST_LOST_ATTEMPTS = 4
 _PAUSE_WHEN_UNREADABLE = 3600.0
 _PAUSE_WHEN_BROKEN = 5.0
+_LARGEST_VIEW = 1024 * 1024
 
 if TYPE_CHECKING:
     from rapkit.kernel.catalog import Catalog
@@ -45,7 +46,10 @@ class Slice:
         self._claim = claim
         self._store = premises.store
         self._commits = Commits(premises.dispatch, partial(find_event, premises.store, claim.box.id))
+        self._limits = premises.plan.limits
         self._catalog: Catalog | None = None
+        self._completing: asyncio.Task[Reply] | None = None
+        self._interrupted = False
 
     async def run(self) -> None:
         """Do all of it. If somebody else has the thread by now, nothing happened."""
@@ -56,9 +60,15 @@ class Slice:
         except asyncio.CancelledError:
             await self._give_back()
             raise
+        except _Interrupted:
+            await self._start_over(0.0)
+        except _Unreadable as error:
+            log.critical("%s", error)
+            await self._put_off(_PAUSE_WHEN_UNREADABLE)
         except StoreError as error:
+            # Not the thread's fault, nor its mail's: nothing is charged to them, however long it lasts.
             log.critical("thread %s cannot go on: %s", self._claim.box.id, error)
-            await self._put_off(_PAUSE_WHEN_UNREADABLE if isinstance(error, _Unreadable) else _PAUSE_WHEN_BROKEN)
+            await self._start_over(_PAUSE_WHEN_BROKEN)
         except Exception as error:
             # A mistake of ours. If it comes again and again, what brings it about is set aside.
             log.critical("thread %s cannot go on", self._claim.box.id, exc_info=error)
@@ -68,7 +78,7 @@ class Slice:
         thread = self._load()
         incoming, aside = await self._incoming(thread)
         now = self._premises.clock.now()
-        step = receive(thread, incoming, now, self._premises.plan.limits)
+        step = receive(thread, incoming, now, self._limits)
         thread_now = step.thread
         asks = thread_now.wants_model and thread_now.retry_at <= now
         mail = {
@@ -78,6 +88,11 @@ class Slice:
         if not asks:
             again_at = thread_now.retry_at if thread_now.wants_model else None
             await self._commit(thread, step, again_at=again_at, **mail)
+            return
+        if self._claim.attempts > _MOST_LOST_ATTEMPTS:
+            # Before anything is read that may be what ends us.
+            await self._commit(thread, step, keep=True, charge=True, **mail)
+            await self._commit(thread_now, worker_lost(thread_now, self._claim.attempts - 1, now, self._limits))
             return
         history = asyncio.create_task(self._history(thread, step))
         try:
@@ -106,7 +121,7 @@ class Slice:
         incoming: list[Incoming] = [TimerDue(key) for key in self._claim.timers]
         aside: dict[int, str] = {}
         for mail in self._claim.mail:
-            if mail.attempts > _MOST_LOST_ATTEMPTS:
+            if min(mail.attempts, self._claim.attempts) > _MOST_LOST_ATTEMPTS:
                 aside[mail.seq] = f"It was tried {mail.attempts - 1} times, and each time the process was lost."
                 incoming.append(letters.set_aside(mail, aside[mail.seq]))
                 continue
@@ -119,12 +134,23 @@ class Slice:
             case Undelivered(problem=problem) if problem == STALE_PROBLEM:
                 return await self._corrected(thread, message)
             case UserChoice():
-                call = thread.pending.get(message.id) or thread.subscriptions.get(message.id)
-                if call is not None and not self._premises.dispatch.may_ask(call.server, message.response_url):
-                    reason = "its response_url is neither the tool server's own nor on this machine with it"
-                    log.warning("a user_choice is ignored: %s", reason, extra={"thread_id": thread.id})
-                    return SetAside("user_choice", reason, message.id)
+                return await self._answerable(thread, message)
+            case ViewUpdate() if len(mail.body) > _LARGEST_VIEW:
+                return SetAside("view_update", f"it has more than {_LARGEST_VIEW} bytes")
         return message
+
+    async def _answerable(self, thread: Thread, message: UserChoice) -> Incoming:
+        """A question whose answer goes to the tool's server, or nowhere."""
+        call = thread.pending.get(message.id) or thread.subscriptions.get(message.id)
+        if call is None:
+            return message
+        catalog = await self._premises.toolsets.catalog(thread.root)
+        url = self._premises.dispatch.answer_url(call.server, catalog, message.response_url)
+        if url is not None:
+            return message.model_copy(update={"response_url": url})
+        reason = "its response_url is none of the tool server's own"
+        log.warning("a user_choice is refused: %s", reason, extra={"thread_id": thread.id, "call_id": message.id})
+        return SetAside("user_choice", reason, message.id)
 
     async def _corrected(self, thread: Thread, message: Undelivered) -> Undelivered:
         """What a fresh toolset says about a call that was refused as stale (DIS-10)."""
@@ -146,16 +172,14 @@ class Slice:
     async def _history(self, before: Thread, step: Step) -> "tuple[Conversation, Catalog]":
         """What the model is shown and offered. Nobody but us appends to the journal, so it can be read while we do."""
         conversation, catalog = await asyncio.gather(
-            conversation_of(self._store, before, step, self._premises.plan.limits.window),
+            conversation_of(self._store, before, step, self._limits.window),
             self._premises.toolsets.catalog(before.root),
         )
         return conversation, catalog
 
     async def _ask(self, thread: Thread, conversation: "Conversation", catalog: "Catalog") -> Step:
         premises = self._premises
-        limits = premises.plan.limits
-        if self._claim.attempts > _MOST_LOST_ATTEMPTS:
-            return worker_lost(thread, self._claim.attempts - 1, premises.clock.now(), limits)
+        limits = self._limits
         self._catalog = catalog
         question = Question(instructions_for(premises.plan, thread), conversation, catalog.tools)
         try:
@@ -171,10 +195,38 @@ class Slice:
 
     async def _complete(self, thread_id: str, question: Question) -> Reply:
         premises = self._premises
+        patience = premises.plan.patience.completion
+
+        def tell(text: str) -> None:
+            premises.hub.tell(thread_id, Delta(text))
+
         with premises.metrics.completion() as outcome:
-            said = await premises.plan.model.complete(question, lambda text: premises.hub.tell(thread_id, Delta(text)))
+            try:
+                async with premises.clock.timeout(patience):
+                    said = await self._interruptible(premises.plan.model.complete(question, tell))
+            except TimeoutError:
+                raise ModelError(f"The model did not answer within {patience:g} s.", retryable=True) from None
             outcome.said(said)
         return said
+
+    async def _interruptible(self, completing: Coroutine[Any, Any, Reply]) -> Reply:
+        """What a completion gives, unless somebody interrupts it because there is something more urgent."""
+        self._completing = asyncio.create_task(completing)
+        try:
+            return await self._completing
+        except asyncio.CancelledError:
+            if self._interrupted and self._completing.cancelled():
+                raise _Interrupted from None
+            raise
+        finally:
+            self._completing.cancel()
+            self._completing = None
+
+    def interrupt(self) -> None:
+        """Let the model be: the thread is to see its mail first."""
+        self._interrupted = True
+        if self._completing is not None:
+            self._completing.cancel()
 
     def _again_at(self, thread: Thread) -> float | None:
         """The next slice follows at once if the model is to be asked again: one completion a slice."""
@@ -222,11 +274,23 @@ class Slice:
         with contextlib.suppress(StoreError):
             await asyncio.shield(self._store.commit(self._claim, Commit(again_at=self._premises.clock.now())))
 
+    async def _start_over(self, pause: float) -> None:
+        """Begin again with what is stored, after a while, as if we had never begun (RUN-3)."""
+        if pause:
+            await self._premises.clock.sleep(pause)
+        with contextlib.suppress(Fenced):
+            commit = Commit(again_at=self._premises.clock.now())
+            await insist(lambda: self._store.commit(self._claim, commit))
+
     async def _put_off(self, pause: float) -> None:
-        """Something is wrong with the store, or with us: nothing is done (RUN-3), and the thread is tried again later."""
+        """What is stored makes no sense to us, or we make a mistake: nothing is done (RUN-3), and the thread is tried again later."""
         commit = Commit(again_at=self._premises.clock.now() + pause, charge=True)
         with contextlib.suppress(Fenced):
             await insist(lambda: self._store.commit(self._claim, commit))
+
+
+class _Interrupted(Exception):
+    """The completion is not wanted any more."""
 
 
 class _Unreadable(StoreError):

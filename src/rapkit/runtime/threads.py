@@ -1,14 +1,14 @@
 """What clients can do with threads. Whatever is said to have happened is durable when it is said."""
 
 import contextlib
-import hashlib
 import re
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from heapq import merge
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from rapkit.errors import ThreadClosed, ThreadError, UnknownThread
@@ -16,6 +16,7 @@ from rapkit.ids import new_id
 from rapkit.kernel.incoming import CancelCall, ChooseFor, CloseThread, Incoming, UserMessage
 from rapkit.kernel.thread import OpenChoice, Thread, dump_thread
 from rapkit.mailbox import Box, Letter, NewBox, Reception, Store
+from rapkit.protocol.fields import MAX_ID, Id
 from rapkit.runtime.commits import OAUTH, VIEW
 from rapkit.runtime.following import (
     EventName,
@@ -29,6 +30,7 @@ from rapkit.runtime.following import (
 )
 from rapkit.runtime.hub import Hub, Perhaps
 from rapkit.runtime.letters import letter
+from rapkit.runtime.questions import FirstAnswers, GivenAnswer, is_open, name_of
 from rapkit.runtime.repeats import Keyed, KeyReused, Repeats
 from rapkit.runtime.toolsets import THREAD
 
@@ -48,8 +50,8 @@ __all__ = [
 _PAGE = 200
 _MOST_LOOKED_AT = 1000
 _CHUNK = 100
-_LONGEST_USER_ID = 512
 _THREAD_ID = re.compile(r"[A-Za-z0-9_-]{1,512}")
+_USER_ID: TypeAdapter[str] = TypeAdapter(Id)
 _STORED_AS = {
     # A thread that has never run is stored as open, and what is running is not stored at all.
     "idle": ("open", "idle"),
@@ -96,22 +98,29 @@ class Threads:
     raises `KeyReused`. Keys of different methods, threads and calls have nothing to do with each other.
     """
 
-    def __init__(self, store: Store, hub: Hub, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: Store,
+        hub: Hub,
+        now: Callable[[], float] = time.time,
+        interrupt: Callable[[str], None] = lambda _thread_id: None,
+    ) -> None:
         self._store = store
         self._hub = hub
+        self._interrupt = interrupt
         self._repeats = Repeats(store, now)
+        self._answers = FirstAnswers(store)
 
     # Making something happen
 
     async def create(self, *, text: str | None = None, user_id: str | None = None, key: str | None = None) -> str:
         """Begin a thread, with a first message if there is one; its id."""
-        if user_id is not None and not 0 < len(user_id) <= _LONGEST_USER_ID:
-            raise ThreadError(f"A user_id has 1 to {_LONGEST_USER_ID} characters.")
+        if user_id is not None:
+            _check_user_id(user_id)
         if text is not None:
             _check_text(text)
         request = Keyed.of(key, ("create",), [text, user_id])
-        noted = await self._repeats.find(request) or await self._repeats.note(request, new_id("thr"))
-        thread_id = noted.id
+        thread_id = await self._repeats.find(request) or await self._repeats.note(request, new_id("thr"))
         box = NewBox(thread_id, THREAD, dump_thread(Thread(thread_id, user_id)), root=thread_id, idle=True)
         await self._store.create(box, None if text is None else _first_message(thread_id, text))
         return thread_id
@@ -119,49 +128,89 @@ class Threads:
     async def send(self, thread_id: str, text: str, key: str | None = None) -> str:
         """Say something to a thread; the id of the message."""
         _check_text(text)
-        request = Keyed.of(key, ("send", thread_id), text)
-        noted = await self._repeats.find(request)
-        if noted is None:
-            if request is not None:
+
+        async def message_id() -> str:
+            if key is not None:
                 await self._open(thread_id)
-            noted = await self._repeats.note(request, new_id("usr"))
-        await self._accept(thread_id, UserMessage(text, noted.id), dedup=noted.id)
-        return noted.id
+            return new_id("usr")
+
+        id = await self._noted(Keyed.of(key, ("send", thread_id), text), message_id)
+        await self._accept(thread_id, UserMessage(text, id), dedup=id)
+        return id
 
     async def close(self, thread_id: str) -> None:
         """Close a thread; one that is closed stays so."""
         with contextlib.suppress(ThreadClosed):
             await self._accept(thread_id, CloseThread(), dedup="close")
+            self._interrupt(thread_id)  # what the model would say now, nobody wants to hear
 
     async def cancel(self, thread_id: str, call_id: str, key: str | None = None) -> None:
         """Cancel a pending call, or an active subscription."""
-        request = Keyed.of(key, ("cancel", thread_id, call_id))
-        noted = await self._repeats.find(request)
-        if noted is None:
+
+        async def cancellation() -> str:
             _check_call(await self._open(thread_id), call_id)
-            noted = await self._repeats.note(request, new_id("cancel"))
-        await self._accept(thread_id, CancelCall(call_id), dedup=noted.id)
+            return new_id("cancel")
+
+        id = await self._noted(Keyed.of(key, ("cancel", thread_id, call_id)), cancellation)
+        await self._accept(thread_id, CancelCall(call_id), dedup=id)
 
     async def choose(self, thread_id: str, call_id: str, selected: int | None, key: str | None = None) -> None:
         """Answer the open question of a call; None dismisses it, so that its default stands. Only the first answer counts."""
-        request = Keyed.of(key, ("choose", thread_id, call_id), selected)
-        noted = await self._repeats.find(request)
-        if noted is None:
-            question = _question(await self._open(thread_id), call_id, selected)
-            noted = await self._repeats.note(request, _name_of(question))
-        # One letter per question: a second answer must not be taken for one to the question that is asked next.
-        reception = await self._accept(thread_id, ChooseFor(call_id, selected), dedup=noted.id)
-        if reception is Reception.DUPLICATE and noted.fresh:
-            raise ThreadError(f"The question of {call_id!r} was answered already.")
 
-    async def _accept(self, thread_id: str, message: Incoming, *, dedup: str) -> Reception:
+        async def question() -> str:
+            return name_of(call_id, _question(await self._open(thread_id), call_id, selected))
+
+        request = Keyed.of(key, ("choose", thread_id, call_id), selected)
+        name = await self._noted(request, question)
+        by = new_id("answer") if request is None else request.place
+        first = await self._answer(thread_id, call_id, name, GivenAnswer(by, selected))
+        if first.by != by:
+            raise ThreadError(f"The question of {call_id!r} was answered already, and only the first answer counts.")
+
+    async def _answer(self, thread_id: str, call_id: str, question: str, answer: GivenAnswer) -> GivenAnswer:
+        """The first answer to a question, which is this one if there is none. It is in the mail then, whoever gave it.
+
+        Who gave it may have died before it could send it; and there is one letter per question: a second answer must not be taken for one
+        to the question that is asked next.
+        """
+        thread = read_thread(await self._box(thread_id))
+        waits = is_open(thread, call_id, question)
+        first = await self._answers.find(thread_id, question)
+        if first is None and waits:
+            first = await self._answers.give(thread_id, question, answer)
+        if first is None:
+            await self._open(thread_id)
+            raise ThreadError(_no_question(call_id))
+        if waits:
+            with contextlib.suppress(
+                ThreadClosed
+            ):  # just now: it comes to the same as if it had been closed just after
+                await self._accept(thread_id, ChooseFor(call_id, first.selected), dedup=question)
+        return first
+
+    async def _noted(self, request: Keyed | None, make_id: Callable[[], Awaitable[str]]) -> str:
+        """The id of a request: the one it got when it came first, or else a new one, unless making that refuses the request."""
+        noted = await self._repeats.find(request)
+        if noted is not None:
+            return noted
+        try:
+            id = await make_id()
+        except ThreadError:
+            # Perhaps it is refused because the same request was carried out just now.
+            noted = await self._repeats.find(request)
+            if noted is None:
+                raise
+            return noted
+        return await self._repeats.note(request, id)
+
+    async def _accept(self, thread_id: str, message: Incoming, *, dedup: str) -> None:
         _check_id(thread_id)
         reception = await self._store.accept(letter(thread_id, message, dedup=dedup))
-        if reception in (Reception.ACCEPTED, Reception.DUPLICATE):
-            self._hub.tell(thread_id, Perhaps())
-            return reception
-        await self._open(thread_id)
-        raise ThreadError("It was not accepted. Look at the thread, and try again.")
+        if reception not in (Reception.ACCEPTED, Reception.DUPLICATE):
+            await self._open(thread_id)
+            # There was no such thread a moment ago, and there is one now.
+            raise ThreadError(f"Thread {thread_id} was only just begun and did not take it yet. Send it again.")
+        self._hub.tell(thread_id, Perhaps())
 
     async def _open(self, thread_id: str) -> Thread:
         thread = read_thread(await self._box(thread_id))
@@ -255,7 +304,27 @@ def _check_id(thread_id: str) -> None:
 
 def _check_text(text: str) -> None:
     if not text.strip():
-        raise ThreadError("A message needs a text.")
+        raise ThreadError("A message needs a text, and this one is empty.")
+    _check_unicode("The message", text)
+
+
+def _check_user_id(user_id: str) -> None:
+    """Tools are told it, so it has to be what an id may be there."""
+    _check_unicode("The user_id", user_id)
+    try:
+        _USER_ID.validate_python(user_id, strict=True)
+    except ValidationError:
+        raise ThreadError(f"A user_id has 1 to {MAX_ID} characters, and no control characters among them.") from None
+
+
+def _check_unicode(what: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ThreadError(
+            f"{what} cannot be sent: its character {error.start + 1} is half of a surrogate pair, which is no text. "
+            "Such halves come from bytes that were decoded wrongly."
+        ) from None
 
 
 def _check_call(thread: Thread, call_id: str) -> None:
@@ -271,13 +340,12 @@ def _question(thread: Thread, call_id: str, selected: int | None) -> OpenChoice:
     _check_call(thread, call_id)
     questions = thread.choices.get(call_id)
     if not questions:
-        raise ThreadError(f"No question of {call_id!r} is open: it was answered, or none was asked.")
+        raise ThreadError(_no_question(call_id))
     last = len(questions[0].choices) - 1
     if selected is not None and not 0 <= selected <= last:
         raise NoSuchChoice(f"There is no choice {selected}; there are 0 to {last}.")
     return questions[0]
 
 
-def _name_of(question: OpenChoice) -> str:
-    told = f"{question.asked_at!r} {question.response_url}"
-    return f"answer/{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+def _no_question(call_id: str) -> str:
+    return f"No question of {call_id!r} is open: it was answered, or none was asked."

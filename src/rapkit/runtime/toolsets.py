@@ -4,16 +4,16 @@ import asyncio
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from rapkit import background
 from rapkit.clock import Clock
-from rapkit.errors import InvalidToolset, StoreError
+from rapkit.errors import InvalidToolset
 from rapkit.kernel.catalog import Catalog, Loaded, Withheld
 from rapkit.mailbox import Fact, NewBox, Store
-from rapkit.protocol import ToolsetDocument, parse_toolset
+from rapkit.protocol import ToolsetDocument
 from rapkit.runtime.discovery import Discovery, DiscoveryFailed, Fetched
 from rapkit.runtime.server import Server
 
@@ -27,7 +27,7 @@ _DOCUMENT = "document/"
 _LATEST = "latest"
 _SESSION = "session"
 _TOOLSETS = "toolsets"
-_MOST_CATALOGS = 64
+_MOST_CATALOGS = 16
 _PATIENCE_WITH_MISSING = 1.0
 
 log = logging.getLogger("rapkit.discovery")
@@ -72,6 +72,7 @@ class Toolsets:
         self._rediscover = rediscover
         self._asking: dict[str, asyncio.Task[_Session]] = {}
         self._kept: set[tuple[str, str]] = set()
+        self._failed: dict[str, tuple[float, DiscoveryFailed]] = {}
         self._catalogs: OrderedDict[tuple[tuple[str, str], ...], Catalog] = OrderedDict()
 
     def server(self, name: str) -> Server | None:
@@ -99,20 +100,37 @@ class Toolsets:
         session = await self._session(root)
         now = self._clock.now()
         if session is None:
-            session = await self._begin(root, _Session({}, {}), list(self._servers.values()), now)
-        elif missing := [server for server in self._servers.values() if self._is_due(session, server, now)]:
-            session = await self._ask_again(root, session, missing, now)
-        return await self._assemble(session)
+            session = await self._ask(root, list(self._servers.values()), now)
+        elif missing := [server for server in self._servers.values() if server.key not in session.documents]:
+            session = await self._find_missing(root, session, missing, now)
+        return await self._assemble(root, session)
 
-    def _is_due(self, session: _Session, server: Server, now: float) -> bool:
-        return server.key not in session.documents and session.missing.get(server.key, 0.0) + self._rediscover <= now
+    async def refresh(self, root: str, name: str) -> Catalog:
+        """The same after one server was asked again, because it said that what we know of it is stale (DIS-10)."""
+        servers = [self._servers[name]] if name in self._servers else []
+        return await self._assemble(root, await self._ask(root, servers, self._clock.now()))
 
-    async def _ask_again(self, root: str, session: _Session, servers: Sequence[Server], now: float) -> _Session:
-        """Ask servers that were down, and wait a moment: one that says nothing must not hold up the thread each time."""
+    async def _session(self, root: str) -> _Session | None:
+        records = await self._store.records(root, _SESSION)
+        return next((_Session.load(record.body) for record in records if record.key == _TOOLSETS), None)
+
+    async def _find_missing(self, root: str, session: _Session, missing: Sequence[Server], now: float) -> _Session:
+        """Use what another session found out meanwhile, and ask the others again, but wait only a moment for them."""
+        latest = await self._latest()
+        if found := {server.key: latest[server.key] for server in missing if server.key in latest}:
+            session = await self._note(root, found, {})
+        due = [
+            server
+            for server in missing
+            if server.key not in found and session.missing.get(server.key, 0.0) + self._rediscover <= now
+        ]
+        if not due:
+            return session
         asking = self._asking.get(root)
         if asking is None:
-            asking = self._asking[root] = asyncio.create_task(self._begin(root, session, servers, now))
+            asking = self._asking[root] = asyncio.create_task(self._ask(root, due, now))
             asking.add_done_callback(partial(self._asked, root))
+        # One that says nothing must not hold up the thread each time.
         await asyncio.wait({asking}, timeout=_PATIENCE_WITH_MISSING)
         return asking.result() if asking.done() else session
 
@@ -125,29 +143,43 @@ class Toolsets:
         """End what is still asked in the background."""
         await background.end(*self._asking.values())
 
-    async def refresh(self, root: str, name: str) -> Catalog:
-        """The same after one server was asked again, because it said that what we know of it is stale (DIS-10)."""
-        session = await self._session(root) or _Session({}, {})
-        if name in self._servers:
-            session = await self._begin(root, session, [self._servers[name]], self._clock.now())
-        return await self._assemble(session)
-
-    async def _session(self, root: str) -> _Session | None:
-        records = await self._store.records(root, _SESSION)
-        return next((_Session.load(record.body) for record in records if record.key == _TOOLSETS), None)
-
-    async def _begin(self, root: str, session: _Session, servers: Sequence[Server], now: float) -> _Session:
-        documents, missing = dict(session.documents), dict(session.missing)
-        for server, fetched in zip(servers, await self._discovery.fetch_all(servers), strict=True):
-            digest = await self._keep(server, fetched, documents.get(server.key))
-            missing.pop(server.key, None)
+    async def _ask(self, root: str, servers: Sequence[Server], now: float) -> _Session:
+        known = await self._session(root) or _Session({}, {})
+        documents: dict[str, str] = {}
+        missing: dict[str, float] = {}
+        for server, fetched in zip(servers, await asyncio.gather(*map(self._fetch, servers)), strict=True):
+            digest = await self._keep(server, fetched, known.documents.get(server.key))
             if digest is None:
                 missing[server.key] = now
             else:
                 documents[server.key] = digest
-        session = _Session(documents, missing)
-        await self._store.note(NewBox(root, THREAD), Fact(root, _SESSION, _TOOLSETS, session.dump()))
-        return session
+        return await self._note(root, documents, missing)
+
+    async def _fetch(self, server: Server) -> Fetched | DiscoveryFailed:
+        """What a server offers. One that has just failed is not waited for again: so a silent one holds up one session, not all."""
+        failed_at, failure = self._failed.get(server.key, (0.0, DiscoveryFailed("")))
+        if self._clock.now() - failed_at < self._rediscover / 2:
+            return failure
+        (fetched,) = await self._discovery.fetch_all([server])
+        self._failed.pop(server.key, None)
+        if isinstance(fetched, DiscoveryFailed):
+            self._failed[server.key] = (self._clock.now(), fetched)
+        return fetched
+
+    async def _note(self, root: str, documents: Mapping[str, str], missing: Mapping[str, float]) -> _Session:
+        """Write down what was found, beside whatever others of the session have written down meanwhile."""
+        while True:
+            records = await self._store.records(root, _SESSION)
+            before = next((record.body for record in records if record.key == _TOOLSETS), None)
+            known = _Session({}, {}) if before is None else _Session.load(before)
+            still = {name: at for name, at in known.missing.items() if name not in documents}
+            session = _Session({**known.documents, **documents}, {**still, **missing})
+            fact = Fact(root, _SESSION, _TOOLSETS, session.dump())
+            if await self._store.note(NewBox(root, THREAD), fact, expect=before):
+                return session
+            box = await self._store.box(root)
+            if box is None or box.status == "closed":
+                return session  # nobody will ask for it again
 
     async def _keep(self, server: Server, fetched: Fetched | DiscoveryFailed, cached: str | None) -> str | None:
         """The digest of the document to be used: the one that was fetched, else the one that is known (DIS-7), else none (DIS-12)."""
@@ -158,35 +190,42 @@ class Toolsets:
                 self._kept = {(name, digest) for name, digest in self._kept if name != server.key}
                 self._kept.add((server.key, fetched.digest))
             return fetched.digest
-        known = cached or await self._latest(server.key)
+        known = cached or (await self._latest()).get(server.key)
         if known is None:
             log.error("%s offers nothing: %s", server.key, fetched)
         else:
             log.warning("%s is used as it was known before: %s", server.key, fetched)
         return known
 
-    async def _latest(self, name: str) -> str | None:
-        records = await self._store.records(_SHELF.id, _LATEST)
-        return next((record.body.decode() for record in records if record.key == name), None)
+    async def _latest(self) -> dict[str, str]:
+        return {record.key: record.body.decode() for record in await self._store.records(_SHELF.id, _LATEST)}
 
-    async def _assemble(self, session: _Session) -> Catalog:
+    async def _assemble(self, root: str, session: _Session) -> Catalog:
         # Only those still configured: a server that was taken out of the configuration is used no more.
         key = tuple((name, session.documents[name]) for name in self._servers if name in session.documents)
         catalog = self._catalogs.get(key)
         if catalog is None:
-            catalog = Catalog([await self._loaded(name, digest) for name, digest in key])
+            loaded = {name: await self._loaded(name, digest) for name, digest in key}
+            if lost := [self._servers[name] for name, each in loaded.items() if each is None]:
+                await self._ask(root, lost, self._clock.now())  # for the next time
+            catalog = Catalog([each for each in loaded.values() if each is not None])
             for withheld in catalog.withheld:
                 log.warning("a tool is withheld: %s", withheld.reason)
+            if lost:
+                return catalog
             self._catalogs[key] = catalog
             while len(self._catalogs) > _MOST_CATALOGS:
                 self._catalogs.popitem(last=False)
         self._catalogs.move_to_end(key)
         return catalog
 
-    async def _loaded(self, name: str, digest: str) -> Loaded:
+    async def _loaded(self, name: str, digest: str) -> Loaded | None:
+        """A kept toolset; None if it cannot be read: then the store is wrong, or another version of us has kept it."""
         try:
             (record,) = await self._store.records(_SHELF.id, _DOCUMENT + digest)
-            return Loaded(name, parse_toolset(record.body), self._servers[name].prefix)
+            document = await self._discovery.parse(record.body)
         except (InvalidToolset, ValueError) as error:
-            # It was valid when it was kept, so it is the store that is wrong, or another version of us that kept it.
-            raise StoreError(f"The toolset of {name} is not in the store as it was kept: {error}") from None
+            log.error("the toolset of %s is not in the store as it was kept, and is fetched again: %s", name, error)
+            self._kept.discard((name, digest))
+            return None
+        return Loaded(name, document, self._servers[name].prefix)

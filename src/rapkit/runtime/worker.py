@@ -12,13 +12,13 @@ class Worker:
 
     def __init__(self, premises: Premises) -> None:
         self._premises = premises
-        self._running = 0
+        self._slices: dict[str, Slice] = {}
         self._pump = Pump(premises.store, THREAD, premises.plan.capacity.threads, self._claim, self._slice)
 
     @property
     def running(self) -> int:
         """How many slices run now."""
-        return self._running
+        return len(self._slices)
 
     @property
     def healthy(self) -> bool:
@@ -46,13 +46,20 @@ class Worker:
             self._pump.release()
         return reception
 
+    def interrupt(self, thread_id: str) -> None:
+        """If the model is being asked for this thread here, let it be: there is something more urgent in its mail."""
+        if (running := self._slices.get(thread_id)) is not None:
+            running.interrupt()
+
     async def _claim(self, limit: int) -> list[Claim]:
         return await self._premises.store.claim(self._premises.worker, THREAD, limit)
 
     async def _slice(self, claim: Claim) -> None:
-        self._running += 1
+        thread_id = claim.box.id
+        running = self._slices[thread_id] = Slice(self._premises, claim)
         try:
             with self._premises.metrics.slice():
-                await Slice(self._premises, claim).run()
+                await running.run()
         finally:
-            self._running -= 1
+            if self._slices.get(thread_id) is running:
+                del self._slices[thread_id]

@@ -295,24 +295,32 @@ class Toolset:
 
     @contextlib.asynccontextmanager
     async def lifespan(
-        self, _app: object = None, *, loopback_callbacks: bool = False, surroundings: Surroundings | None = None
+        self,
+        _app: object = None,
+        *,
+        loopback_callbacks: bool = False,
+        within: str | None = None,
+        surroundings: Surroundings | None = None,
     ) -> AsyncIterator[None]:
-        """Work as long as the context lasts. `tools.app` does it by itself unless it is mounted in another app."""
+        """Work as long as the context lasts. `tools.app` does it by itself unless it is mounted in another app.
+
+        `within` is for whoever serves only what is for strangers, such as links for users: the URL below which that is.
+        """
         if self._engine is not None:
             yield  # mounted and served at once: started already
             return
-        plan = self._plan(loopback_callbacks)
+        plan = self._plan(loopback_callbacks, within)
         for webhook in self._webhooks.values():
             webhook.open()
         async with contextlib.AsyncExitStack() as stack:
             if self._lifespan is not None:
                 await stack.enter_async_context(self._lifespan(self))
-                plan = self._plan(loopback_callbacks)  # it may have added tools, and with them another version
+                plan = self._plan(loopback_callbacks, within)  # it may have added tools, and with them another version
             self._engine = await stack.enter_async_context(running(plan, surroundings))
             stack.callback(self._forget_engine)
             yield
 
-    def _plan(self, loopback_callbacks: bool) -> Plan:
+    def _plan(self, loopback_callbacks: bool, within: str | None) -> Plan:
         self.document("http://localhost")
         callers = self.callers
         if (
@@ -331,7 +339,7 @@ class Toolset:
             tools=self._tools,
             version=self.version,
             store=self.store_url,
-            public_url=None if self.public_url is None else self.public_url.rstrip("/"),
+            public_url=url.rstrip("/") if (url := self.public_url or within) else None,
             callers=callers,
             allow_callbacks=self.allow_callbacks,
             # Without tokens all callers are on this machine, and can reach it without our help.

@@ -183,6 +183,7 @@ async def serving_api(
     *,
     tokens: dict[str, str] | None = None,
     keep_alive: float = 15.0,
+    longest_stream: float = 600.0,
     now: Callable[[], float] | None = None,
 ) -> AsyncIterator[Api]:
     """The API, and nothing else of an agent."""
@@ -190,7 +191,9 @@ async def serving_api(
     hub = Hub()
     threads = Threads(store, hub) if now is None else Threads(store, hub, now)
     try:
-        routes = api_routes(lambda: threads, Callers(tokens or {}), LARGEST, keep_alive=keep_alive)
+        routes = api_routes(
+            lambda: threads, Callers(tokens or {}), LARGEST, keep_alive=keep_alive, longest_stream=longest_stream
+        )
         async with serving_app(Router(routes=routes, redirect_slashes=False)) as port:
             yield Api(port, store, threads, hub)
     finally:

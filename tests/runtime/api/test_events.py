@@ -1,14 +1,20 @@
 """Following a thread: live, again from any place, across restarts and processes."""
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+import uvicorn
+from starlette.routing import Router
 
+from rapkit.http.callers import Callers
 from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.entries import UserSaid, dump_entry
 from rapkit.mailbox import Commit, Entry
 from rapkit.models.errors import ModelError
+from rapkit.runtime.api import api_routes
 from rapkit.runtime.hub import Changed, Delta, Perhaps
 from rapkit.runtime.threads import EventName, ThreadEvent
 from rapkit.runtime.toolsets import THREAD
@@ -353,3 +359,36 @@ async def test_pieces_that_come_after_their_entry_are_void(api: Api) -> None:
 
     assert await _names(events, 1) == [EventName.RESET]
     await events.aclose()
+
+
+async def test_a_stream_ends_after_a_while_and_whoever_comes_again_misses_nothing(store: str) -> None:
+    async with serving_api(store, longest_stream=0.1) as api:
+        client = api.client()
+        thread = await client.begin()
+        async with client.events(thread) as stream:
+            first = await stream.rest()
+        await client.post(f"{thread}/close")
+        async with client.events(thread, last=first[-1].id) as stream:
+            second = await stream.rest()
+
+    assert [event.data["status"] for event in (*first, *second)] == ["idle", "running"]
+
+
+async def test_a_server_that_waits_for_its_connections_stops_all_the_same(api: Api) -> None:
+    """As a stock uvicorn does: without timeout_graceful_shutdown it waits as long as anybody is there."""
+    routes = api_routes(lambda: api.threads, Callers({}), 1000, longest_stream=0.1)
+    config = uvicorn.Config(Router(routes=routes), lifespan="off", ws="none", log_config=None)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    thread = await api.client().begin()
+    async with contextlib.AsyncExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        await server.startup(sockets=[listener])
+        stream = await stack.enter_async_context(Client(listener.getsockname()[1]).events(thread))
+        await stream.until("status")
+
+        async with asyncio.timeout(PATIENCE):
+            await server.shutdown(sockets=[listener])
+
+        assert await stream.rest() == []

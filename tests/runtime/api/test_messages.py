@@ -178,6 +178,12 @@ async def test_a_user_id_that_tools_could_not_be_told_is_refused(client: Client,
     assert "body.user_id" in reply.detail
 
 
+async def test_a_user_id_that_is_no_text_is_refused(client: Client) -> None:
+    reply = await client.request("POST", "/v1/threads", b'{"user_id": "\\ud800"}')
+
+    assert reply.status == 400
+
+
 async def test_a_body_that_is_too_large_is_refused(client: Client) -> None:
     reply = await client.post("/v1/threads", {"text": "x" * LARGEST})
 

@@ -8,9 +8,9 @@ import pytest
 from openapi_pydantic.v3.v3_1 import OpenAPI
 
 from rapkit.http.callers import Callers
-from rapkit.runtime.api import api_routes
+from rapkit.runtime.api import api_routes, openapi
 from tests.runtime.agents import Working, call
-from tests.runtime.api.client import Api, Client, Sse
+from tests.runtime.api.client import Api, Client, Sse, serving_api
 from tests.runtime.stranger import ANSWER, Stranger
 from tests.server.served import Reply
 
@@ -127,3 +127,16 @@ async def test_bodies_are_described_by_what_reads_them(client: Client, name: str
 
     assert schema["required"] == [missing]
     assert schema["properties"][missing]["description"]
+
+
+async def test_it_is_written_once_however_many_agents_there_are(api: Api, store: str) -> None:
+    openapi.written.cache_clear()
+
+    for _ in range(3):
+        api_routes(lambda: api.threads, Callers({}), 1000)
+    assert openapi.written.cache_info().misses == 0  # not before somebody asks
+
+    async with serving_api(store) as other:
+        replies = [await each.client().get("/openapi.json") for each in (api, other)]
+    assert openapi.written.cache_info().misses == 1
+    assert replies[0].body == replies[1].body

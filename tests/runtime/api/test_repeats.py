@@ -1,11 +1,14 @@
 """Requests that are sent again with the same Idempotency-Key."""
 
 import asyncio
+import itertools
 import time
 
 import pytest
 
 from rapkit.runtime.letters import REMEMBERED
+from rapkit.runtime.repeats import Keyed, KeyReused, Repeats
+from rapkit.stores import open_store
 from tests.runtime.agents import Obedient, Working, call, working
 from tests.runtime.api.client import Client, serving_api
 from tests.runtime.stranger import ANSWER, CANCEL, Stranger
@@ -170,3 +173,49 @@ async def test_a_request_that_was_refused_leaves_its_key_free(client: Client) ->
     assert (await client.post(f"{thread}/messages", {"text": " "}, key="k")).status == 400
 
     assert (await client.post(f"{thread}/messages", {"text": "hello"}, key="k")).status == 202
+
+
+def _neighbours() -> tuple[Keyed, Keyed]:
+    """Two requests that are noted in the same place."""
+    seen: dict[tuple[str, str], Keyed] = {}
+    for number in itertools.count():
+        request = Keyed.of(f"k{number}", ("create",), "hello")
+        assert request is not None
+        other = seen.setdefault((request.shelf.id, request.corner), request)
+        if other is not request:
+            return other, request
+    raise AssertionError
+
+
+async def test_notes_that_are_of_no_use_any_more_are_cleared_away(store: str) -> None:
+    now = time.time()
+    first, second = _neighbours()
+    shelves = open_store(store)
+    try:
+        repeats = Repeats(shelves, lambda: now)
+        assert await repeats.note(first, "thr_1") == "thr_1"
+        now += REMEMBERED + 7200
+        assert await repeats.note(second, "thr_2") == "thr_2"
+        with pytest.raises(KeyReused):  # it is too old to be repeated, and still there to refuse that
+            await repeats.find(first)
+        now += REMEMBERED - 7199
+
+        assert await repeats.note(second, "thr_3") == "thr_2"
+
+        assert [each.key for each in await shelves.records(second.shelf.id, second.corner)] == [second.place]
+        assert await repeats.find(first) is None
+    finally:
+        await shelves.close()
+
+
+async def test_a_key_whose_note_is_gone_is_a_new_one(store: str) -> None:
+    now = time.time()
+    async with serving_api(store, now=lambda: now) as api:
+        first = await api.client().post("/v1/threads", {"text": "hi"}, key="k")
+        now += 2 * REMEMBERED + 1
+
+        again = await asyncio.gather(*(api.client().post("/v1/threads", {"text": "hi"}, key="k") for _ in range(5)))
+
+    assert {reply.status for reply in again} == {201}
+    assert len({reply.body for reply in again}) == 1
+    assert again[0].body != first.body

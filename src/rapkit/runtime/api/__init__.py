@@ -8,18 +8,29 @@ from rapkit.http.callers import Callers
 from rapkit.runtime.api.endpoint import Endpoint
 from rapkit.runtime.api.openapi import OpenApi
 from rapkit.runtime.api.operations import OPERATIONS
+from rapkit.runtime.api.streaming import Pace
 from rapkit.runtime.threads import Threads
 
 _OPENAPI = "/openapi.json"
 
 
 def api_routes(
-    threads: Callable[[], Threads], callers: Callers, largest: int, *, keep_alive: float = 15.0
+    threads: Callable[[], Threads],
+    callers: Callers,
+    largest: int,
+    *,
+    keep_alive: float = 15.0,
+    longest_stream: float = 600.0,
 ) -> list[Route]:
-    """The routes of the client API. `largest` is how many bytes a body may have; a stream of events says every so often that it lives."""
+    """The routes of the client API. `largest` is how many bytes a body may have.
+
+    A stream of events says every `keep_alive` seconds that it lives, and ends after `longest_stream` seconds. Clients come again by
+    themselves, and a server that wants to stop does not wait for them for ever.
+    """
+    pace = Pace(keep_alive, longest_stream)
     paths = dict.fromkeys(operation.path for operation in OPERATIONS)
     routes = [
-        Route(path, Endpoint([each for each in OPERATIONS if each.path == path], threads, callers, largest, keep_alive))
+        Route(path, Endpoint([each for each in OPERATIONS if each.path == path], threads, callers, largest, pace))
         for path in paths
     ]
     return [*routes, Route(_OPENAPI, OpenApi(OPERATIONS, _OPENAPI))]

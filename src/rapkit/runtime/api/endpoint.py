@@ -14,6 +14,7 @@ from rapkit.http.requests import Refusal, Request, read_request
 from rapkit.protocol.problems import problems
 from rapkit.runtime.api.answers import problem, refusal_of
 from rapkit.runtime.api.operations import Asked, Operation, Sendable
+from rapkit.runtime.api.streaming import Pace
 from rapkit.runtime.threads import Threads
 
 log = logging.getLogger("rapkit.api")
@@ -30,13 +31,13 @@ class Endpoint:
         threads: Callable[[], Threads],
         callers: Callers,
         largest: int,
-        keep_alive: float,
+        pace: Pace,
     ) -> None:
         self._operations = {operation.method: operation for operation in operations}
         self._threads = threads
         self._callers = callers
         self._largest = largest
-        self._keep_alive = keep_alive
+        self._pace = pace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -80,7 +81,7 @@ class Endpoint:
             key=_key(request) if operation.method == "POST" else None,
             last_event_id=last_event_id or None,
             root=scope.get("root_path", ""),
-            keep_alive=self._keep_alive,
+            pace=self._pace,
         )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
@@ -158,15 +159,22 @@ def _ref(model: type[BaseModel]) -> dict[str, str]:
     return {"$ref": _REF.format(model=model.__name__)}
 
 
-class OpenApi:
-    """The document, for everybody: it tells nothing of any thread."""
+@lru_cache
+def written(operations: tuple[Operation, ...], path: str) -> bytes:
+    """The document as it is sent. It takes a while, and it is the same for every agent of a process."""
+    return to_json(describe(operations, path))
 
-    def __init__(self, operations: Iterable[Operation], path: str) -> None:
-        self._answer = json_answer(to_json(describe(operations, path)))
+
+class OpenApi:
+    """The document, for everybody: it tells nothing of any thread. It is written when somebody asks for it."""
+
+    def __init__(self, operations: tuple[Operation, ...], path: str) -> None:
+        self._operations = operations
+        self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["method"] == "GET":
-            await self._answer.send(receive, send)
+            await json_answer(written(self._operations, self._path)).send(receive, send)
         else:
             await problem(Refusal(405, "Send GET.", ((b"allow", b"GET"),))).send(receive, send)

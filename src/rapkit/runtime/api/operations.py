@@ -1,7 +1,7 @@
 """What clients can ask for. One table: it makes the routes, and /openapi.json."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pydantic import BaseModel
@@ -12,7 +12,7 @@ from rapkit.http.requests import Refusal
 from rapkit.runtime.api import shapes
 from rapkit.runtime.api.answers import Answer, answer, json_answer
 from rapkit.runtime.api.entries import EntryPage, page_of
-from rapkit.runtime.api.streaming import EventStream, read_id
+from rapkit.runtime.api.streaming import EventStream, Pace, read_id
 from rapkit.runtime.following import choice_shown
 from rapkit.runtime.threads import Look, Threads
 
@@ -38,7 +38,7 @@ class Asked:
     key: str | None = None
     last_event_id: str | None = None
     root: str = ""
-    keep_alive: float = 15.0
+    pace: Pace = field(default_factory=Pace)
 
     @property
     def thread_id(self) -> str:
@@ -161,7 +161,7 @@ async def stream_events(asked: Asked) -> Sendable:
         raise Refusal(400, f"Last-Event-ID: the thread has {length} entries. Leave it out to begin at the beginning.")
     if given and is_all and after == length:
         return Answer(204)
-    return EventStream(asked.threads.follow(asked.thread_id, after, skip), asked.keep_alive)
+    return EventStream(asked.threads.follow(asked.thread_id, after, skip), asked.pace)
 
 
 # Saying something

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import re
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 
 from pydantic_core import to_json
 from starlette.types import Receive, Send
@@ -49,12 +50,24 @@ def written(event: ThreadEvent) -> bytes:
     return b"event: %s\n%sdata: %s\n\n" % (event.name.value.encode(), id, to_json(data))
 
 
-class EventStream:
-    """Events as they come, and a sign of life when none do for a while."""
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """After how many seconds without an event a stream gives a sign of life, and after how many it ends."""
 
-    def __init__(self, events: AsyncGenerator[ThreadEvent, None], keep_alive: float) -> None:
+    keep_alive: float = 15.0
+    longest: float = 600.0
+
+
+class EventStream:
+    """Events as they come, and a sign of life when none do for a while.
+
+    It ends after a while even if more may come: the client comes again, with the id of the last event it has. A server that stops waits for
+    streams, and one that it cannot end would keep it for ever.
+    """
+
+    def __init__(self, events: AsyncGenerator[ThreadEvent, None], pace: Pace) -> None:
         self._events = events
-        self._keep_alive = keep_alive
+        self._pace = pace
 
     async def send(self, receive: Receive, send: Send) -> None:
         """Send them until there are no more, or the client is gone."""
@@ -72,10 +85,13 @@ class EventStream:
 
     async def _parts(self, gone: "asyncio.Task[None]") -> AsyncGenerator[bytes, None]:
         upcoming: asyncio.Task[bytes | None] | None = None
+        now = asyncio.get_running_loop().time
+        end = now() + self._pace.longest
         try:
-            while not gone.done():
+            while not gone.done() and (left := end - now()) > 0:
                 upcoming = upcoming or asyncio.create_task(self._next())
-                await asyncio.wait((gone, upcoming), timeout=self._keep_alive, return_when=asyncio.FIRST_COMPLETED)
+                pause = min(self._pace.keep_alive, left)
+                await asyncio.wait((gone, upcoming), timeout=pause, return_when=asyncio.FIRST_COMPLETED)
                 if not upcoming.done():
                     yield _KEEP_ALIVE
                     continue

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -314,8 +314,13 @@ class Boxes:
     def entries(self, box: str, after: int, limit: int, tx: Transaction) -> list[Entry]:
         return self._entries(tx.rows(sql.ENTRIES, (box, after, limit)))
 
-    def recent(self, box: str, limit: int, before: int | None, tx: Transaction) -> list[Entry]:
-        return self._entries(reversed(tx.rows(sql.RECENT, (box, before, limit))))
+    def recent(
+        self, box: str, limit: int, before: int | None, kinds: Collection[str] | None, tx: Transaction
+    ) -> list[Entry]:
+        if kinds is None:
+            return self._entries(reversed(tx.rows(sql.RECENT, (box, before, limit))))
+        wanted = (box, before, limit, json.dumps(sorted(kinds)))
+        return self._entries(reversed(tx.rows(sql.RECENT_OF_KINDS, wanted)))
 
     def _entries(self, rows: Iterable[Any]) -> list[Entry]:
         return [Entry(kind, self._open(body), seq, at) for kind, body, seq, at in rows]

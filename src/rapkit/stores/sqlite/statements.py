@@ -353,6 +353,12 @@ RECENT: Final = """
 """
 """The end of a journal, or of what is before an entry; newest first."""
 
+RECENT_OF_KINDS: Final = """
+    SELECT kind, body, seq, at FROM entries WHERE box = ?1 AND seq < ifnull(?2, 9e18) AND kind IN (SELECT value FROM json_each(?4))
+    ORDER BY seq DESC LIMIT ?3
+"""
+"""The same, without the entries of other kinds."""
+
 RECORDS: Final = "SELECT key, body FROM records WHERE box = ? AND kind = ? ORDER BY key"
 """Records of a box."""
 

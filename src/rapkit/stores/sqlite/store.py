@@ -159,8 +159,10 @@ class SqliteStore:
     async def entries(self, box: str, after: int = 0, limit: int = 1000) -> list[Entry]:
         return await self._writer.run(partial(self._boxes.entries, box, after, limit), writes=False)
 
-    async def recent(self, box: str, limit: int, before: int | None = None) -> list[Entry]:
-        return await self._writer.run(partial(self._boxes.recent, box, limit, before), writes=False)
+    async def recent(
+        self, box: str, limit: int, before: int | None = None, kinds: Collection[str] | None = None
+    ) -> list[Entry]:
+        return await self._writer.run(partial(self._boxes.recent, box, limit, before, kinds), writes=False)
 
     async def records(self, box: str, kind: str) -> list[Record]:
         return await self._writer.run(partial(self._boxes.records, box, kind), writes=False)

@@ -1,0 +1,180 @@
+"""Of several answers to one question the first counts; whoever gave it hears so however often it asks, and the others hear no."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from rapkit.errors import ThreadError
+from rapkit.kernel.entries import ChoiceAsked, ChoiceMadeEntry
+from rapkit.mailbox import Store
+from rapkit.runtime.hub import Hub
+from rapkit.runtime.threads import Threads
+from rapkit.stores import open_store
+from tests.runtime.agents import Talk, Working, call
+from tests.runtime.api.client import Client
+from tests.runtime.stranger import ANSWER, Invocation, Stranger
+from tests.server.served import failing
+
+
+class _Interrupted:
+    """A store that lets something else happen before it does a thing, `box 2` being the second time that a box is read."""
+
+    def __init__(self, store: Store, moment: str, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        self._store = store
+        self._name, number = moment.split()
+        self._left = int(number)
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+        if name != self._name:
+            return method
+
+        async def interrupted(*given: Any, **named: Any) -> Any:
+            self._left -= 1
+            if self._left == 0:
+                await self._meanwhile()
+            return await method(*given, **named)
+
+        return interrupted
+
+
+@contextlib.asynccontextmanager
+async def _another_process(store: str, moment: str, meanwhile: Callable[[], Awaitable[None]]) -> AsyncIterator[Threads]:
+    opened = open_store(store)
+    try:
+        yield Threads(cast("Store", _Interrupted(opened, moment, meanwhile)), Hub())
+    finally:
+        await opened.close()
+
+
+async def _asked(agent: Working, stranger: Stranger, *prompts: str) -> tuple[Talk, Invocation]:
+    """A call that has asked these questions."""
+    talk = await agent.doing(call("work"))
+    invocation = await stranger.invoked()
+    for number, prompt in enumerate(prompts, 1):
+        await invocation.choice(prompt, ["yes", "no"], 1, f"{stranger.url}{ANSWER}/{prompt}")
+        await talk.until(ChoiceAsked, number)
+    return talk, invocation
+
+
+MOMENTS = pytest.mark.parametrize(
+    "moment", ["records 1", "box 1", "note 1", "box 2", "records 3", "note 2", "accept 1"]
+)
+
+
+@MOMENTS
+async def test_the_same_request_has_the_same_answer_whenever_the_other_one_comes(
+    agent: Working, stranger: Stranger, store: str, moment: str
+) -> None:
+    talk, invocation = await _asked(agent, stranger, "first", "second")
+
+    async def the_same() -> None:
+        await agent.engine.threads.choose(talk.id, invocation.id, 0, "k")
+        await talk.until(ChoiceMadeEntry)
+
+    async with _another_process(store, moment, the_same) as threads:
+        for _ in range(2):
+            await threads.choose(talk.id, invocation.id, 0, "k")
+
+    await agent.quiet()
+    assert len(stranger.to(f"{ANSWER}/first")) == 1
+    assert stranger.to(f"{ANSWER}/second") == []
+
+
+@MOMENTS
+async def test_the_last_answer_of_a_call_is_repeated_although_no_question_is_left(
+    agent: Working, stranger: Stranger, store: str, moment: str
+) -> None:
+    talk, invocation = await _asked(agent, stranger, "only")
+
+    async def the_same() -> None:
+        await agent.engine.threads.choose(talk.id, invocation.id, 0, "k")
+        await talk.until(ChoiceMadeEntry)
+        await invocation.result("done")
+        await talk.answered(invocation.id)
+
+    async with _another_process(store, moment, the_same) as threads:
+        for _ in range(2):
+            await threads.choose(talk.id, invocation.id, 0, "k")
+
+
+@pytest.mark.parametrize("moment", ["note 1", "box 2", "records 3", "note 2"])
+async def test_who_lost_hears_so_every_time_and_does_not_answer_the_next_question(
+    agent: Working, stranger: Stranger, store: str, moment: str
+) -> None:
+    talk, invocation = await _asked(agent, stranger, "first", "second")
+
+    async def another() -> None:
+        await agent.engine.threads.choose(talk.id, invocation.id, 0, "k1")
+        await talk.until(ChoiceMadeEntry)
+
+    async with _another_process(store, moment, another) as threads:
+        for _ in range(3):
+            with pytest.raises(ThreadError, match="answered already"):
+                await threads.choose(talk.id, invocation.id, 1, "k2")
+
+    await agent.quiet()
+    assert stranger.to(f"{ANSWER}/second") == []
+
+
+async def test_who_comes_before_the_first_answer_is_sent_loses_all_the_same(
+    agent: Working, stranger: Stranger, store: str
+) -> None:
+    talk, invocation = await _asked(agent, stranger, "really")
+
+    async def another() -> None:
+        with pytest.raises(ThreadError, match="answered already"):
+            await agent.engine.threads.choose(talk.id, invocation.id, 1)
+
+    async with _another_process(store, "accept 1", another) as threads:
+        await threads.choose(talk.id, invocation.id, 0)
+
+    (answered,) = await stranger.received(f"{ANSWER}/really")
+    assert answered.message["selected"] == 0
+
+
+async def test_a_refused_answer_is_refused_again(agent: Working, stranger: Stranger) -> None:
+    client = Client(agent.port)
+    talk, invocation = await _asked(agent, stranger, "first", "second")
+    path = f"/v1/threads/{talk.id}/calls/{invocation.id}/choice"
+
+    replies = await asyncio.gather(*(client.post(path, {"selected": n % 2}, key=f"k{n % 2}") for n in range(10)))
+    again = [await client.post(path, {"selected": n % 2}, key=f"k{n % 2}") for n in range(10)]
+
+    # Who comes only after the first question was answered may have answered the second: but it is always the same.
+    for n in range(2):
+        assert len({reply.status for reply in (*replies[n::2], *again[n::2])}) == 1
+
+
+async def test_an_answer_whose_giver_was_lost_is_sent_by_the_next_one(
+    agent: Working, stranger: Stranger, store: str
+) -> None:
+    """It is put down which answer is the first, and then the store fails: the question must not stay open for ever."""
+    talk, invocation = await _asked(agent, stranger, "really")
+    client = Client(agent.port)
+    path = f"/v1/threads/{talk.id}/calls/{invocation.id}/choice"
+    with failing(store, "INSERT", "mail"):
+        assert (await client.post(path, {"selected": 0})).status == 503
+
+    assert (await client.post(path, {"selected": 1})).status == 409
+
+    (answered,) = await stranger.received(f"{ANSWER}/really")
+    assert answered.message["selected"] == 0
+
+
+async def test_answers_are_repeated_even_when_the_thread_is_closed_by_now(agent: Working, stranger: Stranger) -> None:
+    talk, invocation = await _asked(agent, stranger, "really")
+    client = Client(agent.port)
+    path = f"/v1/threads/{talk.id}/calls/{invocation.id}/choice"
+    keys = ("first", "second")
+    before = [(await client.post(path, {"selected": 0}, key=key)).status for key in keys]
+    await client.post(f"/v1/threads/{talk.id}/close")
+    async with client.events(f"/v1/threads/{talk.id}") as stream:
+        await stream.rest()
+
+    assert before == [202, 409]
+    assert [(await client.post(path, {"selected": 0}, key=key)).status for key in keys] == before
