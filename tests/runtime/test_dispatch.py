@@ -369,7 +369,9 @@ async def test_a_server_elsewhere_that_names_an_endpoint_here_is_reported_and_of
 @pytest.mark.parametrize(
     "host", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]", "localhost.", "[::]"]
 )
-async def test_nor_is_it_reached_by_another_spelling(model: Obedient, stranger: Stranger, store: str, host: str) -> None:
+async def test_nor_is_it_reached_by_another_spelling(
+    model: Obedient, stranger: Stranger, store: str, host: str
+) -> None:
     """TRA-2"""
     async with agent_of_far(model, stranger, store, f"http://{host}:{stranger.port}{INVOKE}") as agent:
         talk = await agent.doing(call("far_work"))

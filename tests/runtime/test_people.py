@@ -119,7 +119,8 @@ async def test_questions_end_with_their_call(agent: Working, stranger: Stranger)
 
 
 @pytest.mark.parametrize(
-    "url", ["https://example.com/collect", "http://10.0.0.1/", "http://169.254.169.254/latest", "a port of this machine"]
+    "url",
+    ["https://example.com/collect", "http://10.0.0.1/", "http://169.254.169.254/latest", "a port of this machine"],
 )
 async def test_answers_go_to_the_server_that_asked_and_nowhere_else(
     agent: Working, stranger: Stranger, caplog: pytest.LogCaptureFixture, url: str

@@ -45,11 +45,15 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """An invocation did not get to its server, for good. `correction` is for one that was refused as stale (409)."""
+    """An invocation did not get to its server, for good: nobody took it, or it was `refused`.
+
+    `correction` is for one that was refused as stale (409).
+    """
 
     call_id: str
     problem: str
     correction: Correction | None = None
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

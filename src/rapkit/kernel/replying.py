@@ -132,7 +132,7 @@ def model_failed(
     if _is_told(thread, failures, limits):
         draft.journal(Failed(problem))
     if not thread.for_event and (not retryable or failures >= limits.attempts):
-        _park(draft, f"The model failed: {problem} Write to the thread to try again.")
+        _park(draft, f"The model failed: {problem.rstrip('.')}. Write to the thread to try again.")
         return draft.step()
     longest = _LONGEST_PAUSE_OF_AN_EVENT if thread.for_event else _LONGEST_PAUSE
     pause = min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), longest)

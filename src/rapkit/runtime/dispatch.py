@@ -27,6 +27,7 @@ from rapkit.runtime.letters import letter
 from rapkit.runtime.server import Server
 
 STALE = 409
+_NEEDS_A_TOKEN = (401, 403)
 STALE_PROBLEM = "stale"
 _UNKNOWN_ORIGIN = "unknown"
 _CHOICE = "/choice"
@@ -138,7 +139,10 @@ class Dispatch:
         problem = (fate.problem or "it was refused").rstrip(".")
         message: Incoming = AnswerUndelivered(call_id, problem)
         if outgoing.kind == Kind.INVOCATION:
-            message = Undelivered(call_id, STALE_PROBLEM if fate.status == STALE else problem)
+            refused = fate.status is not None and 400 <= fate.status < 500
+            if fate.status in _NEEDS_A_TOKEN:
+                problem += "; the agent has to be given the server's token"
+            message = Undelivered(call_id, STALE_PROBLEM if fate.status == STALE else problem, refused=refused)
         return letter(thread_id, message, live=call_id)
 
 

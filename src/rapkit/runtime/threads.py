@@ -14,7 +14,7 @@ from pydantic_core import from_json
 from rapkit.errors import ThreadClosed, ThreadError, UnknownThread
 from rapkit.ids import new_id
 from rapkit.kernel.incoming import CancelCall, ChooseFor, CloseThread, Incoming, UserMessage
-from rapkit.kernel.thread import OpenChoice, Thread, dump_thread
+from rapkit.kernel.thread import OpenChoice, Pending, Subscription, Thread, dump_thread
 from rapkit.mailbox import Box, Letter, NewBox, Reception, Store
 from rapkit.protocol.fields import MAX_ID, Id
 from rapkit.runtime.commits import OAUTH, VIEW
@@ -81,6 +81,26 @@ class Look:
     def status(self) -> str:
         """What it is doing: idle, running, waiting, parked or closed."""
         return status_of(self.thread, self.running)
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is parked, if it is."""
+        return self.thread.parked
+
+    @property
+    def pending_calls(self) -> dict[str, Pending]:
+        """The calls that are not answered, by their ids."""
+        return self.thread.pending
+
+    @property
+    def subscriptions(self) -> dict[str, Subscription]:
+        """The active subscriptions, by the ids of the calls that made them."""
+        return self.thread.subscriptions
+
+    @property
+    def choices(self) -> dict[str, OpenChoice]:
+        """The questions to the user that are open, by the ids of the calls that ask."""
+        return {call_id: questions[0] for call_id, questions in self.thread.choices.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,7 +247,7 @@ class Engine:
         self._backlog = await self._store.backlog(self._kind)
         if self._backlog:
             log.info(
-                "%d calls from before are taken up; those of a server that was lost, within %g s",
+                "calls from before are taken up: %d; those of a server that was lost, within %g s",
                 self._backlog,
                 self._store.lease.seconds,
             )
