@@ -144,7 +144,7 @@ async def test_a_thread_that_is_not_there(model: Scripted) -> None:
     async with Agent(model=model, store=MEMORY) as agent:
         with pytest.raises(UnknownThread, match="There is no thread 'thr_storm'"):
             await agent.thread("thr_storm")
-        with pytest.raises(ThreadError, match="The message is empty"):
+        with pytest.raises(ThreadError, match="A message needs a text"):
             await (await agent.thread()).send(" ")
 
 

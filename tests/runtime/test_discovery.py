@@ -12,6 +12,7 @@ from rapkit.runtime.discovery import digest_of
 from rapkit.runtime.plan import Patience
 from rapkit.runtime.server import Server
 from tests.runtime.agents import Obedient, Working, call, opened, working
+from tests.runtime.clocks import ManualClock
 from tests.runtime.stranger import INVOKE, TOOLSET, Stranger, listening, tool
 from tests.server.sink import answer, never, reset
 
@@ -183,11 +184,16 @@ async def test_a_server_that_another_session_has_found_is_used_at_once(
     """DIS-12: although this session would ask it again only much later."""
     async with listening("late_work") as late:
         await late.down()
-        patience = Patience(rediscover=10**6, grace=1.0)
-        async with working(model, [late.url, stranger.url], store, patience=patience) as agent:
+        clock = ManualClock()
+        patience = Patience(rediscover=600.0, grace=1.0)
+        surroundings = clock.surroundings()
+        async with working(
+            model, [late.url, stranger.url], store, patience=patience, surroundings=surroundings
+        ) as agent:
             talk = await agent.talk("hello")
             await talk.hears("hello")
             await late.up()
+            clock.advance(400)
             await talk.say("anything new?")
             await talk.hears("anything new?")
             assert offered(model.last) == ["work", "other_work"]
@@ -215,12 +221,14 @@ async def test_a_kept_toolset_that_cannot_be_read_is_fetched_again(
         await other_process.note(NewBox(shelf, "toolsets"), Fact(shelf, f"document/{digest}", "", kept))
     await stranger.down()
 
-    async with working(model, [stranger.url], store) as agent:
+    clock = ManualClock()
+    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
         talk = agent.thread(talk.id)
         await talk.say("nobody is there")
         await talk.hears("heard: nobody is there")
         assert offered(model.last) == []
         await stranger.up()
+        clock.advance(60)
         await talk.say("somebody is there")
         await talk.hears("heard: somebody is there")
 

@@ -3,6 +3,7 @@
 It is draft 2020-12 unless its `$schema` says otherwise. Nothing is ever fetched for it: it stands on its own.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
@@ -35,6 +36,11 @@ NOWHERE: dict[str, Any] = {}
 
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
+IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+"""What stands below these is held against the same value again."""
+
+_PLAIN = re.compile(r"[\w$-]{1,80}")
+
 
 class BadSchema(ValueError):
     """Not a schema a tool may have; the text says what and where."""
@@ -53,10 +59,21 @@ def compile_schema(schema: dict[str, Any]) -> jsonschema_rs.Validator:
             pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS),
         )
     except jsonschema_rs.ValidationError as error:
-        where = ".".join(map(str, error.instance_path))
-        raise BadSchema(f"{clip(where)}: {clip(error.message, 200)}" if where else clip(error.message, 200)) from None
+        where = ".".join(map(_step, error.instance_path))
+        what = clip(_printable(error.message), 200)
+        raise BadSchema(f"{clip(where, 200)}: {what}" if where else what) from None
     except (ValueError, RecursionError) as error:
-        raise BadSchema(clip(str(error), 200)) from None
+        raise BadSchema(clip(_printable(str(error)), 200)) from None
+
+
+def _step(step: str | int) -> str:
+    """A step of a path. Names are strangers' words, so one that could be taken for something else is quoted."""
+    text = str(step)
+    return text if _PLAIN.fullmatch(text) else clip(repr(text))
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _refuse(uri: str) -> Any:
@@ -64,23 +81,84 @@ def _refuse(uri: str) -> Any:
 
 
 def _check_references(schema: dict[str, Any]) -> None:
-    anchors: dict[str, Any] = {}
-    for node in _nodes(schema):
-        if node is not schema and not str(node.get("$id", "#")).startswith("#"):
-            raise BadSchema("$id: allowed at the top only; put definitions into $defs and refer to them as #/$defs/…")
+    nodes = list(_nodes(schema))
+    # Up to draft 4 it was `id` that moves what the references below it mean; later that is a word like any other.
+    moving = ("$id", "id") if any("draft-04" in str(node.get("$schema", "")) for node in nodes) else ("$id",)
+    for node in nodes:
+        for key in moving:
+            if node is not schema and isinstance(place := node.get(key), str) and not place.startswith("#"):
+                raise BadSchema(
+                    f"{key}: allowed at the top only; put definitions into $defs and refer to them as #/$defs/…"
+                )
         for reference in _references(node):
             if not reference.startswith("#"):
                 raise BadSchema(
                     f"$ref: {clip(repr(reference))} leads out of the schema; put it into $defs and refer to #/$defs/…"
                 )
-        for name in _anchors(node):
-            if anchors.setdefault(name, node) is not node:
-                raise BadSchema(f"$anchor: {clip(repr(name))} stands in two places")
-    size, depth = _measure(schema, anchors)
+    references = References(schema)
+    size, depth = _measure(schema, references)
     if size > MAX_EXPANSION:
         raise BadSchema(f"its references multiply to more than {MAX_EXPANSION} subschemas; refer less often")
     if depth > MAX_CHAIN:
         raise BadSchema(f"its references make a chain of more than {MAX_CHAIN} subschemas; nest less deeply")
+    _check_circles(schema, references)
+
+
+class References:
+    """Where the references of a schema lead. BadSchema if that is not clear."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._anchors: dict[str, Any] = {}
+        for node in _nodes(root):
+            for name in _anchors(node):
+                if self._anchors.setdefault(name, node) is not node:
+                    raise BadSchema(f"$anchor: {clip(repr(name))} stands in two places")
+
+    def targets(self, node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """What the node refers to; nowhere is an empty schema here, because the compiler reports that better."""
+        for reference in _references(node):
+            target = _follow(reference, self._root, self._anchors)
+            yield target if isinstance(target, dict) else NOWHERE
+
+    def in_place(self, node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The subschemas that are held against the same value as the node, directly below it or by reference."""
+        yield from self.targets(node)
+        for key in IN_PLACE:
+            if key in node:
+                yield from items_of(key, node[key])
+
+
+def _check_circles(root: dict[str, Any], references: References) -> None:
+    """Refuse a reference that leads back without going down into the arguments.
+
+    It means nothing, and through a few definitions that all refer to each other there are more ways than can be tried.
+    """
+    open_: set[int] = set()
+    closed: set[int] = set()
+    reached = {id(root)}
+    starts = [root]
+    while starts:
+        stack = [(starts.pop(), False)]
+        while stack:
+            node, left = stack.pop()
+            if left:
+                open_.discard(id(node))
+                closed.add(id(node))
+                continue
+            if id(node) in closed:
+                continue
+            if id(node) in open_:
+                raise BadSchema(
+                    "$ref: leads in a circle that never goes down into the arguments; refer from a property or item"
+                )
+            open_.add(id(node))
+            stack.append((node, True))
+            stack.extend((each, False) for each in references.in_place(node))
+            for child in (*_children(node), *references.targets(node)):
+                if id(child) not in reached:
+                    reached.add(id(child))
+                    starts.append(child)
 
 
 def _nodes(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -106,7 +184,7 @@ def _references(node: dict[str, Any]) -> Iterator[str]:
             yield reference
 
 
-def _measure(root: dict[str, Any], anchors: dict[str, Any]) -> tuple[int, int]:
+def _measure(root: dict[str, Any], references: References) -> tuple[int, int]:
     """How many subschemas there are when references are followed, and how many on the longest way down.
 
     A reference that leads back to where it came from counts once. No recursion: a hostile schema can be very deep.
@@ -118,7 +196,7 @@ def _measure(root: dict[str, Any], anchors: dict[str, Any]) -> tuple[int, int]:
         node, children_measured = stack.pop()
         children = [
             *_children(node, DATA | DEFINITIONS),
-            *(_target(reference, root, anchors) for reference in _references(node)),
+            *references.targets(node),
         ]
         if children_measured:
             measured = [sizes.get(id(child), (1, 1)) for child in children]
@@ -133,23 +211,20 @@ def _measure(root: dict[str, Any], anchors: dict[str, Any]) -> tuple[int, int]:
 
 
 def _children(node: dict[str, Any], skip: frozenset[str] = DATA) -> Iterator[dict[str, Any]]:
-    """The subschemas directly below, in arrays and by name."""
     for key, value in node.items():
-        if key in skip:
-            continue
-        stack = list(value.values()) if key in NAMED and isinstance(value, dict) else [value]
-        while stack:
-            item = stack.pop()
-            if isinstance(item, dict):
-                yield item
-            elif isinstance(item, list):
-                stack.extend(item)
+        if key not in skip:
+            yield from items_of(key, value)
 
 
-def _target(reference: str, root: dict[str, Any], anchors: dict[str, Any]) -> dict[str, Any]:
-    """Where a reference leads; nowhere is an empty schema here, because the compiler reports that better."""
-    node = _follow(reference, root, anchors)
-    return node if isinstance(node, dict) else NOWHERE
+def items_of(key: str, value: Any) -> Iterator[dict[str, Any]]:
+    """The subschemas directly below a keyword, in arrays and by name."""
+    stack = list(value.values()) if key in NAMED and isinstance(value, dict) else [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            yield item
+        elif isinstance(item, list):
+            stack.extend(item)
 
 
 def _follow(reference: str, root: dict[str, Any], anchors: dict[str, Any]) -> Any:

@@ -4,13 +4,15 @@ from rapkit.errors import StoreError
 from rapkit.kernel.conversation import Conversation
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import SHOWN, Happened, load_entry
+from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import Numbered, Stretch, project
 from rapkit.kernel.thread import Inherited, Thread, load_thread
 from rapkit.mailbox import Entry, Store
 
 
-async def conversation_of(store: Store, before: Thread, step: Step, window: int) -> Conversation:
-    """What the model is shown after a step: the last lines that are for models, about `window` of them, those of the step included."""
+async def conversation_of(store: Store, before: Thread, step: Step, limits: ThreadLimits) -> Conversation:
+    """What the model is shown after a step: the last lines that are for models, about a window of them, those of the step included."""
+    window = limits.window
     lines = await _lines(store, Inherited(before.id, before.length), _how_many(before.shown, window))
     lines += [Numbered(seq, entry) for seq, entry in enumerate(step.entries, before.length + 1)]
     stretches = [Stretch(lines)]
@@ -21,7 +23,7 @@ async def conversation_of(store: Store, before: Thread, step: Step, window: int)
         stretches.insert(0, Stretch(lines, inherited=True))
         left -= len(lines)
         inherits = await _inherited_by(store, inherits.thread_id)
-    return project(stretches, step.thread)
+    return project(stretches, step.thread, answer_chars=limits.answer_chars, total_chars=limits.total_chars)
 
 
 def _how_many(shown: int, window: int) -> int:

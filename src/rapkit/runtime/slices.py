@@ -172,7 +172,7 @@ class Slice:
     async def _history(self, before: Thread, step: Step) -> "tuple[Conversation, Catalog]":
         """What the model is shown and offered. Nobody but us appends to the journal, so it can be read while we do."""
         conversation, catalog = await asyncio.gather(
-            conversation_of(self._store, before, step, self._limits.window),
+            conversation_of(self._store, before, step, self._limits),
             self._premises.toolsets.catalog(before.root),
         )
         return conversation, catalog

@@ -132,8 +132,7 @@ class StagedThread:
     async def conversation(self) -> Conversation:
         """What the model would be shown now."""
         thread = (await self.look()).thread
-        store, window = self._scene.process.store, self._scene.agent.limits.window
-        return await conversation_of(store, thread, Step(thread), window)
+        return await conversation_of(self._scene.process.store, thread, Step(thread), self._scene.agent.limits)
 
     async def children(self) -> "list[StagedThread]":
         """Its child threads, closed ones too, oldest first."""

@@ -7,6 +7,7 @@ import apsw
 
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import load_entry
+from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import load_thread
 from rapkit.mailbox import Box, Entry, Store
 from rapkit.runtime.commits import VIEW
@@ -16,7 +17,6 @@ from rapkit.runtime.toolsets import THREAD
 from tests.crash.runtime.evidence import Journal
 from tests.kernel import strict
 
-_WINDOW = 500
 _PAGE = 500
 _UNFINISHED = """
     SELECT 'a POST to ' || origin || ' on the lane ' || lane FROM outbox WHERE dead_at IS NULL
@@ -72,7 +72,7 @@ async def _journal(store: Store, box: Box, unread: int) -> Journal:
     if [line.seq for line in lines] != list(range(1, len(lines) + 1)):
         raise AssertionError(f"the lines of {box.id} are not numbered one by one")
     try:
-        strict.accept(await conversation_of(store, thread, Step(thread), _WINDOW))
+        strict.accept(await conversation_of(store, thread, Step(thread), ThreadLimits()))
         wrong = ""
     except AssertionError as error:
         wrong = str(error) or "it is not valid"
