@@ -74,6 +74,48 @@ def test_a_quoted_value_can_be_read_back() -> None:
     assert json.loads(line.partition("call_id=")[2]) == value
 
 
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("für alle, 世界", "für alle, 世界"),
+        ("\x1b]0;owned\x07", "\\u001b]0;owned\\u0007"),
+        ("done\r12:00:00 INFO", "done\\r12:00:00 INFO"),
+        ("a\x9b2Jb\x85c\x7f", "a\\u009b2Jb\\u0085c\\u007f"),
+        ("\u202eabc\u2066\u2028", "\\u202eabc\\u2066\\u2028"),
+        ("lone \ud800", "lone \\ud800"),
+        ("first\n12:00:00 INFO    rapkit.calls: forged", "first\n    12:00:00 INFO    rapkit.calls: forged"),
+    ],
+)
+def test_a_message_cannot_act_on_the_terminal_or_imitate_a_line(message: str, shown: str) -> None:
+    line = TextLines().format(record("it said %s", message, call_id="c1"))
+
+    assert line.endswith(f" INFO    rapkit.calls: it said {shown}  call_id=c1")
+    assert line.replace("\n", "").isprintable()
+
+
+def test_nor_can_an_exception() -> None:
+    try:
+        raise ValueError("\x1b[2J\n12:00:00 INFO    rapkit.calls: forged")
+    except ValueError as error:
+        made = record("the handler failed", error=error)
+    first, *others = TextLines().format(made).split("\n")
+
+    assert first.endswith("the handler failed")
+    assert others[-2:] == ["    ValueError: \\u001b[2J", "    12:00:00 INFO    rapkit.calls: forged"]
+    assert all(line.startswith("    ") and line.isprintable() for line in others)
+
+
+def test_a_line_for_machines_has_nothing_a_terminal_acts_on() -> None:
+    hostile = "\x1b[2J\r\n\x9b\x7f\u202e\u2028"
+    try:
+        raise ValueError(hostile)
+    except ValueError as error:
+        line = JsonLines().format(record("it said %s", hostile, error=error, call_id=hostile))
+
+    assert line.isprintable()
+    assert line.isascii()
+
+
 def test_a_line_for_machines_is_one_json_object() -> None:
     line = JsonLines().format(record("half\n%s", "way", call_id="c1", seconds=0.5, odd={1, 2}.__class__))
 

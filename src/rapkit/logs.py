@@ -7,6 +7,7 @@ import sys
 import time
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+_INDENT = "    "
 _AMBIGUOUS = re.compile(r"""[\s"'=]""")
 
 
@@ -21,13 +22,16 @@ class TextLines(logging.Formatter):
     """`12:04:31 INFO  rapkit.calls: call finished  operation=forecast call_id=c1`.
 
     Values are strangers' words, so one that could be taken for something else is quoted as in JSON: `call_id="c1 outcome=ok"`.
+    Messages and exceptions can hold such words too: what a terminal would act on is escaped, and lines after the first are indented.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        fields = " ".join(f"{key}={_value(value)}" for key, value in _extra(record).items() if value is not None)
-        line = f"{clock} {record.levelname:<7} {record.name}: {record.getMessage()}{'  ' if fields else ''}{fields}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        fields = " ".join(
+            f"{_shown(key)}={_value(value)}" for key, value in _extra(record).items() if value is not None
+        )
+        line = f"{clock} {record.levelname:<7} {_shown(record.name)}: {_shown(record.getMessage())}{'  ' if fields else ''}{fields}"
+        return f"{line}\n{_INDENT}{_shown(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
 class JsonLines(logging.Formatter):
@@ -53,6 +57,15 @@ def _value(value: object) -> str:
         return text
     # What a terminal would act on, or not show, is escaped; letters of any language stay readable.
     return json.dumps(text, ensure_ascii=not printable)
+
+
+def _shown(text: str) -> str:
+    """Text of several lines, none of which can be taken for a line of the log, nor act on a terminal."""
+    return f"\n{_INDENT}".join("".join(map(_visible, line)) for line in text.split("\n"))
+
+
+def _visible(char: str) -> str:
+    return char if char.isprintable() else json.dumps(char)[1:-1]
 
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:

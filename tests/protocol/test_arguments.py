@@ -106,3 +106,40 @@ def test_a_bad_pattern_fails_instead_of_hanging() -> None:
 def test_what_is_no_schema_of_an_object_makes_no_checker(schema: Any) -> None:
     with pytest.raises(InvalidToolset, match=r"^inputSchema: .*type: "):
         ArgumentChecker(schema)
+
+
+def test_a_large_call_still_hears_of_its_first_problem() -> None:
+    rows = {"type": "array", "items": {"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}}
+    table = ArgumentChecker({"type": "object", "properties": {"rows": rows}})
+
+    assert table.problems({"rows": [{"a": "x"}] * 5000 + [{"a": 5}] * 2}) == [
+        "rows[5000].a: 5 is a number, must be a string or null"
+    ]
+
+
+def test_what_would_take_too_long_to_explain_is_only_refused() -> None:
+    many = ArgumentChecker({"type": "object", "additionalProperties": {"anyOf": [{"const": n} for n in range(9000)]}})
+
+    assert many.problems({"a": 5}) == []
+    (problem,) = many.problems({"a": "x"})
+    assert "does not fit, and is too large for this tool's schema to say where" in problem
+
+
+def test_what_would_take_too_long_to_check_is_refused_before() -> None:
+    again = {"$ref": "#/$defs/a"}
+    twice = [{"properties": {"x": again}, "required": ["y"]}, {"properties": {"x": again}, "required": ["z"]}]
+    doubling = ArgumentChecker({"type": "object", "properties": {"x": again}, "$defs": {"a": {"anyOf": twice}}})
+    nested: dict[str, Any] = {}
+    for _ in range(60):
+        nested = {"x": nested}
+
+    (problem,) = doubling.problems(nested)
+    assert problem.startswith("what was given is too much to check against this tool's schema")
+
+
+def test_arguments_that_no_message_can_carry_are_refused_before_too() -> None:
+    nested: dict[str, Any] = {}
+    for _ in range(100_000):
+        nested = {"x": nested}
+
+    assert ArgumentChecker({"type": "object"}).problems(nested) == ["what was given is nested deeper than 64 levels"]

@@ -37,10 +37,12 @@ def test_nothing_is_ever_fetched(reference: str) -> None:
     assert "top only" in refusal(properties={"a": {"$id": "http://x/y", "$ref": "#/z"}})
 
 
-def test_nothing_is_fetched_for_a_reference_hidden_in_data() -> None:
-    hidden = {"x": {"$ref": "http://127.0.0.1:9/x"}}
-
-    assert "nothing is fetched" in refusal(properties={"a": {"$ref": "#/const/x"}}, const=hidden)
+@pytest.mark.parametrize("hidden", [{"$ref": "http://127.0.0.1:9/x"}, {"$id": "http://x/y", "$ref": "#/$defs/a"}, {}])
+def test_a_reference_leads_to_no_data_where_others_could_hide(hidden: dict[str, Any]) -> None:
+    for keyword in ("const", "default", "examples", "enum"):
+        data = {keyword: {"x": hidden} if keyword in ("const", "default") else [{"x": hidden}]}
+        way = f"#/{keyword}/x" if keyword in ("const", "default") else f"#/{keyword}/0/x"
+        assert "leads to what is no schema" in refusal(properties={"a": {"$ref": way}}, **data)
 
 
 def test_references_within_the_schema_work() -> None:
@@ -83,11 +85,37 @@ def test_a_reference_to_nothing_is_a_problem() -> None:
         {"$ref": "#"},
         {"allOf": [{"$ref": "#"}]},
         {"not": {"$ref": "#"}},
+        {"if": {"anyOf": [{"$ref": "#"}]}},
+        {"dependentSchemas": {"a": {"$dynamicRef": "#"}}},
         {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+        {"properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"oneOf": [{"$ref": "#/$defs/a"}]}}},
     ],
 )
-def test_circles_end(schema: dict[str, Any]) -> None:
-    compile_schema({"type": "object"} | schema).is_valid({"a": 1})
+def test_a_circle_goes_down_into_the_arguments(schema: dict[str, Any]) -> None:
+    assert "in a circle" in refusal(**schema)
+    compile_schema({"type": "object", "properties": {"a": {"items": {"$ref": "#"}}}, "allOf": [{"title": "x"}] * 2})
+
+
+def test_two_references_to_one_definition_are_no_circle() -> None:
+    twice = [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}]
+
+    compile_schema({"type": "object", "allOf": twice, "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {}}})
+
+
+def test_an_id_of_draft_4_moves_no_references() -> None:
+    draft_4 = {"$schema": "http://json-schema.org/draft-04/schema#"}
+    moved = {"id": "http://a/b", "definitions": {"a": {}}, "allOf": [{"$ref": "#/definitions/a"}]}
+
+    assert refusal(**draft_4, allOf=[moved]).startswith("id: allowed at the top only")
+    assert "top only" in refusal(allOf=[draft_4 | moved])
+    compile_schema({"type": "object", "id": "http://a/b", "properties": {"a": {"id": "#x"}}} | draft_4)
+
+
+def test_a_parameter_may_be_named_id_and_an_extension_may_have_one() -> None:
+    named = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+
+    compile_schema(named | {"$schema": "http://json-schema.org/draft-04/schema#", "default": {"id": "a"}})
+    compile_schema(named | {"x-origin": {"id": "urn:x"}})
 
 
 @pytest.mark.parametrize("way", ["#/$defs/d{}", "#/%24defs/d{}", "#%2F$defs%2Fd{}", "#a{}", "#%61{}"])
@@ -113,3 +141,12 @@ def test_references_cannot_chain_until_the_stack_overflows() -> None:
 
 def test_a_broken_pattern_is_named() -> None:
     assert refusal(properties={"a": {"pattern": "("}}).startswith("properties.a.pattern: ")
+
+
+def test_names_in_a_refusal_are_quoted_clipped_and_printable() -> None:
+    hostile = "\x1b[2J\nok: \u202e\x9b"
+
+    assert refusal(properties={hostile: {"pattern": "("}}).startswith(f"properties.{hostile!r}.pattern: ")
+    assert len(refusal(properties={"x" * 5000: {"pattern": "(" * 5000}})) < 420
+    for schema in ({"properties": {"a": {"type": hostile}}}, {"$ref": f"#/{hostile}"}, {"$schema": hostile}):
+        assert refusal(**schema).isprintable()

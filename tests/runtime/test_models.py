@@ -13,8 +13,9 @@ from rapkit.runtime.following import EventName
 from rapkit.runtime.plan import Patience
 from tests.runtime.agents import Obedient, Working, call, working
 from tests.runtime.clocks import ManualClock
-from tests.runtime.stranger import Stranger
+from tests.runtime.stranger import TOOLSET, Stranger
 from tests.server.served import until
+from tests.server.sink import after, answer
 
 
 class Moody(Obedient):
@@ -233,6 +234,22 @@ async def test_a_thread_is_closed_without_waiting_for_the_model(store: str) -> N
         await talk.becomes("closed")
         assert slow.asked == slow.given_up == 1
         assert [type(each) for each in await talk.entries()] == [UserSaid, ClosedEntry]
+
+
+async def test_nor_for_one_that_was_about_to_be_asked(stranger: Stranger, store: str) -> None:
+    """CLO-1: the close came while it was found out what the model is to be offered."""
+    slow = Slow(1)
+    found = asyncio.Event()
+    stranger.script[TOOLSET] = [after(found, answer(200, body=stranger.toolset()))]
+    async with working(slow, [stranger.url], store) as agent:
+        talk = await agent.talk("hello")
+        await stranger.received(TOOLSET)
+
+        await agent.threads.close(talk.id)
+        found.set()
+
+        await talk.becomes("closed")
+        assert await talk.all(ModelSaid) == []
 
 
 async def test_a_completion_that_is_interrupted_is_not_charged_to_the_thread(store: str) -> None:

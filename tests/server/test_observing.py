@@ -111,6 +111,13 @@ class TracedServer:
         )
         return await exchange(self.process.port, head.encode() + body)
 
+    async def delivered(self) -> None:
+        """Return when a callback has been delivered, and that is stored: else it is sent again after a crash."""
+        head = f"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{self.process.port}\r\n\r\n".encode()
+        async with asyncio.timeout(10):
+            while b'outcome="delivered"' not in (await exchange(self.process.port, head)).body:
+                await asyncio.sleep(0.02)
+
     async def spans(self, count: int) -> list[dict[str, Any]]:
         """All spans that have ended, once there are so many."""
         async with asyncio.timeout(10):
@@ -130,6 +137,7 @@ async def test_a_trace_goes_on_through_the_call_its_wait_a_crash_and_its_callbac
         assert (await server.post("/invoke", message)).status == 200
         choice = await message_of(sink, "user_choice", message["id"])
         await server.spans(3)
+        await server.delivered()
         await server.process.kill()
         server.process.start()
         await server.process.ready()

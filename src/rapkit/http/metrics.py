@@ -1,9 +1,14 @@
 """A page of numbers for Prometheus."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.registry import Collector
+from starlette.types import Receive, Scope, Send
+
+from rapkit.errors import ConfigError
+from rapkit.http.callers import Callers
+from rapkit.http.requests import Refusal, read_request, send_answer, send_problem
 
 _CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"  # the text format every Prometheus reads
 
@@ -23,3 +28,23 @@ class _Page(Collector):
         for metric in self._registry.collect():
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
+
+
+class MetricsPage:
+    """What Prometheus scrapes, for callers only. `render` gives the page, or raises `ConfigError` if there is nothing to count."""
+
+    def __init__(self, render: Callable[[], tuple[bytes, bytes]], callers: Callers) -> None:
+        self._render = render
+        self._callers = callers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            await read_request(scope, receive, self._callers, 0, is_json=False)
+            body, content_type = self._render()
+        except Refusal as refusal:
+            await send_problem(send, refusal)
+        except ConfigError as error:
+            await send_problem(send, Refusal(503, str(error)))
+        else:
+            await send_answer(send, 200, body, ((b"content-type", content_type),))

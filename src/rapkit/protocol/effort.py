@@ -6,17 +6,18 @@ the visits are counted first. Values that are visited by the same subschemas equ
 cheap: a tree of a thousand nodes has two or three different ones.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rapkit.protocol.input_schema import References, items_of
 
-MAX_WORK = 3_000_000
-"""Visits of one value by one subschema: about 0.1 s in the validator. Real tools need one to ten for each value."""
+MAX_WORK = 10_000_000
+"""Keywords that may look at values: about 0.1 s in the validator (10 ns each). Real tools need one to ten for each value."""
 
-MAX_STEPS = 100_000
-"""Steps of ours to count them."""
+MAX_STEPS = 200_000
+"""Steps of ours to count that: at worst 0.1 s. A tool with 1,000 parameters needs 10,000."""
 
 MAX_STACK = 512
 """Subschemas the validator is in at once, all levels of the arguments together. It recurses, and overflows near 3,000."""
@@ -24,12 +25,22 @@ MAX_STACK = 512
 LONG = 64
 """Characters of text that are as much work as another value."""
 
+PATTERN = 500
+"""Work of a regular expression on a short text, at worst: 5 µs."""
+
+BACKTRACKING = 40_000
+"""The same for one that looks around or back, and can try again up to MAX_BACKTRACKS times: at worst 0.5 ms."""
+
+COPIED = 20
+"""Values that are copied into an error in the time it takes to make it."""
+
 _EVERY_NAME = ("patternProperties",)
 _OTHER_NAMES = ("additionalProperties", "unevaluatedProperties")
 _EVERY_ITEM = ("contains",)
 _OTHER_ITEMS = ("additionalItems", "unevaluatedItems")
 _UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 _BRANCHES = ("anyOf", "oneOf")
+_LOOKS_AROUND = re.compile(r"\(\?(?:[=!>(]|<[=!])|\\[1-9kKG]|[*+?}]\+")
 
 
 class TooMuchWork(Exception):
@@ -38,18 +49,20 @@ class TooMuchWork(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What checking comes to: `all` of it, and `explaining` at most for the one problem that takes most words."""
+    """What there is to explain if nothing fits: all of it, and at most for one problem. Errors copy what they are about."""
 
-    all: int
-    explaining: int
+    explaining_all: int
+    explaining_one: int
 
 
 @dataclass(eq=False, slots=True)
 class _Subschema:
-    """Which subschemas a subschema passes a value on to (`here`), and which its properties and items."""
+    """Which subschemas a subschema passes a value on to (`here`), and which the names, properties and items of that value."""
 
     here: "list[_Subschema]" = field(default_factory=list)
     weight: int = 1
+    matching: int = 0
+    matching_names: int = 0
     order: int = 0
     height: int = 1
     unevaluated: bool = False
@@ -72,9 +85,10 @@ class _Visits:
 
     counts: _Counts
     work: int
+    matching: int
+    matching_names: int
     height: int
     branches: bool
-    names: "_Visits | None" = None
     by_name: "dict[str | int | None, _Visits]" = field(default_factory=dict)
     by_place: "dict[str | int | None, _Visits]" = field(default_factory=dict)
     known_names: frozenset[str | int] = frozenset()
@@ -98,11 +112,13 @@ class _Count:
         self._steps = 0
 
     def of(self, root: _Subschema, arguments: dict[str, Any]) -> Work:
-        work = values = 0
-        owned = [0]  # the work below each value with branches, because a problem there is told branch by branch
-        todo: list[tuple[Any, _Visits, int, int, int]] = [(arguments, self._visits({root: 1}), 0, 0, 1)]
+        work = explaining = 0
+        owned = [
+            0
+        ]  # what is to be explained of each value with branches, because a problem there is told branch by branch
+        todo: list[tuple[Any, _Visits, int, int, int, int]] = [(arguments, self._visits({root: 1}), 0, 0, 0, 1)]
         while todo:
-            value, visits, owner, stack, depth = todo.pop()
+            value, visits, owner, above, stack, depth = todo.pop()
             stack += visits.height
             if stack > MAX_STACK:
                 raise TooMuchWork(
@@ -111,29 +127,30 @@ class _Count:
             if not owner and visits.branches:
                 owner = len(owned)
                 owned.append(0)
-            cost = visits.work
-            if type(value) is str:
-                cost *= 1 + len(value) // LONG
-            elif type(value) is dict:
-                for name, item in value.items():
-                    if visits.names is not None:
-                        cost += visits.names.work * (1 + len(name) // LONG)
-                    todo.append((item, self._below_name(visits, name), owner, stack, depth + 1))
-            elif type(value) is list:
-                for place, item in enumerate(value):
-                    todo.append((item, self._below_place(visits, place), owner, stack, depth + 1))
-            values += 1
+            kind = type(value)
+            size = 1 + len(value) // LONG if kind is str else 1
+            cost = visits.work * size
+            if kind is str:
+                work += visits.matching * size
+            elif kind is dict and visits.matching_names:
+                work += visits.matching_names * sum(1 + len(name) // LONG for name in value)
             work += cost
-            owned[owner] += cost
             if work > MAX_WORK:
-                self._refuse(depth)
-        return Work(work, max(owned[1:], default=1))
-
-    def _refuse(self, depth: int) -> None:
-        raise TooMuchWork(
-            f"too much to check against this tool's schema, which looks at each value many times (found at level {depth}, "
-            f"more than {MAX_WORK} looks); send fewer values, or nest them less deeply"
-        )
+                raise TooMuchWork(
+                    f"too much to check against this tool's schema, which looks at values many times (more than {MAX_WORK} "
+                    f"times by level {depth}); send fewer values, or nest them less deeply"
+                )
+            copied = cost + above * size // COPIED
+            explaining += copied
+            owned[owner] += copied
+            above += cost
+            if kind is dict:
+                for name, item in value.items():
+                    todo.append((item, self._below_name(visits, name), owner, above, stack, depth + 1))
+            elif kind is list:
+                for place, item in enumerate(value):
+                    todo.append((item, self._below_place(visits, place), owner, above, stack, depth + 1))
+        return Work(explaining, max(owned[1:], default=1))
 
     def _visits(self, roots: _Counts) -> _Visits:
         key = frozenset(roots.items())
@@ -160,20 +177,26 @@ class _Count:
                 counts[below] += counts[each]
                 again[below] += again[each] + (2 * counts[each] if each.unevaluated else 0)
             if counts[each] > MAX_WORK:
-                raise TooMuchWork("nested too deeply for this tool's schema, which looks at each level several times")
+                raise TooMuchWork(
+                    "nested too deeply for this tool's schema, which looks at each level several times; nest less deeply"
+                )
         return self._sum_up(counts, max(each.height for each in roots) if roots else 0)
 
     def _sum_up(self, counts: _Counts, height: int) -> _Visits:
         names: _Counts = {}
         for each, count in counts.items():
-            _add(names, each.names, count)
+            self._add(names, each.names, count)
+            self._step(len(each.by_name) + len(each.by_place))
+        of_names = self._visits(names) if names else None
         return _Visits(
             counts,
             # A value that nothing looks at is still one to walk over.
             work=1 + sum(each.weight * count for each, count in counts.items()),
+            matching=sum(each.matching * count for each, count in counts.items()),
+            matching_names=sum(each.matching_names * count for each, count in counts.items())
+            + (of_names.work + of_names.matching if of_names else 0),
             height=height,
             branches=any(each.branches for each in counts),
-            names=self._visits(names) if names else None,
             known_names=frozenset().union(*(each.by_name for each in counts)),
             known_places=frozenset().union(*(each.by_place for each in counts)),
         )
@@ -183,9 +206,8 @@ class _Count:
         if key not in visits.by_name:
             roots: _Counts = {}
             for each, count in visits.counts.items():
-                self._step()
-                _add(roots, each.every_name, count)
-                _add(roots, [each.by_name[name]] if name in each.by_name else each.other_names, count)
+                self._add(roots, each.every_name, count)
+                self._add(roots, [each.by_name[name]] if name in each.by_name else each.other_names, count)
             visits.by_name[key] = self._visits(roots)
         return visits.by_name[key]
 
@@ -194,21 +216,20 @@ class _Count:
         if key not in visits.by_place:
             roots: _Counts = {}
             for each, count in visits.counts.items():
-                self._step()
-                _add(roots, each.every_item, count)
-                _add(roots, [each.by_place[place]] if place in each.by_place else each.other_items, count)
+                self._add(roots, each.every_item, count)
+                self._add(roots, [each.by_place[place]] if place in each.by_place else each.other_items, count)
             visits.by_place[key] = self._visits(roots)
         return visits.by_place[key]
 
-    def _step(self) -> None:
-        self._steps += 1
+    def _add(self, counts: _Counts, subschemas: Sequence[_Subschema], count: int) -> None:
+        self._step(1 + len(subschemas))
+        for each in subschemas:
+            counts[each] = counts.get(each, 0) + count
+
+    def _step(self, steps: int = 1) -> None:
+        self._steps += steps
         if self._steps > MAX_STEPS:
-            raise TooMuchWork("too many different values for this tool's schema; send fewer")
-
-
-def _add(counts: _Counts, subschemas: Iterable[_Subschema], count: int) -> None:
-    for each in subschemas:
-        counts[each] = counts.get(each, 0) + count
+            raise TooMuchWork("of too many different shapes for this tool's schema; send fewer values")
 
 
 def _outline(root: dict[str, Any]) -> _Subschema:
@@ -231,6 +252,8 @@ def _outline(root: dict[str, Any]) -> _Subschema:
         node = todo.pop()
         mine = made[id(node)]
         mine.weight = _weight(node)
+        mine.matching = _weight_of_pattern(node["pattern"]) if "pattern" in node else 0
+        mine.matching_names = sum(map(_weight_of_pattern, node.get("patternProperties", ())))
         mine.here = [subschema(each) for each in references.in_place(node)]
         mine.unevaluated = any(key in node for key in _UNEVALUATED)
         mine.branches = any(key in node for key in _BRANCHES)
@@ -268,10 +291,8 @@ def _arrange(subschemas: list[_Subschema]) -> None:
 
 def _weight(node: dict[str, Any]) -> int:
     """How many keywords and values a value is held against."""
-    weight = 1
-    todo: list[Any] = [
-        value for key, value in node.items() if key in ("const", "enum", "required", "dependentRequired")
-    ]
+    weight = max(1, len(node))
+    todo: list[Any] = [node[key] for key in ("const", "enum", "required", "dependentRequired") if key in node]
     while todo:
         value = todo.pop()
         if isinstance(value, dict):
@@ -280,3 +301,7 @@ def _weight(node: dict[str, Any]) -> int:
             todo.extend(value)
         weight += 1
     return weight
+
+
+def _weight_of_pattern(pattern: object) -> int:
+    return BACKTRACKING if _LOOKS_AROUND.search(str(pattern)) else PATTERN

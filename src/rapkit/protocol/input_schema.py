@@ -20,7 +20,7 @@ MAX_CHAIN = 128
 """Subschemas on the longest way down. The validator recurses along it, and some keywords make it overflow the stack, which
 ends the process: at 3,000 in a main thread, at 256 in one with 512 KiB (jsonschema-rs 0.60, unevaluatedProperties)."""
 
-MAX_BACKTRACKS = 100_000
+MAX_BACKTRACKS = 25_000
 """Steps a regular expression of the schema may take on one string, so that a bad one fails instead of hanging."""
 
 DATA = frozenset({"const", "default", "enum", "examples"})
@@ -96,6 +96,10 @@ def _check_references(schema: dict[str, Any]) -> None:
                     f"$ref: {clip(repr(reference))} leads out of the schema; put it into $defs and refer to #/$defs/…"
                 )
     references = References(schema)
+    known = {id(NOWHERE), *map(id, nodes)}
+    if any(id(target) not in known for node in nodes for target in references.targets(node)):
+        # What stands in data was not looked at above, and could be anything.
+        raise BadSchema("$ref: leads to what is no schema, such as data; put it into $defs and refer to #/$defs/…")
     size, depth = _measure(schema, references)
     if size > MAX_EXPANSION:
         raise BadSchema(f"its references multiply to more than {MAX_EXPANSION} subschemas; refer less often")

@@ -11,17 +11,16 @@ from starlette.websockets import WebSocketClose
 
 from rapkit.errors import ConfigError, StoreError
 from rapkit.http.callers import Callers
-from rapkit.http.health import Health
+from rapkit.http.health import Health, Readiness
 from rapkit.http.methods import Only
+from rapkit.http.metrics import MetricsPage
 from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import (
     Body,
     Refusal,
     address_of,
     come_back,
-    read_request,
     send_answer,
-    send_json,
     send_problem,
 )
 from rapkit.runtime.addresses import PATH as CALLBACK_PATH
@@ -54,9 +53,9 @@ def make_app(
         routes=[
             Route(f"{CALLBACK_PATH}{{token}}", Only(CallbackEndpoint(engine, capacity.callback), "POST")),
             *api_routes(lambda: engine().threads, callers, capacity.message),
-            Route("/metrics", Only(MetricsPage(engine, callers), "GET")),
+            Route("/metrics", Only(MetricsPage(lambda: engine().metrics.render(), callers), "GET")),
             Route("/healthz", Only(Health(), "GET", "HEAD")),
-            Route("/readyz", Only(Readiness(engine), "GET", "HEAD")),
+            Route("/readyz", Only(Readiness(lambda: engine().ready()), "GET", "HEAD")),
             *(Mount(f"{TOOLSETS_PATH}{toolset.name}", OnlyForStrangers(toolset.app)) for toolset in toolsets),
         ],
         redirect_slashes=False,
@@ -106,41 +105,6 @@ class CallbackEndpoint:
             raise Refusal(415, "Send Content-Type: application/json.")
         body = await Body(scope, receive, self._largest if known else _LARGEST_FROM_STRANGERS).read()
         await engine.callbacks.accept(token, body, headers)
-
-
-class MetricsPage:
-    """What Prometheus scrapes, for callers only."""
-
-    def __init__(self, engine: FindEngine, callers: Callers) -> None:
-        self._engine = engine
-        self._callers = callers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        try:
-            await read_request(scope, receive, self._callers, 0, is_json=False)
-            body, content_type = self._engine().metrics.render()
-        except Refusal as refusal:
-            await send_problem(send, refusal)
-        except ConfigError as error:
-            await send_problem(send, Refusal(503, str(error)))
-        else:
-            await send_answer(send, 200, body, ((b"content-type", content_type),))
-
-
-class Readiness:
-    """Whether messages can be accepted now."""
-
-    def __init__(self, engine: FindEngine) -> None:
-        self._engine = engine
-
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        try:
-            ready = await self._engine().ready()
-        except ConfigError:
-            ready = False
-        await send_json(send, {"ready": ready}, 200 if ready else 503)
 
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:

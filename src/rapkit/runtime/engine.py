@@ -20,7 +20,7 @@ from rapkit.runtime.callbacks import Callbacks
 from rapkit.runtime.discovery import Discovery, InThread
 from rapkit.runtime.dispatch import Dispatch
 from rapkit.runtime.hub import Hub
-from rapkit.runtime.in_process import Exchange, InProcessServer, Line
+from rapkit.runtime.in_process import Exchange, Line
 from rapkit.runtime.metrics import Metrics
 from rapkit.runtime.plan import Plan
 from rapkit.runtime.premises import Premises
@@ -165,5 +165,5 @@ async def running(plan: Plan, surroundings: Surroundings | None = None) -> Async
 
 
 def _origins(plan: Plan) -> list[str]:
-    """Configured servers are dialled wherever they are."""
-    return [server.origin for server in plan.servers if not isinstance(server, InProcessServer)]
+    """Configured servers are dialled wherever they are; those on this machine have a line of their own."""
+    return [server.origin for server in plan.servers if not server.is_local]

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rapkit.delivery.client import Answer, Fetcher, Poster
-from rapkit.errors import DeliveryError
+from rapkit.errors import ConfigError, DeliveryError
 from rapkit.http.callers import is_loopback_host
 from rapkit.http.requests import Refusal, send_problem
 from rapkit.protocol import ToolsetDocument
@@ -22,6 +22,7 @@ from rapkit.runtime.server import Server
 PATH = "/toolsets/"
 _SCHEME = "toolset://"
 _PATIENCE = 20.0
+_ANSWERS = "/answer/"
 _FOR_THE_AGENT_ALONE = ("/invoke", "/cancel_tool_call", "/close_thread", "/metrics", "/.well-known/rap-toolset")
 
 Secrets = str | Mapping[str, str | Sequence[str]]
@@ -32,6 +33,7 @@ class InProcess(Protocol):
 
     name: str
     tokens: Secrets | None
+    caller_secrets: Secrets | None
 
     @property
     def app(self) -> ASGIApp:
@@ -51,6 +53,10 @@ class InProcessServer(Server):
     @classmethod
     def of(cls, toolset: InProcess) -> "InProcessServer":
         """The server a toolset is."""
+        if toolset.caller_secrets and not toolset.tokens:
+            raise ConfigError(
+                f"The toolset {toolset.name!r} knows callers by their signatures alone, and an agent does not sign. Give it a token too."
+            )
         return cls(_SCHEME + toolset.name, token=_first(toolset.tokens), name=f"toolset {toolset.name}")
 
     @property
@@ -64,8 +70,8 @@ class InProcessServer(Server):
 
     def answer_url(self, document: ToolsetDocument | None, response_url: str) -> str | None:
         """The way to it that does not lead out of the process and back, whatever our own address was when it asked."""
-        _, found, rest = urlsplit(response_url).path.partition(f"{PATH}{self.base.removeprefix(_SCHEME)}/")
-        return f"{self.base}/{rest}" if found else None
+        _, found, token = urlsplit(response_url).path.rpartition(_ANSWERS)
+        return f"{self.base}{_ANSWERS}{token}" if found else None
 
 
 def _first(tokens: Secrets | None) -> str | None:

@@ -49,7 +49,7 @@ class Slice:
         self._limits = premises.plan.limits
         self._catalog: Catalog | None = None
         self._completing: asyncio.Task[Reply] | None = None
-        self._interrupted = False
+        self._more_urgent = asyncio.Event()
 
     async def run(self) -> None:
         """Do all of it. If somebody else has the thread by now, nothing happened."""
@@ -61,6 +61,7 @@ class Slice:
             await self._give_back()
             raise
         except _Interrupted:
+            self._premises.hub.tell(self._claim.box.id, Reset())
             await self._start_over(0.0)
         except _Unreadable as error:
             log.critical("%s", error)
@@ -211,11 +212,14 @@ class Slice:
 
     async def _interruptible(self, completing: Coroutine[Any, Any, Reply]) -> Reply:
         """What a completion gives, unless somebody interrupts it because there is something more urgent."""
+        if self._more_urgent.is_set():
+            completing.close()
+            raise _Interrupted
         self._completing = asyncio.create_task(completing)
         try:
             return await self._completing
         except asyncio.CancelledError:
-            if self._interrupted and self._completing.cancelled():
+            if self._more_urgent.is_set() and self._completing.cancelled():
                 raise _Interrupted from None
             raise
         finally:
@@ -224,7 +228,7 @@ class Slice:
 
     def interrupt(self) -> None:
         """Let the model be: the thread is to see its mail first."""
-        self._interrupted = True
+        self._more_urgent.set()
         if self._completing is not None:
             self._completing.cancel()
 

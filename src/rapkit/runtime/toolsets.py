@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -108,6 +109,7 @@ class Toolsets:
     async def refresh(self, root: str, name: str) -> Catalog:
         """The same after one server was asked again, because it said that what we know of it is stale (DIS-10)."""
         servers = [self._servers[name]] if name in self._servers else []
+        self._failed.pop(name, None)
         return await self._assemble(root, await self._ask(root, servers, self._clock.now()))
 
     async def _session(self, root: str) -> _Session | None:
@@ -157,7 +159,7 @@ class Toolsets:
 
     async def _fetch(self, server: Server) -> Fetched | DiscoveryFailed:
         """What a server offers. One that has just failed is not waited for again: so a silent one holds up one session, not all."""
-        failed_at, failure = self._failed.get(server.key, (0.0, DiscoveryFailed("")))
+        failed_at, failure = self._failed.get(server.key, (-math.inf, DiscoveryFailed("")))
         if self._clock.now() - failed_at < self._rediscover / 2:
             return failure
         (fetched,) = await self._discovery.fetch_all([server])

@@ -11,17 +11,16 @@ from starlette.websockets import WebSocketClose
 
 from rapkit.errors import ConfigError, InvalidMessage, StoreError
 from rapkit.http.callers import Callers
-from rapkit.http.health import Health
+from rapkit.http.health import Health, Readiness
 from rapkit.http.methods import Only
+from rapkit.http.metrics import MetricsPage
 from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import (
     Body,
     Refusal,
     asked_url,
     come_back,
-    read_request,
     send_answer,
-    send_json,
     send_problem,
     unauthorized,
 )
@@ -77,9 +76,9 @@ def make_app(
             Route("/close_thread", Only(door(close_thread, notices), "POST")),
             Route(f"{ANSWER_PATH}{{token}}", for_strangers(Only(Answers(engine), "POST"))),
             Route(REDIRECT_PATH, for_strangers(Only(RedirectEndpoint(lambda: engine().oauth), "GET"))),
-            Route("/metrics", Only(MetricsPage(engine, callers), "GET")),
+            Route("/metrics", Only(MetricsPage(lambda: engine().metrics.render(), callers), "GET")),
             Route("/healthz", Only(Health(), "GET", "HEAD")),
-            Route("/readyz", Only(Readiness(engine), "GET", "HEAD")),
+            Route("/readyz", Only(Readiness(lambda: engine().ready()), "GET", "HEAD")),
             *(
                 Route(webhook.path, Only(WebhookEndpoint(webhook, engine, strangers, limits.body), "POST"))
                 for webhook in webhooks
@@ -161,38 +160,3 @@ class Answers:
             await send_problem(send, come_back("The answer could not be stored.", RETRY_WHEN_STORE_FAILS))
         else:
             await send_answer(send, 200)
-
-
-class MetricsPage:
-    """What Prometheus scrapes, for callers only."""
-
-    def __init__(self, engine: Callable[[], Engine], callers: Callers) -> None:
-        self._engine = engine
-        self._callers = callers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        try:
-            await read_request(scope, receive, self._callers, 0, is_json=False)
-            body, content_type = self._engine().metrics.render()
-        except Refusal as refusal:
-            await send_problem(send, refusal)
-        except ConfigError as error:
-            await send_problem(send, Refusal(503, str(error)))
-        else:
-            await send_answer(send, 200, body, ((b"content-type", content_type),))
-
-
-class Readiness:
-    """Whether invocations can be accepted now."""
-
-    def __init__(self, engine: Callable[[], Engine]) -> None:
-        self._engine = engine
-
-    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        try:
-            ready = await self._engine().ready()
-        except ConfigError:
-            ready = False
-        await send_json(send, {"ready": ready}, 200 if ready else 503)
