@@ -11,7 +11,7 @@ from rapkit.kernel.entries import ModelSaid, UserSaid
 from rapkit.kernel.thread import Pending, Thread
 from rapkit.mailbox import Claim, Mail
 from rapkit.runtime.slices import Slice
-from tests.runtime.agents import Obedient, Talk, call, please, working
+from tests.runtime.agents import Obedient, Talk, call, last_heard, please, working
 from tests.runtime.processes import agent_process, from_outside, slices_in
 from tests.runtime.stranger import Stranger
 from tests.server.served import until
@@ -204,3 +204,28 @@ async def test_a_process_that_stood_still_has_no_say_any_more(stranger: Stranger
     finally:
         frozen.clean_up()
         other.clean_up()
+
+
+async def test_thousands_of_threads_are_at_work_at_once(store: str) -> None:
+    """RUN-2: each has asked the model and waits for it, in one process; then all are answered."""
+    many = 2000
+    everybody = asyncio.Event()
+    asked = 0
+
+    async def model(question: Question) -> str:
+        nonlocal asked
+        asked += 1
+        if asked == many:
+            everybody.set()
+        await everybody.wait()
+        return f"answer to {last_heard(question).texts[0]}"
+
+    async with working(model, [], store) as agent:
+        talks = [await agent.talk(f"question {number}") for number in range(many)]
+        async with asyncio.timeout(60):
+            await everybody.wait()
+            await agent.quiet()
+
+        for number in range(0, many, 97):
+            said = await talks[number].hears(f"answer to question {number}")
+            assert said.text == f"answer to question {number}"
