@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.server.served import Reply, exchange
-from tests.server.sink import PATIENCE, Behaviour, Post, answer, read_post
+from tests.server.sink import PATIENCE, Behaviour, Listener, Post, answer
 
 TOOLSET = "/.well-known/rap-toolset"
 INVOKE = "/invoke"
@@ -85,7 +85,7 @@ async def post_to(url: str, body: bytes, headers: dict[str, str] | None = None) 
     return await exchange(parts.port, head.encode("latin-1") + body)
 
 
-class Stranger:
+class Stranger(Listener):
     """Offers `document` and answers everything with 200, unless it is told otherwise.
 
     `script` says how the next requests to a path are answered. What `before_answering` does with an invocation is done before that is
@@ -93,6 +93,7 @@ class Stranger:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.posts: list[Post] = []
         self.script: dict[str, list[Behaviour]] = defaultdict(list)
         self.otherwise: dict[str, Behaviour] = {}
@@ -100,30 +101,7 @@ class Stranger:
         self.tools = [tool("work"), tool("other_work")]
         self.version: str | None = "1"
         self.document: bytes | None = None
-        self.port = 0
         self._news = asyncio.Condition()
-        self._listener: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
-
-    @property
-    def url(self) -> str:
-        """Where it is."""
-        return f"http://127.0.0.1:{self.port}"
-
-    async def up(self) -> None:
-        """Listen, on the same port as before."""
-        self._listener = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=1024)
-        self.port = self._listener.sockets[0].getsockname()[1]
-
-    async def down(self) -> None:
-        """Refuse connections, and break those there are."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        connections = list(self._connections)
-        for connection in connections:
-            connection.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
 
     def to(self, path: str) -> list[Post]:
         """The requests to a path so far."""
@@ -155,19 +133,6 @@ class Stranger:
             return self.document
         document = {"name": "stranger", "endpoint": self.url + INVOKE, "tools": self.tools, "version": self.version}
         return json.dumps(document).encode()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        try:
-            while True:
-                await self._answer(await read_post(reader), writer)
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            self._connections.discard(task)
-            writer.close()
 
     async def _answer(self, post: Post, writer: asyncio.StreamWriter) -> None:
         async with self._news:

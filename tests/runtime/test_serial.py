@@ -112,7 +112,7 @@ async def test_nothing_of_a_thread_stays_in_the_process(stranger: Stranger, stor
 
         await until(lambda: all(id(each) in before for each in _things_of_threads()))
         # What else there is, are connections of the stranger's.
-        await until(lambda: len([task for task in asyncio.all_tasks() if "Stranger" not in repr(task)]) <= tasks)
+        await until(lambda: len([task for task in asyncio.all_tasks() if "Listener" not in repr(task)]) <= tasks)
         for number, thread_id in enumerate(ids):
             await (await stranger.invoked_with(n=number)).result("woken")
             await agent.thread(thread_id).hears("heard: woken")

@@ -72,15 +72,11 @@ async def never(_writer: asyncio.StreamWriter) -> None:
     await asyncio.Event().wait()
 
 
-class Sink:
-    """Notes requests in the order in which they arrived. `script` says how the next ones are answered, `otherwise` all others."""
+class Listener:
+    """Listens on a port of its own, and can be down for a while."""
 
     def __init__(self) -> None:
-        self.posts: list[Post] = []
-        self.script: list[Behaviour] = []
-        self.otherwise: Behaviour = answer(200)
         self.port = 0
-        self._news = asyncio.Condition()
         self._listener: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -104,6 +100,33 @@ class Sink:
             connection.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
 
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            while True:
+                await self._answer(await read_post(reader), writer)
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+    async def _answer(self, post: Post, writer: asyncio.StreamWriter) -> None:
+        raise NotImplementedError
+
+
+class Sink(Listener):
+    """Notes requests in the order in which they arrived. `script` says how the next ones are answered, `otherwise` all others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.posts: list[Post] = []
+        self.script: list[Behaviour] = []
+        self.otherwise: Behaviour = answer(200)
+        self._news = asyncio.Condition()
+
     async def received(self, count: int) -> list[Post]:
         """All requests so far, once there are so many."""
         async with asyncio.timeout(PATIENCE), self._news:
@@ -122,23 +145,12 @@ class Sink:
         assert post is not None
         return post
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        try:
-            while True:
-                post = await read_post(reader)
-                async with self._news:
-                    self.posts.append(post)
-                    behave = self.script.pop(0) if self.script else self.otherwise
-                    self._news.notify_all()
-                await behave(writer)
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            self._connections.discard(task)
-            writer.close()
+    async def _answer(self, post: Post, writer: asyncio.StreamWriter) -> None:
+        async with self._news:
+            self.posts.append(post)
+            behave = self.script.pop(0) if self.script else self.otherwise
+            self._news.notify_all()
+        await behave(writer)
 
 
 async def read_post(reader: asyncio.StreamReader) -> Post:

@@ -47,13 +47,14 @@ class Correction:
 class Undelivered:
     """An invocation did not get to its server, for good: nobody took it, or it was `refused`.
 
-    `correction` is for one that was refused as stale (409).
+    One that was refused as `stale` (409) gets a `correction` before the kernel sees it.
     """
 
     call_id: str
     problem: str
     correction: Correction | None = None
     refused: bool = False
+    stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)

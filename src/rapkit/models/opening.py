@@ -49,6 +49,7 @@ def _provided(name: str) -> Model:
         from pydantic_ai.models import infer_model
     except ImportError as error:
         raise ConfigError(f"The model {name!r} cannot be used: {_not_installed()}") from error
+    # Not above: these load pydantic-ai, which a scripted model does without.
     from rapkit.models.failures import sentence
     from rapkit.models.provider import ProviderModel
 

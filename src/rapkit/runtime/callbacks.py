@@ -72,8 +72,8 @@ def _call_of(callback: Callback) -> str | None:
 
 def _dedup(call_id: str, callback: Callback, body: bytes, headers: Mapping[bytes, bytes]) -> str | None:
     """What makes a repetition recognisable: the sender's message id. Without one, equal results are one; equal events are two (CB-9)."""
-    given = headers.get(_MESSAGE_ID, b"")[: _LONGEST_ID + 1]
-    if given and len(given) <= _LONGEST_ID:
+    given = headers.get(_MESSAGE_ID, b"")
+    if 0 < len(given) <= _LONGEST_ID:
         return f"{call_id}/{given.decode('latin-1')}"
     if isinstance(callback, ToolResult):
         return f"{call_id}/sha256:{hashlib.sha256(body).hexdigest()}"

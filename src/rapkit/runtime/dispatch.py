@@ -26,9 +26,8 @@ from rapkit.runtime.in_process import origin_of_in_process
 from rapkit.runtime.letters import letter
 from rapkit.runtime.server import Server
 
-STALE = 409
+_STALE = 409
 _NEEDS_A_TOKEN = (401, 403)
-STALE_PROBLEM = "stale"
 _UNKNOWN_ORIGIN = "unknown"
 _CHOICE = "/choice"
 _NOWHERE = "http://unknown.invalid/"
@@ -63,7 +62,7 @@ class Dispatch:
         return self._post(Kind.INVOCATION, lane_of(thread.id, call_id), call.server, url, body)
 
     def choice(self, thread_id: str, call_id: str, server: str, response_url: str, selected: int) -> Outgoing:
-        """A user's choice on its way to the tool that asked (CHO-1); whether it `may_ask` was seen when it did."""
+        """A user's choice on its way to the tool that asked (CHO-1); `answer_url` has said where to when it did."""
         lane = lane_of(thread_id, call_id) + _CHOICE
         body = dump(ChoiceMade(id=call_id, selected=selected))
         return self._post(Kind.ANSWER, lane, server, response_url, body)
@@ -142,7 +141,7 @@ class Dispatch:
             refused = fate.status is not None and 400 <= fate.status < 500
             if fate.status in _NEEDS_A_TOKEN:
                 problem += "; the agent has to be given the server's token"
-            message = Undelivered(call_id, STALE_PROBLEM if fate.status == STALE else problem, refused=refused)
+            message = Undelivered(call_id, problem, refused=refused, stale=fate.status == _STALE)
         return letter(thread_id, message, live=call_id)
 
 

@@ -88,7 +88,7 @@ class Engine:
                 metrics=self.metrics,
             )
         )
-        self.callback_url = addresses.callback_url
+        self._addresses = addresses
         self.threads = Threads(store, self.hub, outside.clock.now, self._worker.interrupt)
         self.callbacks = Callbacks(self._worker.accept, addresses)
         self.metrics.gauge("rapkit_slices_running", "Slices that run now.", lambda: self._worker.running)
@@ -98,6 +98,10 @@ class Engine:
     def plan(self) -> Plan:
         """What the agent is."""
         return self._plan
+
+    def callback_url(self, thread_id: str, call_id: str) -> str:
+        """Where a call is answered: whoever has it can speak into the conversation."""
+        return self._addresses.callback_url(thread_id, call_id)
 
     async def ready(self) -> bool:
         """Whether messages can be accepted and are worked on."""

@@ -20,7 +20,6 @@ from rapkit.models.errors import ModelError
 from rapkit.protocol import UserChoice, ViewUpdate
 from rapkit.runtime import audit, letters
 from rapkit.runtime.commits import Commits, origins
-from rapkit.runtime.dispatch import STALE_PROBLEM
 from rapkit.runtime.history import conversation_of, find_event
 from rapkit.runtime.hub import Changed, Delta, Reset
 from rapkit.runtime.instructions import instructions_for
@@ -132,7 +131,7 @@ class Slice:
     async def _read(self, thread: Thread, mail: Mail) -> Incoming:
         message = letters.read(mail)
         match message:
-            case Undelivered(problem=problem) if problem == STALE_PROBLEM:
+            case Undelivered(stale=True):
                 return await self._corrected(thread, message)
             case UserChoice():
                 return await self._answerable(thread, message)

@@ -202,9 +202,8 @@ class Threads:
             await self._open(thread_id)
             raise ThreadError(_no_question(call_id))
         if waits:
-            with contextlib.suppress(
-                ThreadClosed
-            ):  # just now: it comes to the same as if it had been closed just after
+            # If it was closed just now, that comes to the same as if it had been closed just after.
+            with contextlib.suppress(ThreadClosed):
                 await self._accept(thread_id, ChooseFor(call_id, first.selected), dedup=question)
         return first
 

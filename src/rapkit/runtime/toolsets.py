@@ -76,10 +76,6 @@ class Toolsets:
         self._failed: dict[str, tuple[float, DiscoveryFailed]] = {}
         self._catalogs: OrderedDict[tuple[tuple[str, str], ...], Catalog] = OrderedDict()
 
-    def server(self, name: str) -> Server | None:
-        """A configured server by its name."""
-        return self._servers.get(name)
-
     async def survey(self) -> list[Finding]:
         """What all servers offer now, and what is wrong, for people."""
         servers = list(self._servers.values())
