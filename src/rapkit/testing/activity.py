@@ -24,6 +24,7 @@ class Activity:
     def __init__(self) -> None:
         self._count = 0
         self._in_threads: set[asyncio.Future[None]] = set()
+        self._certain: set[asyncio.Future[None]] = set()
         self._curious: set[asyncio.Future[None]] = set()
 
     def note(self) -> None:
@@ -60,21 +61,30 @@ class Activity:
         finally:
             resolve(ending)
 
-    def begin(self) -> "asyncio.Future[None]":
-        """Something begins elsewhere, such as in a thread; it ends when this is resolved."""
+    def begin(self, *, certain: bool = False) -> "asyncio.Future[None]":
+        """Something begins elsewhere, such as in a thread; it ends when this is resolved. If that is `certain`, there is no hurry."""
         self.note()
         ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._in_threads.add(ending)
-        ending.add_done_callback(self._in_threads.discard)
+        awaited = self._certain if certain else self._in_threads
+        awaited.add(ending)
+        ending.add_done_callback(awaited.discard)
+        ending.add_done_callback(lambda _ending: self.note())
         return ending
 
     async def settle(self) -> None:
         """Return when nothing happens any more."""
         await self._come_to_rest()
-        while self._in_threads:
-            _, stuck = await asyncio.wait(self._in_threads, timeout=_PATIENCE_WITH_THREADS)
-            self._in_threads -= stuck  # it is not waited for again: it may wait for us
+        while self._certain or self._in_threads:
+            if self._certain:
+                await asyncio.wait(self._certain)
+            else:
+                _, stuck = await asyncio.wait(self._in_threads, timeout=_PATIENCE_WITH_THREADS)
+                self._in_threads -= stuck  # it is not waited for again: it may wait for us
             await self._come_to_rest()
+
+    def resting(self, since: int) -> bool:
+        """Whether nothing has happened since the `count` was that, and nothing is awaited."""
+        return self._count == since and not self._certain and not self._in_threads
 
     async def _come_to_rest(self) -> None:
         quiet = 0

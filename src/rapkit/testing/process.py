@@ -84,7 +84,7 @@ class Process:
     def _lost(self, restart: bool) -> None:
         self.crashes += 1
         if restart:
-            self._reviving = asyncio.create_task(self._revive(self._activity.begin()))
+            self._reviving = asyncio.create_task(self._revive(self._activity.begin(certain=True)))
 
     async def _revive(self, ending: "asyncio.Future[None]") -> None:
         try:

@@ -20,16 +20,21 @@ class Timeline:
     async def advance(self, seconds: float) -> None:
         """Set the clock forward, from one moment at which something is due to the next, and let everything happen that follows."""
         until = self._clock.now() + seconds
+        while self._clock.now() < until:
+            at = await self._next_due_at_rest()
+            self._clock.move(until if at is None else min(at, until))
+            for process in self._processes:
+                process.store.ring()
         await self._activity.settle()
-        while (at := await self.next_due()) is not None and at <= until:
-            await self._set_clock(at)
-        await self._set_clock(until)
 
-    async def _set_clock(self, at: float) -> None:
-        self._clock.move(at)
-        for process in self._processes:
-            process.store.ring()
-        await self._activity.settle()
+    async def _next_due_at_rest(self) -> float | None:
+        """When the next thing is due, once nothing happens any more that could bring about something earlier."""
+        while True:
+            await self._activity.settle()
+            seen = self._activity.count
+            at = await self.next_due()
+            if self._activity.resting(seen):
+                return at
 
     async def next_due(self) -> float | None:
         """When the next thing is due."""
