@@ -17,9 +17,10 @@ from typing import Any
 
 import uvloop
 
-from benchmarks import hibernation, wakes
+from benchmarks import compaction, hibernation, wakes
 from benchmarks.figures import Figures
 from benchmarks.hibernation import Wakes
+from rapkit.kernel.compaction import CHARS_PER_TOKEN
 
 GOAL_OVER_LANGGRAPH = 15
 GOAL_WAKE = 1.5
@@ -35,7 +36,8 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=64, help="threads that are woken at the same time")
     parser.add_argument("--threads", type=int, default=1_000_000, help="threads that wait")
     parser.add_argument("--entries", type=int, default=10_000, help="how long the long thread is")
-    parser.add_argument("--only", choices=["wakes", "million", "long"])
+    parser.add_argument("--turns", type=int, default=10_000, help="how long the long conversation is")
+    parser.add_argument("--only", choices=["wakes", "million", "long", "turns"])
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -47,6 +49,8 @@ def main() -> None:
         compare_hibernation(options.threads)
     if options.only in (None, "long"):
         compare_lengths(options.entries)
+    if options.only in (None, "turns"):
+        compare_turns(options.turns)
 
 
 def compare_wakes(rounds: int, seconds: float, at_once: int) -> None:
@@ -88,6 +92,18 @@ def compare_lengths(entries: int) -> None:
     print(f"  ratio of p50 {long[0] / short[0]:.2f}")
 
 
+def compare_turns(turns: int) -> None:
+    """What the model is shown of a conversation that goes on and on, and how long its turns take."""
+    first, last, largest, summaries = _measure("turns", str(turns))
+    tokens = largest / CHARS_PER_TOKEN
+    print(f"\nA conversation of {turns:,} turns with a model that takes {compaction.CONTEXT_WINDOW:,} tokens")
+    print(
+        f"  largest question  {largest:,.0f} characters, about {tokens / compaction.CONTEXT_WINDOW:.0%} of what it takes"
+    )
+    print(f"  summaries         {summaries:,.0f}")
+    print(f"  turn, p50         {first:.2f} ms in the first tenth, {last:.2f} ms in the last: ratio {last / first:.2f}")
+
+
 def _spread(values: list[float]) -> str:
     return "rounds: " + " ".join(f"{value:.0f}" for value in values)
 
@@ -114,6 +130,11 @@ def _child(what: str, *rest: str) -> None:
                 _print(uvloop.run(hibernation.wake_some(folder, int(threads), SAMPLE)))
             case "long", (entries,):
                 _print(uvloop.run(hibernation.wake_long(folder, int(entries), SAMPLE, WINDOW)))
+            case "turns", (turns,):
+                long = uvloop.run(compaction.talk(folder, int(turns)))
+                tenth = max(1, int(turns) // 10)
+                first, last = (1000 * statistics.median(part) for part in (long.times[:tenth], long.times[-tenth:]))
+                print(first, last, long.largest, long.summaries)
 
 
 def _contender(name: str) -> Callable[[Path, float, int, int], Coroutine[Any, Any, Figures]]:

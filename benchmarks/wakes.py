@@ -19,6 +19,7 @@ from rapkit.delivery.client import Answer
 from rapkit.delivery.guard import Guard
 from rapkit.kernel.completion import Question, Reply, WantedCall
 from rapkit.kernel.limits import ThreadLimits
+from rapkit.models import Model
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.engine import Engine, Surroundings, running
 from rapkit.runtime.plan import Plan
@@ -59,7 +60,9 @@ class Tools:
 
 
 @contextlib.asynccontextmanager
-async def agent(store: str, tools: Tools, window: int = WINDOW) -> AsyncIterator[Engine]:
+async def agent(
+    store: str, tools: Tools, window: int = WINDOW, *, model: Model | None = None, compaction: bool = False
+) -> AsyncIterator[Engine]:
     """An agent at work on that store with that tool server."""
 
     @contextlib.asynccontextmanager
@@ -67,11 +70,11 @@ async def agent(store: str, tools: Tools, window: int = WINDOW) -> AsyncIterator
         yield tools
 
     plan = Plan(
-        model=Scripted(_reply),
+        model=model or Scripted(_reply),
         servers=(Server(BASE),),
         store=store,
         public_url=CALLBACK.removesuffix("/callback/"),
-        limits=ThreadLimits(window=window),
+        limits=ThreadLimits(window=window, compaction=compaction),
     )
     async with running(plan, Surroundings(open_line=line)) as engine:
         yield engine

@@ -17,11 +17,13 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from rapkit import __version__
 from rapkit.errors import ConfigError
-from rapkit.tracing import Span, Tracing, incoming
+from rapkit.mailbox import Box, Claim, Mail
+from rapkit.tracing import Span, Tracing, arriving, here, incoming
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 CALLER = "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{CALLER}-01"
+OTHER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 class Recorder:
@@ -152,7 +154,9 @@ def test_what_follows_from_a_call_continues_its_trace_also_much_later(recorder: 
         pass
     stored = call.traceparent
     restarted = Tracing(recorder.provider)
-    with restarted.callback(stored, message_id="m1", origin="https://runtime.example:443", attempt=3) as callback:
+    with restarted.post(
+        stored, kind="callback", message_id="m1", origin="https://runtime.example:443", attempt=3
+    ) as callback:
         callback.answered(503)
         callback.ended("retry")
 
@@ -174,12 +178,117 @@ def test_what_follows_from_a_call_continues_its_trace_also_much_later(recorder: 
 
 
 def test_a_callback_that_belongs_to_no_trace_starts_none(recorder: Recorder) -> None:
-    with recorder.tracing.callback("", message_id="m1", origin="o", attempt=1) as span:
+    with recorder.tracing.post("", kind="callback", message_id="m1", origin="o", attempt=1) as span:
         span.answered(200)
         span.ended("delivered")
 
     assert recorder.spans == ()
     assert span.traceparent == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("invocation", "rap.invocation"),
+        ("callback", "rap.callback"),
+        ("final", "rap.callback"),
+        ("answer", "rap.answer"),
+        ("notice", "rap.notice"),
+    ],
+)
+def test_a_post_is_named_after_its_kind(recorder: Recorder, kind: str, name: str) -> None:
+    with recorder.tracing.post(TRACEPARENT, kind=kind, message_id="m1", origin="o", attempt=1):
+        pass
+
+    assert recorder.span.name == name
+
+
+def claim_with(*traceparents: str, last: str = "") -> Claim:
+    """A claim of a thread whose letters have these traces; `last` is what the thread was at before."""
+    box = Box("t1", "thread", "open", None, None, None, b"", False, 0.0, 0, True, last)
+    mail = [Mail(number, "user", b"secret", 0.0, 1, each) for number, each in enumerate(traceparents)]
+    return Claim(box, "w", 1, 2, tuple(mail), ("alarm",), 0.0)
+
+
+def test_a_slice_continues_the_trace_of_the_first_letter_that_has_one_and_is_linked_to_the_others(
+    recorder: Recorder,
+) -> None:
+    with recorder.tracing.slice(claim_with("", TRACEPARENT, OTHER, TRACEPARENT, OTHER)) as span:
+        assert here() == span.traceparent
+
+    made = recorder.span
+    assert (made.name, made.kind) == ("rap.slice", SpanKind.CONSUMER)
+    assert made.parent is not None
+    assert f"{made.parent.trace_id:032x}-{made.parent.span_id:016x}" == f"{TRACE}-{CALLER}"
+    assert [f"{link.context.trace_id:032x}" for link in made.links] == [OTHER.split("-")[1]]
+    assert made.attributes == {
+        "rap.thread_id": "t1",
+        "rap.attempt": 2,
+        "rap.letters": 5,
+        "rap.timers": 1,
+        "rap.outcome": "ok",
+    }
+
+
+def test_a_slice_without_letters_goes_on_with_what_the_thread_was_at(recorder: Recorder) -> None:
+    """A timer, a completion that is tried again, a worker that was lost after it had consumed the mail."""
+    with recorder.tracing.slice(claim_with(last=TRACEPARENT)) as span:
+        assert span.traceparent.startswith(f"00-{TRACE}-")
+    with Tracing().slice(claim_with(last=TRACEPARENT)) as span:
+        assert span.traceparent == here() == TRACEPARENT
+
+
+def test_a_letter_without_a_trace_begins_one_whatever_the_thread_was_at(recorder: Recorder) -> None:
+    with recorder.tracing.slice(claim_with("", last=TRACEPARENT)) as span:
+        pass
+
+    assert recorder.span.parent is None
+    assert span.traceparent == traceparent_of(recorder.span)
+    assert Tracing().slice(claim_with("", last=TRACEPARENT)).traceparent == ""
+
+
+def test_a_completion_follows_from_the_slice_and_says_what_it_took_but_no_word_of_it(recorder: Recorder) -> None:
+    with (
+        recorder.tracing.slice(claim_with(TRACEPARENT)) as slice_,
+        recorder.tracing.completion("openai:gpt-5-mini", "t1") as span,
+    ):
+        span.used(120, 30, 0.25)
+
+    made, _ = recorder.spans
+    assert (made.name, made.kind) == ("rap.completion openai:gpt-5-mini", SpanKind.CLIENT)
+    assert made.parent is not None
+    assert f"{made.parent.span_id:016x}" == slice_.traceparent.split("-")[2]
+    assert made.attributes == {
+        "rap.thread_id": "t1",
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "gpt-5-mini",
+        "gen_ai.usage.input_tokens": 120,
+        "gen_ai.usage.output_tokens": 30,
+        "rap.cost_dollars": 0.25,
+        "rap.outcome": "ok",
+    }
+
+
+def test_a_model_without_a_provider_is_named_as_it_is(recorder: Recorder) -> None:
+    with recorder.tracing.completion("mine", "t1"):
+        pass
+
+    assert recorder.span.attributes is not None
+    assert recorder.span.attributes["gen_ai.request.model"] == "mine"
+    assert "gen_ai.provider.name" not in recorder.span.attributes
+
+
+def test_what_is_current_is_the_trace_of_a_request_while_it_is_answered(recorder: Recorder) -> None:
+    """Of the span that whoever serves the app has made of it, or else of the header."""
+    header = [(b"traceparent", TRACEPARENT.encode())]
+    with arriving(header):
+        assert here() == TRACEPARENT
+    with arriving([]):
+        assert here() == ""
+    with recorder.provider.get_tracer("server").start_as_current_span("POST") as served, arriving(header):
+        assert here().split("-")[2] == f"{served.get_span_context().span_id:016x}"
+    assert here() == ""
 
 
 async def test_the_authors_own_spans_are_within_the_call(recorder: Recorder) -> None:
@@ -284,9 +393,13 @@ def test_without_an_sdk_the_trace_is_passed_on_as_it_came(traceparent: str) -> N
     for tracing in (Tracing(), Tracing(NoOpTracerProvider())):
         with tracing.call("forecast", traceparent, toolset="weather", thread_id="t1", call_id="c1") as call:
             call.ended("ok")
-        with tracing.callback(call.traceparent, message_id="m1", origin="o", attempt=1) as callback:
+        with tracing.post(call.traceparent, kind="final", message_id="m1", origin="o", attempt=1) as callback:
+            assert here() == traceparent
             callback.answered(200)
             callback.ended("delivered")
+        with tracing.completion("mine", "t1") as completion:
+            completion.used(1, 1, 0.0)
+        assert here() == ""
 
         assert call.traceparent == callback.traceparent == traceparent
 

@@ -56,11 +56,15 @@ class Upkeep:
         """Remove what has expired, for ever."""
         while True:
             await asyncio.sleep(_SWEEP_EVERY)
-            try:
-                while await self._store.sweep(self._dead_letters):
-                    await asyncio.sleep(0.01)
-            except StoreError as error:
-                log.error("cannot sweep: %s", error)
+            await self.sweep_once()
+
+    async def sweep_once(self) -> None:
+        """Remove what has expired by now."""
+        try:
+            while await self._store.sweep(self._dead_letters):
+                await asyncio.sleep(0.01)
+        except StoreError as error:
+            log.error("cannot sweep: %s", error)
 
     async def let_outbox_leave(self, patience: float) -> None:
         """Wait until nothing in the outbox is due, for so long at most; what is left is delivered after the next start."""

@@ -36,7 +36,7 @@ class Pump(Generic[T]):
         work: Callable[[T], Coroutine[Any, Any, None]],
     ) -> None:
         self._store = store
-        self._topic = topic
+        self.topic = topic
         self._limit = limit
         self._fetch = fetch
         self._work = work
@@ -51,6 +51,26 @@ class Pump(Generic[T]):
     def healthy(self) -> bool:
         """Whether the last fetch went well."""
         return self._healthy
+
+    @property
+    def in_hand(self) -> "set[asyncio.Task[None]]":
+        """What is being worked on."""
+        return set(self._tasks)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more could be begun now."""
+        return self._free > 0
+
+    async def fill(self) -> int:
+        """Begin what is due, as far as there is room; how much there was. For whoever does not want to `run` for ever."""
+        wanted = min(_BATCH, self._free)
+        if wanted <= 0:
+            return 0
+        fetched = await self._fetch(wanted)
+        for thing in fetched:
+            self.hand(thing)
+        return len(fetched)
 
     def reserve(self) -> bool:
         """Keep a place for something that is about to be handed to us, if there is one. Whoever gets it must `release` it."""
@@ -91,11 +111,11 @@ class Pump(Generic[T]):
         except StoreError as error:
             self._healthy = False
             # Nothing is lost: what was not claimed stays due. A person should know, and the disk may recover.
-            log.error("cannot fetch from %s: %s", self._topic, error)
+            log.error("cannot fetch from %s: %s", self.topic, error)
             await asyncio.sleep(_PAUSE_AFTER_FAILURE)
         except Exception as error:
             self._healthy = False
-            log.critical("fetching from %s failed", self._topic, exc_info=error)
+            log.critical("fetching from %s failed", self.topic, exc_info=error)
             await asyncio.sleep(_PAUSE_AFTER_FAILURE)
 
     async def _round(self) -> None:
@@ -104,25 +124,23 @@ class Pump(Generic[T]):
             self._room.clear()
             await self._room.wait()
             return
-        fetched = await self._fetch(wanted)
-        for thing in fetched:
-            self.hand(thing)
-        if len(fetched) == wanted:
+        fetched = await self.fill()
+        if fetched >= wanted:
             return
         if fetched:
-            await self._store.wait(self._topic, _WAIT_WHILE_WORKING)
+            await self._store.wait(self.topic, _WAIT_WHILE_WORKING)
             return
-        due = await self._store.next_due(self._topic)
+        due = await self._store.next_due(self.topic)
         if due == 0:
             await self._wait_for_bell_or_room()
         else:
-            await self._store.wait(self._topic, _LONGEST_WAIT if due is None else min(due, _LONGEST_WAIT))
+            await self._store.wait(self.topic, _LONGEST_WAIT if due is None else min(due, _LONGEST_WAIT))
 
     async def _wait_for_bell_or_room(self) -> None:
         """Something is due that we may not have now: another worker holds it, or its origin has enough of ours in hand."""
         self._room.clear()
         waits = [
-            asyncio.create_task(self._store.wait(self._topic, _WAIT_WHILE_WORKING)),
+            asyncio.create_task(self._store.wait(self.topic, _WAIT_WHILE_WORKING)),
             asyncio.create_task(self._room.wait()),
         ]
         try:
@@ -135,7 +153,7 @@ class Pump(Generic[T]):
         self._tasks.discard(task)
         self._room.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("work on %s failed", self._topic, exc_info=error)
+            log.error("work on %s failed", self.topic, exc_info=error)
 
     async def drain(self, patience: float) -> None:
         """Wait for what was started; cancel what has not ended in time, or when we are cancelled ourselves, and let it end."""

@@ -1,7 +1,10 @@
-"""Traces: a call continues the trace of whoever invoked it, and its callbacks continue the call's.
+"""Traces: what follows from a request continues its trace, in whatever process, however much later.
 
-Spans are OpenTelemetry's. While the process has no SDK configured none are made; what came in as `traceparent` still goes out with the
-callbacks, so that a trace does not break here.
+In a tool server a call continues the trace of whoever invoked it, and its callbacks continue the call's. In the runtime a slice of a thread
+continues the trace of the letter that woke it, and the completion and the POSTs that follow from the slice continue the slice's.
+
+Spans are OpenTelemetry's. While the process has no SDK configured none are made; what came in as `traceparent` still goes out with what
+follows, so that a trace does not break here.
 """
 
 import logging
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from opentelemetry import context, trace
 from opentelemetry.trace import (
+    Link,
     NonRecordingSpan,
     NoOpTracer,
     ProxyTracer,
@@ -26,9 +30,12 @@ from rapkit import __version__
 from rapkit.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from contextvars import Token
 
     from opentelemetry.trace import Tracer, TracerProvider
+
+    from rapkit.mailbox import Claim
 
 HEADER = "traceparent"
 
@@ -37,6 +44,7 @@ _LONGEST = 512
 _FORMAT = re.compile(r"([0-9a-f]{2})-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-[ -~]*)?")
 _KNOWN_FLAGS = 0x03  # sampled, and that the trace id is random; others are not passed on
 _FAILURES = frozenset({"error", "retry", "dead"})
+_POSTS = {"final": "rap.callback"}  # the names of spans of POSTs whose kind is not the name
 
 log = logging.getLogger("rapkit.tracing")
 
@@ -58,31 +66,49 @@ def incoming(headers: Iterable[tuple[bytes, bytes]]) -> str:
     return f"00-{ids}-{int(flags, 16) & _KNOWN_FLAGS:02x}"
 
 
+def here() -> str:
+    """The `traceparent` of the span that is current; "" if there is none."""
+    return _traceparent(trace.get_current_span().get_span_context())
+
+
+def arriving(headers: Iterable[tuple[bytes, bytes]]) -> "Span":
+    """The trace of a request, to be entered: the one that whoever serves the app has made current, or the one that the request names."""
+    return Span("" if here() else incoming(headers))
+
+
 class Span:
     """A piece of work that may be part of a trace: this one is not, and only passes on what came in.
 
     `traceparent` belongs with whatever follows from the work; it is "" if there is no trace at all.
     """
 
-    __slots__ = ("traceparent",)
+    __slots__ = ("_token", "traceparent")
 
     def __init__(self, traceparent: str) -> None:
         self.traceparent = traceparent
+        self._token: Token[context.Context] | None = None
 
     def __enter__(self) -> Self:
         """Make it the current span."""
+        if self.traceparent:
+            self._token = context.attach(set_span_in_context(NonRecordingSpan(_remote(self.traceparent))))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """End it. If nobody said how it went: ok, or cancelled, or an error whose class is told and whose message is not."""
+        if self._token is not None:
+            context.detach(self._token)
 
     def answered(self, status: int) -> None:
         """Note the HTTP status of the answer."""
 
+    def used(self, input_tokens: int, output_tokens: int, cost: float) -> None:
+        """Note what a completion took; the cost is in US dollars."""
+
     def ended(self, outcome: str, error: str = "") -> None:
-        """Say how it went: ok, error, cancelled or suspended for a call; delivered, retry or dead for a callback.
+        """Say how it went: ok, error, cancelled or suspended for a call; delivered, retry or dead for a POST.
 
         `error` is the name of a kind of error, such as an exception's class; never a message, which may have secrets.
         """
@@ -117,8 +143,42 @@ class Tracing:
         }
         return _start(tracer, f"rap.call {operation}", SpanKind.CONSUMER, traceparent, attributes)
 
-    def callback(self, traceparent: str, *, message_id: str, origin: str, attempt: int) -> Span:
-        """One attempt of a POST. Without a traceparent it belongs to no trace, and starts none."""
+    def slice(self, claim: "Claim") -> Span:
+        """What one claim of a thread leads to: it continues the trace of the first letter that has one, and is linked to the others'.
+
+        Letters without any begin a trace. Without letters, the thread goes on with what it was at last.
+        """
+        tracer = self._find_tracer()
+        traces = [mail.traceparent for mail in claim.mail if mail.traceparent]
+        first = next(iter(traces), "" if claim.mail else claim.box.traceparent)
+        if tracer is None:
+            return Span(first)
+        attributes: dict[str, str | int] = {
+            "rap.thread_id": claim.box.id,
+            "rap.attempt": claim.attempts,
+            "rap.letters": len(claim.mail),
+            "rap.timers": len(claim.timers),
+        }
+        others = [each for each in dict.fromkeys(traces) if each != first]
+        return _start(tracer, "rap.slice", SpanKind.CONSUMER, first, attributes, others)
+
+    def completion(self, model: str, thread_id: str) -> Span:
+        """A completion of the model, which follows from the span that is current. `model` is like `openai:gpt-5-mini`."""
+        tracer = self._find_tracer()
+        if tracer is None:
+            return Span("")
+        provider, colon, name = model.partition(":")
+        attributes: dict[str, str | int] = {
+            "rap.thread_id": thread_id,
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": name if colon else model,
+        }
+        if colon:
+            attributes["gen_ai.provider.name"] = provider
+        return _start(tracer, f"rap.completion {model}", SpanKind.CLIENT, here(), attributes)
+
+    def post(self, traceparent: str, *, kind: str, message_id: str, origin: str, attempt: int) -> Span:
+        """One attempt of a POST; its kind names it. Without a traceparent it belongs to no trace, and starts none."""
         tracer = self._find_tracer() if traceparent else None
         if tracer is None:
             return Span(traceparent)
@@ -128,7 +188,7 @@ class Tracing:
             "rap.attempt": attempt,
             "http.request.method": "POST",
         }
-        return _start(tracer, "rap.callback", SpanKind.CLIENT, traceparent, attributes)
+        return _start(tracer, _POSTS.get(kind) or f"rap.{kind}", SpanKind.CLIENT, traceparent, attributes)
 
     def _find_tracer(self) -> "Tracer | None":
         provider = self._given or trace.get_tracer_provider()
@@ -143,13 +203,12 @@ class Tracing:
 class _Recorded(Span):
     """A span that the SDK knows."""
 
-    __slots__ = ("_ended", "_span", "_token")
+    __slots__ = ("_ended", "_span")
 
     def __init__(self, span: trace.Span, traceparent: str) -> None:
         super().__init__(traceparent)
         self._span = span
         self._ended = False
-        self._token: Token[context.Context] | None = None
 
     def __enter__(self) -> Self:
         self._token = context.attach(set_span_in_context(self._span))
@@ -158,8 +217,7 @@ class _Recorded(Span):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._token is not None:
-            context.detach(self._token)
+        super().__exit__(kind, error, traceback)
         if not self._ended:
             if error is None:
                 self.ended("ok")
@@ -175,6 +233,11 @@ class _Recorded(Span):
     def answered(self, status: int) -> None:
         self._span.set_attribute("http.response.status_code", status)
 
+    def used(self, input_tokens: int, output_tokens: int, cost: float) -> None:
+        self._span.set_attribute("gen_ai.usage.input_tokens", input_tokens)
+        self._span.set_attribute("gen_ai.usage.output_tokens", output_tokens)
+        self._span.set_attribute("rap.cost_dollars", cost)
+
     def ended(self, outcome: str, error: str = "") -> None:
         self._ended = True
         self._span.set_attribute("rap.outcome", str(outcome))
@@ -184,7 +247,14 @@ class _Recorded(Span):
             self._span.set_attribute("error.type", error)
 
 
-def _start(tracer: "Tracer", name: str, kind: SpanKind, traceparent: str, attributes: dict[str, str | int]) -> Span:
+def _start(
+    tracer: "Tracer",
+    name: str,
+    kind: SpanKind,
+    traceparent: str,
+    attributes: dict[str, str | int],
+    linked: "Sequence[str]" = (),
+) -> Span:
     try:
         # Exceptions are not recorded: their messages and tracebacks are full of secrets.
         span = tracer.start_span(
@@ -192,6 +262,7 @@ def _start(tracer: "Tracer", name: str, kind: SpanKind, traceparent: str, attrib
             _parent(traceparent),
             kind,
             attributes,
+            links=[Link(_remote(each)) for each in linked],
             record_exception=False,
             set_status_on_exception=False,
         )
@@ -205,9 +276,12 @@ def _parent(traceparent: str) -> context.Context:
     # Never the span that happens to be current: work is started by whatever request or timer comes along.
     if not traceparent:
         return context.Context()
+    return set_span_in_context(NonRecordingSpan(_remote(traceparent)), context.Context())
+
+
+def _remote(traceparent: str) -> SpanContext:
     _, trace_id, span_id, flags = traceparent.split("-")
-    remote = SpanContext(int(trace_id, 16), int(span_id, 16), True, TraceFlags(int(flags, 16)))
-    return set_span_in_context(NonRecordingSpan(remote), context.Context())
+    return SpanContext(int(trace_id, 16), int(span_id, 16), True, TraceFlags(int(flags, 16)))
 
 
 def _traceparent(span: SpanContext) -> str:

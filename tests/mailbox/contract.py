@@ -10,11 +10,13 @@ from tests.mailbox.facts import FactsContract, NotesContract
 from tests.mailbox.fencing import FencingContract
 from tests.mailbox.housekeeping import HousekeepingContract
 from tests.mailbox.letters import LettersContract
+from tests.mailbox.load import LoadContract
 from tests.mailbox.looking import LookingContract
 from tests.mailbox.outbox import OutboxContract
 from tests.mailbox.several import SeveralHandlesContract
 from tests.mailbox.shortcuts import ShortcutsContract
 from tests.mailbox.stopping import StoppingContract
+from tests.mailbox.traces import TracesContract
 from tests.mailbox.waiting import WaitingContract
 from tests.mailbox.work import WorkContract
 
@@ -32,6 +34,8 @@ class OneHandleContract(
     ShortcutsContract,
     WaitingContract,
     LookingContract,
+    LoadContract,
+    TracesContract,
     HousekeepingContract,
 ):
     """What can be asked of one handle."""

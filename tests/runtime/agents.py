@@ -29,6 +29,7 @@ from rapkit.runtime.server import Server
 from rapkit.runtime.threads import Look, Threads
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores import open_store
+from tests.runtime.lives import hibernates, waking
 from tests.server.sink import PATIENCE
 
 E = TypeVar("E", bound=JournalEntry)
@@ -266,7 +267,10 @@ async def working(
     )
     with listen("127.0.0.1", port) as listener:
         url = url_of("127.0.0.1", listener)
-        async with running(replace(plan, public_url=url), surroundings) as engine:
+        plan = replace(plan, public_url=url)
+        if hibernates():
+            plan = replace(plan, on_accept=waking(plan, surroundings))
+        async with running(plan, surroundings, worker=not hibernates()) as engine:
             engines.append(engine)
             async with _serving(app, listener):
                 yield Working(engine, url)

@@ -1,10 +1,24 @@
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.runtime.agents import Obedient, Working, working
+from tests.runtime.lives import Life, lived, ways
 from tests.runtime.stranger import Stranger, listening
+
+
+@pytest.fixture(autouse=True)
+def life(request: pytest.FixtureRequest) -> Iterator[Life]:
+    """How agents live in this test."""
+    with lived(getattr(request, "param", Life.WORKING)) as life:
+        yield life
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Scenarios are lived both ways."""
+    if len(lives := ways(metafunc)) > 1:
+        metafunc.parametrize("life", lives, indirect=True, ids=str)
 
 
 @pytest.fixture

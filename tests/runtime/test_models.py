@@ -259,7 +259,7 @@ async def test_a_completion_that_is_interrupted_is_not_charged_to_the_thread(sto
         talk = await agent.talk("hello")
         for number in range(1, 13):
             await until(lambda number=number: slow.asked == number)  # type: ignore[misc]
-            agent.engine._worker.interrupt(talk.id)
+            agent.engine._interrupt(talk.id)
             await until(lambda number=number: slow.given_up == number)  # type: ignore[misc]
 
         await talk.hears("heard: hello")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import EllipsisType
 
-from rapkit.mailbox import Claim, Commit, Fact, Letter, NewBox, Outcome, Outgoing, Reception, Settlement, Taken
+from rapkit.mailbox import Claim, Commit, Fact, Letter, NewBox, Outcome, Outgoing, Reception, Record, Settlement, Taken
 
 LEASE = 6.0
 ONE_BY_ONE_AFTER = 2
@@ -13,6 +13,8 @@ ONE_BY_ONE_AFTER = 2
 @dataclass
 class ModelMail:
     text: str
+    accepted_at: float
+    trace: str
     attempts: int = 0
 
 
@@ -27,14 +29,16 @@ class ModelBox:
     attempts: int = 0
     mail: list[ModelMail] = field(default_factory=list)
     journal: list[str] = field(default_factory=list)
-    records: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    records: dict[tuple[str, str], Record] = field(default_factory=dict)
     timers: dict[str, float] = field(default_factory=dict)
+    trace: str = ""
 
 
 @dataclass
 class ModelPost:
     made: Outgoing
     number: int
+    made_at: float
     not_before: float
     due_at: float | None
     holder: tuple[str, int] | None = None
@@ -83,7 +87,8 @@ class Model:
             return Reception.UNWANTED
         if letter.dedup is not None:
             self.seen[key] = None if letter.remember_for is None else self.now + letter.remember_for
-        box.mail.append(ModelMail(letter.body.decode()))
+        inherited = box.records[letter.needs].traceparent if letter.needs else ""
+        box.mail.append(ModelMail(letter.body.decode(), self.now, letter.traceparent or inherited))
         self.acknowledged[letter.box].append(letter.body.decode())
         if box.holder is None:
             box.due_at = self.now if box.due_at is None else min(box.due_at, self.now)
@@ -95,7 +100,8 @@ class Model:
             return False
         if box is not None and box.status == "closed":
             return False
-        if expect is not ... and expect != (box.records.get((fact.kind, fact.key)) if box else None):
+        stands = box.records.get((fact.kind, fact.key)) if box else None
+        if expect is not ... and expect != (stands and stands.body):
             return False
         if box is None and fact.body is not None:
             self._make(new, None)
@@ -109,7 +115,7 @@ class Model:
         if fact.body is None:
             box.records.pop((fact.kind, fact.key), None)
         else:
-            box.records[fact.kind, fact.key] = fact.body
+            box.records[fact.kind, fact.key] = Record(fact.kind, fact.key, fact.body)
 
     # Work
 
@@ -137,8 +143,8 @@ class Model:
             return thing.due_at is None or thing.due_at > self.now
         return not self.is_left(thing) and self.now < thing.held_at + LEASE
 
-    def claimed(self, claim: Claim) -> tuple[int, list[tuple[str, int]], list[str]]:
-        """Note a claim; what it should have brought: the box's attempts, the mail with its attempts, the timers."""
+    def claimed(self, claim: Claim) -> tuple[int, list[tuple[str, int, str]], list[str]]:
+        """Note a claim; what it should have brought: the box's attempts, the mail with its attempts and trace, the timers."""
         box = self.boxes[claim.box.id]
         box.holder, box.held_at = (claim.worker, claim.epoch), self.now
         box.attempts += 1
@@ -146,7 +152,7 @@ class Model:
         for mail in handed:
             mail.attempts += 1
         due = sorted((at, key) for key, at in box.timers.items() if at <= self.now)
-        return box.attempts, [(mail.text, mail.attempts) for mail in handed], [key for _, key in due]
+        return box.attempts, [(mail.text, mail.attempts, mail.trace) for mail in handed], [key for _, key in due]
 
     def lives(self, claim: Claim) -> bool:
         box = self.boxes.get(claim.box.id)
@@ -185,7 +191,8 @@ class Model:
         box.mail = [mail for mail in box.mail if mail.text not in gone]
         box.journal += [entry.body.decode() for entry in commit.entries]
         box.status = commit.status or box.status
-        box.records |= {(record.kind, record.key): record.body for record in commit.put}
+        box.records |= {(record.kind, record.key): record for record in commit.put}
+        box.trace = box.trace if commit.traceparent is None else commit.traceparent
         for dropped in commit.drop:
             box.records.pop(dropped, None)
         for timer in commit.timers:
@@ -232,7 +239,8 @@ class Model:
     def _enqueue(self, post: Outgoing) -> None:
         self.posted += 1
         not_before = max(self.now, post.not_before or 0)
-        self.posts[post.id] = ModelPost(post, self.posted, not_before, None if self.lane(post.lane) else not_before)
+        due_at = None if self.lane(post.lane) else not_before
+        self.posts[post.id] = ModelPost(post, self.posted, self.now, not_before, due_at)
 
     def unsend(self, lane: str) -> None:
         for post in self.lane(lane):

@@ -35,6 +35,7 @@ from rapkit.mailbox import (
     Fact,
     Lease,
     Letter,
+    Load,
     NewBox,
     Outcome,
     Outgoing,
@@ -143,17 +144,18 @@ class Mailboxes(RuleBasedStateMachine):
         store = self.store
         boxes = [box for id in IDS if (box := await store.box(id)) is not None]
         return {
-            "boxes": {box.id: (box.status, box.stopped, box.state, box.length, box.busy) for box in boxes},
+            "boxes": {box.id: (box.status, box.stopped, box.traceparent, box.length, box.busy) for box in boxes},
             "listed": [box.id for box in await store.boxes(KIND)],
             "children": [box.id for box in await store.boxes(KIND, parent=PARENT, after=IDS[2])],
             "closed": [box.id for box in await store.boxes(KIND, status="closed", limit=1)],
             "ends": {id: [one.body.decode() for one in await store.recent(id, 2)] for id in IDS},
             "journals": {id: [one.body.decode() for one in await store.entries(id)] for id in IDS},
-            "records": {id: {one.key: one.body for one in await store.records(id, "call")} for id in IDS},
+            "records": {id: await store.records(id, "call") for id in IDS},
             "lanes": {id: await store.waiting(id) for id in IDS},
             "waiting": {parcel.id: parcel.attempts for parcel in await store.outbox(dead=False)},
             "dead": {parcel.id: parcel.attempts for parcel in await store.outbox(dead=True)},
             "backlog": await store.backlog(KIND),
+            "load": await store.load(KIND),
             "due now": (await store.next_due(KIND) == 0, await store.next_due(OUTBOX) == 0),
         }
 
@@ -162,7 +164,7 @@ class Mailboxes(RuleBasedStateMachine):
         seen, model = self.seen(), self.model
         boxes = model.boxes
         assert seen["boxes"] == {
-            id: (box.status, box.stopped, b"", len(box.journal), model.is_busy(box)) for id, box in boxes.items()
+            id: (box.status, box.stopped, box.trace, len(box.journal), model.is_busy(box)) for id, box in boxes.items()
         }
         ids = sorted(boxes, reverse=True)
         assert seen["listed"] == ids
@@ -171,19 +173,31 @@ class Mailboxes(RuleBasedStateMachine):
         for id in IDS:
             assert seen["ends"][id] == seen["journals"][id][-2:]
             assert seen["journals"][id] == (boxes[id].journal if id in boxes else [])
-            kept = boxes[id].records if id in boxes else {}
-            assert seen["records"][id] == {key: body for (_, key), body in kept.items()}
+            assert seen["records"][id] == (list(boxes[id].records.values()) if id in boxes else [])
             assert seen["lanes"][id] == len(model.lane(id))
         posts = model.posts.values()
         assert seen["waiting"] == {post.made.id: post.attempts for post in posts if not post.dead}
         assert seen["dead"] == {post.made.id: post.attempts for post in posts if post.dead}
         assert seen["backlog"] == sum(map(model.is_busy, boxes.values()))
+        self._check_load(seen["load"])
         both: list[list[ModelBox] | list[ModelPost]] = [list(boxes.values()), list(posts)]
         for due_now, things in zip(seen["due now"], both, strict=True):
             if any(model.is_free(thing) or model.is_left(thing) for thing in things):
                 assert due_now
             if all(model.is_quiet(thing) for thing in things):
                 assert not due_now
+
+    def _check_load(self, load: Load) -> None:
+        model = self.model
+        accepted = [mail.accepted_at for box in model.boxes.values() for mail in box.mail]
+        made = [post.made_at for post in model.posts.values() if not post.dead]
+        assert (load.unread, load.oldest_unread) == (len(accepted), model.now - min(accepted, default=model.now))
+        assert (load.outgoing, load.oldest_outgoing) == (len(made), model.now - min(made, default=model.now))
+        assert load.dead == len(model.posts) - len(made)
+        boxes = model.boxes.values()
+        wait = [model.is_free(box) or model.is_left(box) for box in boxes]
+        may_be_looked_at = [not model.is_quiet(box) for box in boxes]
+        assert sum(wait) <= load.due <= sum(may_be_looked_at)
 
     # Letters in
 
@@ -225,7 +239,9 @@ class Mailboxes(RuleBasedStateMachine):
     def _letter(
         self, id: str, dedup: str | None = None, needy: bool = False, remember_for: float | None = None
     ) -> Letter:
-        return Letter(id, "note", self.next("letter ").encode(), dedup, CALL if needy else None, remember_for)
+        text = self.next("letter ")
+        trace = f"of {text}" if self.counter % 2 else ""
+        return Letter(id, "note", text.encode(), dedup, CALL if needy else None, remember_for, trace)
 
     @rule(said=st.lists(facts, min_size=1, max_size=4), expect=st.just(...) | bodies)
     def note(self, said: list[Fact], expect: bytes | EllipsisType | None) -> None:
@@ -283,10 +299,11 @@ class Mailboxes(RuleBasedStateMachine):
     def _note(self, claim: Claim, worker: str) -> None:
         attempts, mail, timers = self.model.claimed(claim)
         assert (claim.worker, claim.now, claim.attempts) == (worker, self.model.now, attempts)
-        assert [(one.body.decode(), one.attempts) for one in claim.mail] == mail
+        assert [(one.body.decode(), one.attempts, one.traceparent) for one in claim.mail] == mail
         assert list(claim.timers) == timers
         box = self.model.boxes[claim.box.id]
         assert (claim.box.stopped, claim.box.length, claim.box.busy) == (box.stopped, len(box.journal), True)
+        assert claim.box.traceparent == box.trace
         self.claims.append(claim)
 
     def _check_choice(
@@ -353,7 +370,7 @@ class Mailboxes(RuleBasedStateMachine):
             entries=[Entry("note", mail.body) for mail in done],
             set_aside={rest[0].seq: "poison"} if plan.aside and rest else {},
             status="closed" if plan.ending == "close" else None,
-            put=[Record(*CALL)] if plan.record == "put" else [],
+            put=[Record(*CALL, b"", self.next("trace "))] if plan.record == "put" else [],
             drop=[CALL] if plan.record == "drop" else [],
             timers=timers[plan.timer],
             outgoing=[self._post(claim.box.id, how) for how in plan.posts],
@@ -365,6 +382,7 @@ class Mailboxes(RuleBasedStateMachine):
             keep=plan.ending in ("keep", "keep and charge"),
             charge=plan.ending in ("charge", "keep and charge"),
             forget_for={"forget": 60.0, "forget at once": 0.0}.get(plan.ending),
+            traceparent=f"of {done[0].seq}" if done else None,
         )
 
     def _post(self, lane: str, how: str) -> Outgoing:

@@ -14,9 +14,10 @@ import pytest
 
 from rapkit.errors import ConfigError, Fenced, StoreBusy, StoreError, WrongKey
 from rapkit.keys import Keyring
-from rapkit.mailbox import Commit, Entry, Lease, NewBox, Reception
+from rapkit.mailbox import Commit, Entry, Lease, NewBox, Outcome, Reception, Settlement
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore, connection, schema, writer
+from rapkit.stores.sqlite import store as store_module
 from tests.mailbox.harness import KIND, Harness, accepted, claim, claim_one, letter, post, running, seqs, take, texts
 from tests.stores.sqlite_harness import SqliteHarness
 
@@ -315,6 +316,33 @@ class TestPlans:
         one, *ends = traced.plans()
         assert one == ["SEARCH boxes USING INDEX sqlite_autoindex_boxes_1 (id=?)"]
         assert ends == [["SEARCH entries USING INDEX sqlite_autoindex_entries_1 (box=? AND seq<?)"]] * 2
+
+    async def test_the_load_is_read_from_indexes_alone(self, traced: Traced) -> None:
+        await traced.store.load(KIND)
+
+        assert [step for plan in traced.plans() for step in plan if "INDEX" in step or "B-TREE" in step] == [
+            "SCAN mail USING COVERING INDEX mail_unread",
+            "SEARCH boxes USING COVERING INDEX boxes_due (kind=? AND due_at<?)",
+            "SCAN outbox USING COVERING INDEX outbox_age",
+            "SEARCH outbox USING COVERING INDEX outbox_dead (dead_at>?)",
+        ]
+
+    async def test_the_load_is_counted_so_far_and_no_further(
+        self, traced: Traced, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(store_module, "MOST_COUNTED", 3)
+        store = traced.store
+        for number in range(5):
+            await store.create(NewBox(f"b{number}", KIND), letter("hello", f"b{number}"))
+        await store.create(NewBox("sender", "sender"))
+        posts = [post(f"p{number}", f"lane {number}") for number in range(10)]
+        await store.commit(await claim_one(store, kind="sender"), Commit(outgoing=posts))
+        for taken in await take(store, limit=5):
+            await store.settle(taken, Settlement(Outcome.DEAD, "gone"))
+
+        load = await store.load(KIND)
+
+        assert (load.unread, load.due, load.outgoing, load.dead) == (3, 3, 3, 3)
 
     async def test_boxes_that_are_not_listed_do_not_pay_for_the_list(self, traced: Traced) -> None:
         pages = "SELECT name, sum(payload) FROM dbstat WHERE name IN ('boxes_listed', 'boxes_by_status') GROUP BY name"

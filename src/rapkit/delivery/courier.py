@@ -96,6 +96,11 @@ class Courier:
         self._aborted: dict[str, None] = {}
         self._pump = Pump(store, OUTBOX, self._traffic.total, self._take, self._deliver)
 
+    @property
+    def pump(self) -> Pump[Taken]:
+        """What keeps POSTs in hand, for whoever wants only those delivered that are due."""
+        return self._pump
+
     async def run(self) -> None:
         """Deliver until cancelled."""
         await self._pump.run()
@@ -186,8 +191,12 @@ class Courier:
 
     async def _attempt(self, taken: Taken) -> Settlement:
         outgoing = taken.outgoing
-        with self._tracing.callback(
-            outgoing.traceparent, message_id=outgoing.id, origin=outgoing.origin, attempt=taken.attempts
+        with self._tracing.post(
+            outgoing.traceparent,
+            kind=outgoing.kind,
+            message_id=outgoing.id,
+            origin=outgoing.origin,
+            attempt=taken.attempts,
         ) as span:
             settlement = await self._post(taken, span)
             span.ended(settlement.outcome)

@@ -1,6 +1,6 @@
 """A page of numbers for Prometheus."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.registry import Collector
@@ -30,17 +30,31 @@ class _Page(Collector):
             yield metric
 
 
-class MetricsPage:
-    """What Prometheus scrapes, for callers only. `render` gives the page, or raises `ConfigError` if there is nothing to count."""
+async def _nothing() -> None:
+    """What has to be read before the page is made, if nothing has."""
 
-    def __init__(self, render: Callable[[], tuple[bytes, bytes]], callers: Callers) -> None:
+
+class MetricsPage:
+    """What Prometheus scrapes, for callers only. `render` gives the page, or raises `ConfigError` if there is nothing to count.
+
+    `read` is awaited before: it gets what has to be fetched for the page, and handles its own failures.
+    """
+
+    def __init__(
+        self,
+        render: Callable[[], tuple[bytes, bytes]],
+        callers: Callers,
+        read: Callable[[], Awaitable[None]] = _nothing,
+    ) -> None:
         self._render = render
         self._callers = callers
+        self._read = read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         try:
             await read_request(scope, receive, self._callers, 0, is_json=False)
+            await self._read()
             body, content_type = self._render()
         except Refusal as refusal:
             await send_problem(send, refusal)

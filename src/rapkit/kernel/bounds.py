@@ -104,10 +104,11 @@ def _in_steps(excess: int, total: int) -> int:
 
 
 def _size(turns: Sequence[Heard | Said]) -> int:
-    return sum(_size_of(turn) for turn in turns)
+    return sum(size_of(turn) for turn in turns)
 
 
-def _size_of(turn: Heard | Said) -> int:
+def size_of(turn: Heard | Said) -> int:
+    """How many characters a turn has."""
     if isinstance(turn, Heard):
         return sum(map(_length, turn.answers)) + sum(map(len, turn.texts))
     arguments = sum(len(json.dumps(call.arguments, ensure_ascii=False)) for call in turn.calls)

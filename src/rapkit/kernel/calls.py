@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
-from rapkit.kernel.draft import Draft, expired_call
+from rapkit.kernel.cancelling import cancel_pending
+from rapkit.kernel.draft import Draft, expired_call, timed_call, waited
 from rapkit.kernel.effects import Invoke, TellCancelled
 from rapkit.kernel.entries import Answered, Unsubscribed
 from rapkit.kernel.events import confirm, refuse_early, refuse_waiting
 from rapkit.kernel.incoming import CancelCall, SetAside, TimerDue, Undelivered
+from rapkit.kernel.people import receive_question_over, refuse_question
 from rapkit.kernel.thread import Expired, Pending, Subscription
 from rapkit.protocol import ToolResult
 
@@ -19,7 +21,7 @@ def receive_result(draft: Draft, result: ToolResult) -> None:
     A result nobody waits for is ignored, not an error (CB-8): the tool did its part, and a 5xx would only make it send the same again.
     """
     thread = draft.thread
-    if result.id in thread.pending:
+    if result.id in thread.pending and thread.pending[result.id].awaits == "tool":
         call = draft.take_pending(result.id)
         _take_answer(draft, result, call, late=call.detached)
     elif result.id in thread.expired:
@@ -76,7 +78,7 @@ def receive_undelivered(draft: Draft, undelivered: Undelivered) -> None:
     """A call that did not get to its server: send it once more if it was only stale (DIS-10), else tell the model (INV-6)."""
     call_id = undelivered.call_id
     call = draft.thread.pending.get(call_id)
-    if call is None:
+    if call is None or call.awaits != "tool":
         draft.ignore("undelivered", "no call waits for it", call_id)
         return
     correction = undelivered.correction
@@ -105,12 +107,32 @@ def _expire(draft: Draft, call_id: str, text: str) -> None:
 
 
 def receive_timer(draft: Draft, timer: TimerDue) -> None:
-    """The only timers so far are those of expired calls. Nobody waits for them; the journal tells only what becomes of their events."""
-    call_id = expired_call(timer.key)
-    if call_id in draft.thread.expired:
-        refuse_early(draft, call_id, draft.take_expired(call_id).early)
+    """The time of a call is over, that of its question, or that for which its late answer would have been taken."""
+    expired, timed = expired_call(timer.key), timed_call(timer.key)
+    if expired in draft.thread.expired:
+        # Nobody waits for it; the journal tells only what becomes of its events.
+        refuse_early(draft, expired, draft.take_expired(expired).early)
+    elif timed in draft.thread.timers:
+        _receive_call_timer(draft, timed)
     else:
         draft.take_timer_away(timer.key)
+
+
+def _receive_call_timer(draft: Draft, call_id: str) -> None:
+    call = draft.thread.pending.get(call_id)
+    if call_id in draft.thread.choices or call_id in draft.thread.authorizing:
+        receive_question_over(draft, call_id)
+    elif call is not None and call.awaits == "time":
+        draft.answer(call_id, draft.take_pending(call_id), waited(call, draft.now))
+        draft.wake()
+    elif call is not None:
+        # RUN-7
+        _expire(
+            draft,
+            call_id,
+            f"Error: The call of {call.name!r} timed out after {call.timeout:g} s. It may still be running, and if its result comes you "
+            "will be shown it. Go on without it, or tell the user.",
+        )
 
 
 def receive_set_aside(draft: Draft, lost: SetAside) -> None:
@@ -127,15 +149,6 @@ def receive_set_aside(draft: Draft, lost: SetAside) -> None:
         draft.wake()
 
 
-def refuse_question(draft: Draft, call_id: str, reason: str) -> None:
-    """A call asked the user what nobody will answer: it is cancelled, because it would wait for ever. A subscription goes on."""
-    draft.ignore("user_choice", reason, call_id)
-    if call_id in draft.thread.pending:
-        call = cancel_pending(draft, call_id)
-        draft.answer(call_id, call, f"Error: The tool asked the user a question, but it cannot be answered: {reason}")
-        draft.wake()
-
-
 def receive_cancel(draft: Draft, cancel: CancelCall) -> None:
     """The user cancels a call or a subscription; the model is told of a call, which it waits for."""
     call_id = cancel.call_id
@@ -144,22 +157,14 @@ def receive_cancel(draft: Draft, cancel: CancelCall) -> None:
         draft.answer(call_id, call, CANCELLED_BY_USER)
         draft.wake()
     elif call_id in draft.thread.subscriptions:
-        cancel_subscription(draft, call_id, "cancelled by the user")
+        cancel_subscription(draft, call_id, "cancelled by the user", by_user=True)
     else:
         draft.ignore("cancel", "no such call is pending, and no such subscription active", call_id)
 
 
-def cancel_pending(draft: Draft, call_id: str) -> Pending:
-    """Stop waiting for a call: it is not sent if it has not left, and every server is told. Its result will be ignored (CAN-4)."""
-    call = draft.take_pending(call_id)
-    draft.do(TellCancelled(call_id))
-    refuse_early(draft, call_id, call.early)
-    return call
-
-
-def cancel_subscription(draft: Draft, call_id: str, reason: str) -> None:
+def cancel_subscription(draft: Draft, call_id: str, reason: str, *, by_user: bool = False) -> None:
     """Stop listening: every server is told, and what still comes is discarded (SUB-15, SUB-16)."""
     draft.drop_subscription(call_id)
-    draft.journal(Unsubscribed(call_id, reason))
+    draft.journal(Unsubscribed(call_id, reason, by_user))
     refuse_waiting(draft, "its subscription was cancelled while it waited for a child thread", call_id)
     draft.do(TellCancelled(call_id))

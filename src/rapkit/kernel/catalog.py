@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rapkit.kernel.builtins import BUILTINS, RESERVED
+from rapkit.kernel.builtins import RESERVED
 from rapkit.kernel.completion import Tool
 from rapkit.protocol import ArgumentChecker, ToolDefinition, ToolsetDocument
 
@@ -67,16 +67,16 @@ class Catalog:
 
     @cached_property
     def tools(self) -> tuple[Tool, ...]:
-        """Everything the model is offered, ours first."""
-        return (*(each.tool for each in BUILTINS.values()), *(offer.tool for offer in self.offers.values()))
+        """What servers offer to the model."""
+        return tuple(offer.tool for offer in self.offers.values())
 
     def document(self, server: str) -> ToolsetDocument | None:
         """What a server offered."""
         return next((each.document for each in self.loaded if each.server == server), None)
 
-    def names(self) -> str:
-        """The names the model may use, as a text."""
-        return _listed(tool.name for tool in self.tools)
+    def names(self, ours: Iterable[Tool] = ()) -> str:
+        """The names the model may use, `ours` first, as a text."""
+        return _listed(tool.name for tool in (*ours, *self.tools))
 
 
 def offered_name(prefix: str, name: str) -> str:

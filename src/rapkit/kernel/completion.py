@@ -17,11 +17,12 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One completion to be made."""
+    """One completion to be made. `for_summary`: it is to sum up the conversation, not to go on with it."""
 
     instructions: str
     conversation: Conversation
     tools: tuple[Tool, ...]
+    for_summary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,26 @@
 """A step in the making."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rapkit.kernel.effects import Effect, HideAuthorization, Invoke, SetTimer, ShowAuthorization, Step, Withdraw
-from rapkit.kernel.entries import SHOWN, Answered, Ignored, JournalEntry
+from rapkit.kernel.entries import SHOWN, Answered, Ignored, JournalEntry, ParkedEntry
 from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.moments import spoken
 from rapkit.kernel.thread import Expired, Pending, Thread
 
 _EXPIRED_TIMER = "expired/"
+_CALL_TIMER = "call/"
+_INTERRUPTED = "Interrupted by what follows. {waited}"
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """A thread that closes itself."""
+
+    by: str
+    report: str | None
 
 
 class Draft:
@@ -19,6 +30,10 @@ class Draft:
         self.thread = replace(thread)
         self.now = now
         self.limits = limits
+        self.closing: Closing | None = None
+        """Whether the thread is to be closed at the end of this step, by whom, and with which last words to its parent."""
+        self.spawn_point = thread.length
+        """The last line a child inherits that is made in this step."""
         self._entries: list[JournalEntry] = []
         self._effects: list[Effect] = []
 
@@ -53,31 +68,72 @@ class Draft:
     # Waking the model
 
     def wake(self) -> None:
-        """Ask the model to go on, once it can be asked. A thread that was parked gets one try; only the user gives it all of them."""
+        """Ask the model to go on, once it can be asked; if it sleeps, that ends here.
+
+        A thread that was parked gets one try; only the user gives it all of them.
+        """
+        self.interrupt_sleep()
         thread = self.thread
         failures = thread.failures if thread.parked is None else max(thread.failures, self.limits.attempts - 1)
         self.change(wants_model=thread.is_free, parked=None, failures=failures)
 
+    def interrupt_sleep(self) -> None:
+        """Answer the calls that only wait for the time: something else has come."""
+        for call_id, call in self.thread.pending.items():
+            if call.awaits == "time":
+                self.answer(call_id, self.take_pending(call_id), _INTERRUPTED.format(waited=waited(call, self.now)))
+
+    def close_at_end(self, by: str, report: str | None) -> None:
+        """Close the thread when all else in this step is done. The first last words count."""
+        last = report if self.closing is None or self.closing.report is None else self.closing.report
+        self.closing = Closing(by, last)
+
+    def park(self, reason: str, retry_at: float = 0.0, *, keep_asking: bool = False) -> None:
+        """Stop until somebody goes on with the thread; with `keep_asking` it knows that the model is still to be asked."""
+        self.change(parked=reason, wants_model=keep_asking, retry_at=retry_at)
+        self.journal(ParkedEntry(reason))
+
     # Calls
+
+    def add_pending(self, call_id: str, call: Pending) -> None:
+        """Wait for a call."""
+        self.change(pending={**self.thread.pending, call_id: call})
+        self.set_call_timer(call_id)
 
     def take_pending(self, call_id: str) -> Pending:
         """A pending call, which is pending no more: it is not sent again, and what it asked the user is taken back."""
         call = self.thread.pending[call_id]
         self.change(pending=without(self.thread.pending, call_id))
-        self.undo(lambda effect: effect == Invoke(call_id))  # it may have been corrected, and answered in the same step
-        # Even if it was answered: a server whose acknowledgement was lost would be sent it again, and might do it again.
-        self.do(Withdraw(call_id))
+        if call.awaits == "tool":
+            self.undo(lambda effect: effect == Invoke(call_id))  # it may have been corrected, and answered in this step
+            # Even if it was answered: a server whose acknowledgement was lost would be sent it again, and might do it again.
+            self.do(Withdraw(call_id))
         self.take_back_questions(call_id)
         return call
 
     def take_back_questions(self, call_id: str) -> None:
         """Forget what a call asked the user."""
         if call_id in self.thread.authorizing:
-            self.change(authorizing=tuple(each for each in self.thread.authorizing if each != call_id))
+            self.change(authorizing=without(self.thread.authorizing, call_id))
             self.undo(lambda effect: isinstance(effect, ShowAuthorization) and effect.call_id == call_id)
             self.do(HideAuthorization(call_id))
         if call_id in self.thread.choices:
             self.change(choices=without(self.thread.choices, call_id))
+        self.set_call_timer(call_id)
+
+    def set_call_timer(self, call_id: str) -> None:
+        """Be woken when the time of a call is over, or that of its question: whichever it waits for now."""
+        at = due_at(self.thread, call_id, self.limits)
+        before = self.thread.timers.get(call_id)
+        if at == before:
+            return
+        timers = without(self.thread.timers, call_id)
+        self.change(timers=timers if at is None else {**timers, call_id: at})
+        self._set_timer(_CALL_TIMER + call_id, at)
+
+    def _set_timer(self, key: str, at: float | None) -> None:
+        self.undo(lambda effect: isinstance(effect, SetTimer) and effect.key == key)
+        self.do(SetTimer(key, at))
 
     def answer(self, call_id: str, call: Pending, text: str) -> None:
         """Answer a call ourselves."""
@@ -98,8 +154,7 @@ class Draft:
 
     def take_timer_away(self, key: str) -> None:
         """Be woken by a timer no more. One that is due comes again and again until this is done."""
-        self.undo(lambda effect: isinstance(effect, SetTimer) and effect.key == key)
-        self.do(SetTimer(key, None))
+        self._set_timer(key, None)
 
     def drop_subscription(self, call_id: str) -> None:
         """Track a subscription no more."""
@@ -110,6 +165,32 @@ class Draft:
 def expired_call(timer_key: str) -> str | None:
     """The expired call a timer is about, if it is about one."""
     return timer_key.removeprefix(_EXPIRED_TIMER) if timer_key.startswith(_EXPIRED_TIMER) else None
+
+
+def timed_call(timer_key: str) -> str | None:
+    """The call whose time a timer is about, if it is about one."""
+    return timer_key.removeprefix(_CALL_TIMER) if timer_key.startswith(_CALL_TIMER) else None
+
+
+def due_at(thread: Thread, call_id: str, limits: ThreadLimits) -> float | None:
+    """When something becomes of a call by itself: its question is over, its sleep, or its time."""
+    asked = [choice.asked_at for choice in thread.choices.get(call_id, ())[:1]]
+    if call_id in thread.authorizing:
+        asked.append(thread.authorizing[call_id])
+    if asked:
+        # A person decides now, and however long that takes is not the tool's time.
+        return None if limits.question_timeout is None else min(asked) + limits.question_timeout
+    call = thread.pending.get(call_id)
+    if call is None:
+        return None
+    if call.awaits == "time":
+        return call.until
+    return None if call.timeout is None or call.awaits != "tool" else call.since + call.timeout
+
+
+def waited(call: Pending, now: float) -> str:
+    """How long a call has waited, in words, and what time it is."""
+    return f"{max(0.0, now - call.made_at):.0f} seconds have passed. It is {spoken(now)}."
 
 
 def without(mapping: dict[str, Any], key: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rapkit.kernel.entries import JournalEntry
+from rapkit.kernel.incoming import Incoming
 from rapkit.kernel.thread import Thread
 
 
@@ -43,10 +44,20 @@ class MakeChild:
 
 
 @dataclass(frozen=True, slots=True)
-class TellParent:
-    """Tell the parent that this thread was closed."""
+class Spawn:
+    """Make a child thread with a task."""
 
-    parent: str
+    child: Thread
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Put something into the mail of a relative: the parent, or a child. `once` names it, so that it is there once."""
+
+    thread_id: str
+    message: Incoming
+    once: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +107,8 @@ Effect = (
     | TellCancelled
     | TellClosed
     | MakeChild
-    | TellParent
+    | Spawn
+    | Write
     | SendChoice
     | ShowAuthorization
     | HideAuthorization

@@ -19,6 +19,16 @@ class UserSaid:
 
 
 @dataclass(frozen=True, slots=True)
+class WokenUp:
+    """A schedule's message, and when it was due, in words."""
+
+    schedule: str
+    due: str
+    text: str
+    kind: Literal["schedule"] = "schedule"
+
+
+@dataclass(frozen=True, slots=True)
 class MadeCall:
     """A call as the model made it, under the id it has on the wire. `provider_id` is the provider's own."""
 
@@ -83,11 +93,12 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class ChildMade:
-    """A child thread was made for an event, given by the number of its entry."""
+    """A child thread was made: for an event, given by the number of its entry, or by the model, with a task."""
 
     thread_id: str
     call_id: str
-    event: int
+    event: int | None = None
+    task: str | None = None
     kind: Literal["child"] = "child"
 
 
@@ -96,7 +107,40 @@ class ChildEnded:
     """A child thread was closed."""
 
     thread_id: str
+    by: str = ""
     kind: Literal["child_closed"] = "child_closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Tasked:
+    """What this child thread was made for; `id` is what the model is shown it under."""
+
+    id: str
+    parent: str
+    text: str
+    kind: Literal["task"] = "task"
+
+
+@dataclass(frozen=True, slots=True)
+class ParentSaid:
+    """What the parent said to this child thread; `id` is what the model is shown it under."""
+
+    id: str
+    parent: str
+    text: str
+    kind: Literal["parent"] = "parent"
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What a child thread said to this one; `id` is what the model is shown it under. `closed` if it was its last word."""
+
+    id: str
+    thread_id: str
+    text: str
+    task: str = ""
+    closed: bool = False
+    kind: Literal["report"] = "report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,22 +158,24 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceAsked:
-    """A tool asks the user to choose."""
+    """A tool asks the user to choose; or the model asks, or whether a call may be made. Without choices any text answers it."""
 
     call_id: str
     prompt: str
     choices: tuple[str, ...]
-    default: int
+    default: int | None = None
     kind: Literal["choice"] = "choice"
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceMadeEntry:
-    """The user chose, or dismissed the question, so that the default stands."""
+    """The user chose, or answered in words, or dismissed the question, so that the default stands. `expired`: nobody did in time."""
 
     call_id: str
-    selected: int
+    selected: int | None = None
     dismissed: bool = False
+    text: str | None = None
+    expired: bool = False
     kind: Literal["chosen"] = "chosen"
 
 
@@ -139,6 +185,14 @@ class AuthorizationAsked:
 
     call_id: str
     kind: Literal["oauth"] = "oauth"
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationExpired:
+    """The user did not authorise a tool in time."""
+
+    call_id: str
+    kind: Literal["oauth_expired"] = "oauth_expired"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +209,42 @@ class Unsubscribed:
 
     call_id: str
     reason: str
+    by_user: bool = False
     kind: Literal["unsubscribed"] = "unsubscribed"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCall:
+    """A call that goes on: one that is still running, or an active subscription."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    subscription: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was said up to a line of this journal, that one included, and in all that the thread inherits.
+
+    `live` are calls from before that line that went on then: the model is shown them as they are.
+    """
+
+    text: str
+    upto: int
+    live: tuple[LiveCall, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    kind: Literal["summary"] = "summary"
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedEntry:
+    """Somebody has granted the thread more than its budget."""
+
+    slices: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    kind: Literal["granted"] = "granted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,25 +284,46 @@ class Ignored:
 
 JournalEntry = (
     UserSaid
+    | WokenUp
     | ModelSaid
     | Answered
     | Happened
     | Released
     | ChildMade
     | ChildEnded
+    | Tasked
+    | ParentSaid
+    | Reported
     | Began
     | ChoiceAsked
     | ChoiceMadeEntry
     | AuthorizationAsked
+    | AuthorizationExpired
     | ViewChanged
     | Unsubscribed
+    | Summary
+    | GrantedEntry
     | Failed
     | ParkedEntry
     | ClosedEntry
     | Ignored
 )
 
-SHOWN = frozenset(("user", "assistant", "result", "event", "released", "began"))
+SHOWN = frozenset(
+    (
+        "user",
+        "schedule",
+        "assistant",
+        "result",
+        "event",
+        "released",
+        "began",
+        "task",
+        "parent",
+        "report",
+        "unsubscribed",
+    )
+)
 """The kinds of lines that a model may be shown something of."""
 
 _ADAPTER: TypeAdapter[JournalEntry] = TypeAdapter(Annotated[JournalEntry, Field(discriminator="kind")])

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rapkit.kernel.draft import Draft, without
 from rapkit.kernel.effects import MakeChild
-from rapkit.kernel.entries import Began, ChildEnded, ChildMade, Happened, Ignored, Released, Unsubscribed
-from rapkit.kernel.incoming import ChildClosed, EventForChild
+from rapkit.kernel.entries import Began, ChildMade, Happened, Ignored, Released, Unsubscribed
+from rapkit.kernel.incoming import EventForChild
+from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import EarlyEvent, Expired, Inherited, Pending, Thread, WaitingEvent
 from rapkit.protocol import SubscriptionEvent
 
@@ -21,7 +22,7 @@ def receive_event(draft: Draft, event: SubscriptionEvent) -> None:
     """An event: inline if it is associative (SUB-12), else in a child thread (SUB-13). One nobody listens to is discarded (SUB-15)."""
     call_id = event.tool_call_id
     thread = draft.thread
-    if call_id in thread.pending:
+    if call_id in thread.pending and thread.pending[call_id].awaits == "tool":
         draft.change(pending={**thread.pending, call_id: _keep_early(draft, event, thread.pending[call_id])})
     elif call_id in thread.expired:
         draft.change(expired={**thread.expired, call_id: _keep_early(draft, event, thread.expired[call_id])})
@@ -84,7 +85,7 @@ def _process(draft: Draft, event: WaitingEvent, *, inline: bool, final: bool) ->
         draft.wake()
     else:
         draft.change(waiting_events=(*draft.thread.waiting_events, event))
-        _make_children(draft)
+        make_event_children(draft)
     if final:
         # SUB-14: it is untracked by itself.
         if any(waiting.call_id == call_id for waiting in draft.thread.waiting_events):
@@ -93,11 +94,16 @@ def _process(draft: Draft, event: WaitingEvent, *, inline: bool, final: bool) ->
         draft.journal(Unsubscribed(call_id, _FINISHED))
 
 
+def may_have_children(thread: Thread, limits: ThreadLimits) -> bool:
+    """Whether the thread may have children at all."""
+    return limits.children > 0 and len(thread.ancestors) < limits.depth
+
+
 def _may_have_children(draft: Draft) -> bool:
-    return draft.limits.children > 0 and len(draft.thread.ancestors) < draft.limits.depth
+    return may_have_children(draft.thread, draft.limits)
 
 
-def _make_children(draft: Draft) -> None:
+def make_event_children(draft: Draft) -> None:
     """Children for the events that wait, the first ones first, as far as there is room."""
     while draft.thread.waiting_events and len(draft.thread.children) < draft.limits.children:
         first, *others = draft.thread.waiting_events
@@ -110,29 +116,26 @@ def _make_children(draft: Draft) -> None:
 def _make_child(draft: Draft, event: WaitingEvent) -> None:
     """A child with our history up to the event, and the event. It refers to that history, and copies none of it."""
     thread = draft.thread
-    child = Thread(
-        id=f"{thread.id}-{thread.children_made + 1:06}",  # so that they sort in the order in which they were made
-        user_id=thread.user_id,
-        ancestors=(*thread.ancestors, thread.id),
-        inherits=Inherited(thread.id, event.upto),
-        for_event=True,
-        calls_made=thread.calls_made,  # so that its calls have other ids than those it inherits
-    )
-    draft.change(children=(*thread.children, child.id), children_made=thread.children_made + 1)
+    child = next_child(draft, event.upto, for_event=True)
+    draft.change(children=(*thread.children, child.id))
     draft.journal(ChildMade(child.id, event.call_id, event.seq))
     subscription = thread.subscriptions.get(event.call_id) or thread.ended[event.call_id]
     draft.do(MakeChild(child, event.seq, subscription.arguments))
 
 
-def receive_child_closed(draft: Draft, closed: ChildClosed) -> None:
-    """A child is gone: there is room for the next event that waits."""
+def next_child(draft: Draft, upto: int, **more: Any) -> Thread:
+    """A child with our history up to a line."""
     thread = draft.thread
-    if closed.thread_id not in thread.children:
-        draft.ignore("child_closed", "no such child is open")
-        return
-    draft.change(children=tuple(child for child in thread.children if child != closed.thread_id))
-    draft.journal(ChildEnded(closed.thread_id))
-    _make_children(draft)
+    draft.change(children_made=thread.children_made + 1)
+    return Thread(
+        id=f"{thread.id}-{thread.children_made:06}",  # so that they sort in the order in which they were made
+        user_id=thread.user_id,
+        ancestors=(*thread.ancestors, thread.id),
+        inherits=Inherited(thread.id, upto),
+        calls_made=thread.calls_made,  # so that its calls have other ids than those it inherits
+        allowed=thread.allowed,
+        **more,
+    )
 
 
 def receive_event_for_child(draft: Draft, event: EventForChild) -> None:

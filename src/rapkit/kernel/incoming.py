@@ -37,6 +37,32 @@ class ChooseFor:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerFor:
+    """The user's answer, in words, to a question the model has asked."""
+
+    call_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class WakeUp:
+    """What a schedule has to say, and when that was due, in words."""
+
+    schedule: str
+    due: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Somebody grants the thread more than its budget."""
+
+    slices: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Correction:
     """What a toolset that was fetched again says about a call: what is wrong with it now, if anything is."""
 
@@ -78,10 +104,37 @@ class EventForChild:
 
 
 @dataclass(frozen=True, slots=True)
-class ChildClosed:
-    """A child thread was closed."""
+class Task:
+    """What a child thread was made for by its parent's model; always the first thing that happens to it."""
+
+    parent: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParentMessage:
+    """The parent's model says something to this child thread."""
+
+    parent: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChildReport:
+    """A child thread says something to this one; `stopped` if it cannot go on by itself."""
 
     thread_id: str
+    text: str
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChildClosed:
+    """A child thread was closed, and by whom; perhaps with a last report."""
+
+    thread_id: str
+    by: str = ""
+    report: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +163,15 @@ Incoming = (
     | CloseThread
     | CancelCall
     | ChooseFor
+    | AnswerFor
+    | WakeUp
+    | Grant
     | Undelivered
     | AnswerUndelivered
     | EventForChild
+    | Task
+    | ParentMessage
+    | ChildReport
     | ChildClosed
     | TimerDue
     | SetAside

@@ -1,19 +1,68 @@
-"""How far a thread may go."""
+"""How far a thread may go, how long it waits, and what it asks a person first."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Confirmation = Literal["always", "remembered", "never"]
+"""Whether a person is asked before a call is made: each time, until they say that they need not be asked again, or not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds after which a call is given up (RUN-7); None is never.
+
+    `call` is for all calls, `long_running` for those of tools that say of themselves that they take long; `tools` wins over both, by the
+    name the model has for a tool. A call that waits for a person does not run out of time.
+    """
+
+    call: float | None = None
+    long_running: float | None = None
+    tools: Mapping[str, float | None] = field(default_factory=dict)
+
+    def of(self, name: str, *, long_running: bool) -> float | None:
+        """That of one tool."""
+        if name in self.tools:
+            return self.tools[name]
+        return self.long_running if long_running else self.call
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmations:
+    """Which calls a person is asked about first (DIS-11).
+
+    `destructive` is for tools that say of themselves that they destroy something; `tools` wins over that, by the name the model has for a
+    tool, and may name any tool.
+    """
+
+    destructive: Confirmation = "always"
+    tools: Mapping[str, Confirmation] = field(default_factory=dict)
+
+    def of(self, name: str, *, destructive: bool) -> Confirmation:
+        """That of one tool."""
+        return self.tools.get(name, self.destructive if destructive else "never")
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadLimits:
     """Bounds for one thread.
 
-    `subscriptions`: active at once (SUB-17). `children`: child threads at once; past it events wait. `depth`: children of children; past
-    it, or where no children are allowed at all, an event is taken into the thread itself. `views`: kinds of views. `mistakes`: completions
-    in a row whose every call was wrong. `attempts`: failures of the model in a row. After either of the last two the thread is parked; one
-    that was made for an event is closed after so many mistakes, and bears any number of failures.
-    `window`: how many of the last entries of the journal the model is shown, at least. `answer_chars`: how much of one answer or
-    message it is shown, `total_chars`: of all of them together, in characters. `cancel_on_interrupt`: whether a message of the user
-    cancels the calls it interrupts. `remember_expired`: seconds for which the late result of a call that was given up is still taken.
+    `subscriptions`: active at once (SUB-17). `children`: child threads at once, for events, and as many again that the model has made;
+    past it events wait. `depth`: children of children; past it, or where no children are allowed at all, an event is taken into the thread
+    itself. `views`: kinds of views. `mistakes`: completions in a row whose every call was wrong. `attempts`: failures of the model in a
+    row. After either of the last two the thread is parked; one that was made for an event is closed after so many mistakes, and bears any
+    number of failures.
+
+    `slices`, `tokens`, `cost`: how often the model is asked, with how many tokens in and out, for how many US dollars, all in all; past it
+    the thread is parked until somebody grants it more. None is without end.
+
+    `window`: how many of the last entries of the journal the model is shown, about. `answer_chars`: how much of one answer or message,
+    `total_chars`: of all of them together, in characters. `compaction`: whether what is too long ago is summarised, else it is left out;
+    `context_window`: how many tokens the model takes, if that is not known of it.
+
+    `timeouts` and `confirmations`: see there. `question_timeout`: seconds after which a question to the user is taken for dismissed, and
+    an authorization for refused; None is never. `cancel_on_interrupt`: whether a message of the user cancels the calls it interrupts.
+    `remember_expired`: seconds for which the late result of a call that was given up is still taken.
     """
 
     subscriptions: int = 20
@@ -22,8 +71,16 @@ class ThreadLimits:
     views: int = 64
     mistakes: int = 5
     attempts: int = 6
+    slices: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
     window: int = 500
     answer_chars: int = 100_000
     total_chars: int = 600_000
+    compaction: bool = True
+    context_window: int | None = None
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    confirmations: Confirmations = field(default_factory=Confirmations)
+    question_timeout: float | None = None
     cancel_on_interrupt: bool = False
     remember_expired: float = 4 * 24 * 3600.0

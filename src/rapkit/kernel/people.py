@@ -1,18 +1,37 @@
-"""What tools want from the user, and show to the user. The call stays pending; the model is not asked."""
+"""What tools and the model want from the user, and what is shown to the user. The call stays pending; the model is not asked."""
 
-from rapkit.kernel.calls import refuse_question
-from rapkit.kernel.draft import Draft
-from rapkit.kernel.effects import SendChoice, ShowAuthorization, ShowView
-from rapkit.kernel.entries import AuthorizationAsked, ChoiceAsked, ChoiceMadeEntry, Failed, ViewChanged
-from rapkit.kernel.incoming import AnswerUndelivered, ChooseFor
+from dataclasses import replace
+
+from rapkit.kernel.cancelling import cancel_pending
+from rapkit.kernel.draft import Draft, without
+from rapkit.kernel.effects import Invoke, SendChoice, ShowAuthorization, ShowView
+from rapkit.kernel.entries import (
+    AuthorizationAsked,
+    AuthorizationExpired,
+    ChoiceAsked,
+    ChoiceMadeEntry,
+    Failed,
+    ViewChanged,
+)
+from rapkit.kernel.incoming import AnswerFor, AnswerUndelivered, ChooseFor
 from rapkit.kernel.thread import OpenChoice
 from rapkit.protocol import OAuthRequest, UserChoice, ViewUpdate
 
 _NOT_LIVE = "no such call is pending, and no such subscription active"
+_NO_QUESTION = "no question of this call is open"
 _MOST_QUESTIONS = 16
 _LONGEST_PROMPT = 10_000
 _MOST_CHOICES = 100
 _LONGEST_CHOICE = 1000
+
+YES, NO = "Yes", "No"
+YES_ALWAYS = "Yes, and do not ask again in this conversation"
+
+_DECLINED = "Error: The user was asked whether this call may be made, and declined. Do not try again unless the user asks for it."
+_NOT_PERMITTED = "Error: The user was asked whether this call may be made, and did not answer in time. It was not made."
+_DISMISSED = "The user dismissed the question and gave no answer."
+_NOT_ANSWERED = "The user did not answer in time."
+_NOT_AUTHORISED = "Error: The user was asked to authorise this tool, and did not do so in time. The call was cancelled."
 
 
 def receive_oauth(draft: Draft, asked: OAuthRequest) -> None:
@@ -20,10 +39,10 @@ def receive_oauth(draft: Draft, asked: OAuthRequest) -> None:
     if not _is_live(draft, asked.id):
         draft.ignore("oauth", _NOT_LIVE, asked.id)
         return
-    if asked.id not in draft.thread.authorizing:
-        draft.change(authorizing=(*draft.thread.authorizing, asked.id))
+    draft.change(authorizing={**draft.thread.authorizing, asked.id: draft.now})
     draft.journal(AuthorizationAsked(asked.id))
     draft.do(ShowAuthorization(asked.id, asked.auth_url))
+    draft.set_call_timer(asked.id)
 
 
 def receive_choice(draft: Draft, asked: UserChoice) -> None:
@@ -43,8 +62,7 @@ def receive_choice(draft: Draft, asked: UserChoice) -> None:
         return
     call = draft.thread.pending.get(asked.id) or draft.thread.subscriptions[asked.id]
     choice = OpenChoice(asked.prompt, asked.choices, asked.default, asked.response_url, call.server, draft.now)
-    draft.change(choices={**draft.thread.choices, asked.id: (*open_ones, choice)})
-    draft.journal(ChoiceAsked(asked.id, asked.prompt, asked.choices, asked.default))
+    ask(draft, asked.id, choice)
 
 
 def _too_long(asked: UserChoice) -> str | None:
@@ -59,21 +77,107 @@ def _too_long(asked: UserChoice) -> str | None:
     return None
 
 
+def refuse_question(draft: Draft, call_id: str, reason: str) -> None:
+    """A call asked the user what nobody will answer: it is cancelled, because it would wait for ever. A subscription goes on."""
+    draft.ignore("user_choice", reason, call_id)
+    if call_id in draft.thread.pending:
+        call = cancel_pending(draft, call_id)
+        draft.answer(call_id, call, f"Error: The tool asked the user a question, but it cannot be answered: {reason}")
+        draft.wake()
+
+
+def ask(draft: Draft, call_id: str, choice: OpenChoice) -> None:
+    """Put a question to the user, behind those the call has asked already."""
+    open_ones = draft.thread.choices.get(call_id, ())
+    draft.change(choices={**draft.thread.choices, call_id: (*open_ones, choice)})
+    draft.journal(ChoiceAsked(call_id, choice.prompt, choice.choices, choice.default))
+    draft.set_call_timer(call_id)
+
+
 def receive_choice_made(draft: Draft, made: ChooseFor) -> None:
-    """The user's choice, or the default if the question is dismissed, goes to the tool."""
+    """The user's choice, or that the question is dismissed."""
     open_ones = draft.thread.choices.get(made.call_id, ())
     if not open_ones:
-        draft.ignore("choice", "no question of this call is open", made.call_id)
+        draft.ignore("choice", _NO_QUESTION, made.call_id)
         return
-    choice, *others = open_ones
-    selected = choice.default if made.selected is None else made.selected
-    if not 0 <= selected < len(choice.choices):
+    choice = open_ones[0]
+    selected = made.selected
+    if selected is not None and not 0 <= selected < len(choice.choices):
         draft.ignore("choice", f"there are choices 0 to {len(choice.choices) - 1}, not {selected}", made.call_id)
         return
-    left = {**draft.thread.choices, made.call_id: tuple(others)}
-    draft.change(choices={call: each for call, each in left.items() if each})
-    draft.journal(ChoiceMadeEntry(made.call_id, selected, dismissed=made.selected is None))
-    draft.do(SendChoice(made.call_id, choice.server, choice.response_url, selected))
+    _take(draft, made.call_id, ChoiceMadeEntry(made.call_id, selected, dismissed=selected is None))
+
+
+def receive_answer(draft: Draft, answer: AnswerFor) -> None:
+    """The user's answer, in words, to a question of the model's."""
+    call = draft.thread.pending.get(answer.call_id)
+    if answer.call_id not in draft.thread.choices:
+        draft.ignore("answer", _NO_QUESTION, answer.call_id)
+    elif call is None or call.awaits != "user":
+        draft.ignore("answer", "this question is answered with one of its choices", answer.call_id)
+    else:
+        _take(draft, answer.call_id, ChoiceMadeEntry(answer.call_id, text=answer.text))
+
+
+def receive_question_over(draft: Draft, call_id: str) -> None:
+    """Nobody has answered in time: what was asked is dismissed, and what was not authorised is refused."""
+    if call_id in draft.thread.choices:
+        _take(draft, call_id, ChoiceMadeEntry(call_id, dismissed=True, expired=True))
+        return
+    draft.journal(AuthorizationExpired(call_id))
+    if call_id in draft.thread.pending:
+        draft.answer(call_id, cancel_pending(draft, call_id), _NOT_AUTHORISED)
+        draft.wake()
+    else:
+        draft.take_back_questions(call_id)
+
+
+def _take(draft: Draft, call_id: str, made: ChoiceMadeEntry) -> None:
+    """What became of the first question of a call goes to whoever asked it: a tool, the model, or us."""
+    choice, *others = draft.thread.choices[call_id]
+    left = tuple(replace(other, asked_at=draft.now) if number == 0 else other for number, other in enumerate(others))
+    choices = without(draft.thread.choices, call_id)
+    draft.change(choices={**choices, call_id: left} if left else choices)
+    if made.dismissed and choice.default is not None:
+        made = replace(made, selected=choice.default)
+    draft.journal(made)
+    call = draft.thread.pending.get(call_id)
+    if call is not None and call.awaits == "user":
+        _answer_model(draft, call_id, choice, made)
+        return
+    if call is not None and call.awaits == "permission":
+        _permit(draft, call_id, choice, made)
+        return
+    if call is not None:
+        draft.change(pending={**draft.thread.pending, call_id: replace(call, since=draft.now)})
+    assert made.selected is not None
+    draft.do(SendChoice(call_id, choice.server, choice.response_url, made.selected))
+    draft.set_call_timer(call_id)
+
+
+def _answer_model(draft: Draft, call_id: str, choice: OpenChoice, made: ChoiceMadeEntry) -> None:
+    text = made.text
+    if text is None:
+        text = _NOT_ANSWERED if made.expired else _DISMISSED
+        if made.selected is not None:
+            text = choice.choices[made.selected]
+    draft.answer(call_id, draft.take_pending(call_id), text)
+    draft.wake()
+
+
+def _permit(draft: Draft, call_id: str, choice: OpenChoice, made: ChoiceMadeEntry) -> None:
+    """The call is made now, or never (DIS-11)."""
+    call = draft.thread.pending[call_id]
+    said = choice.choices[made.selected or 0]
+    if said == NO:
+        text = _NOT_PERMITTED if made.expired else _DECLINED
+        draft.answer(call_id, draft.take_pending(call_id), text)
+        draft.wake()
+        return
+    if said == YES_ALWAYS and call.name not in draft.thread.allowed:
+        draft.change(allowed=(*draft.thread.allowed, call.name))
+    draft.add_pending(call_id, replace(call, awaits="tool", since=draft.now))
+    draft.do(Invoke(call_id))
 
 
 def receive_answer_undelivered(draft: Draft, undelivered: AnswerUndelivered) -> None:
@@ -94,4 +198,6 @@ def receive_view(draft: Draft, update: ViewUpdate) -> None:
 
 
 def _is_live(draft: Draft, call_id: str) -> bool:
-    return call_id in draft.thread.pending or call_id in draft.thread.subscriptions
+    """Whether a tool may still ask something for this call."""
+    call = draft.thread.pending.get(call_id)
+    return call_id in draft.thread.subscriptions or (call is not None and call.awaits == "tool")

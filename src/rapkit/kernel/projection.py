@@ -23,8 +23,14 @@ from rapkit.kernel.entries import (
     Happened,
     JournalEntry,
     ModelSaid,
+    ParentSaid,
     Released,
+    Reported,
+    Summary,
+    Tasked,
+    Unsubscribed,
     UserSaid,
+    WokenUp,
 )
 from rapkit.kernel.thread import Thread
 from rapkit.protocol import ContentItem, TextContent
@@ -33,6 +39,12 @@ STILL_RUNNING = "This call is still running. Its result will come later, by itse
 _NOTHING = "(no output)"
 _GO_ON = "(What happened last is not shown. Go on.)"
 _TOO_LONG_AGO = "(Something happened, too long ago to be shown.)"
+_SUBSCRIBED = "This subscription is active. Its events will come by themselves."
+_SUMMARY = "(This is a summary of what was said before:)\n\n{text}"
+_TASK = (
+    "This is a child thread, and you are in it. What was said before belongs to the parent thread, which goes on by itself: do not carry "
+    "out what was asked or planned there. Do only what follows, then tell the parent thread with report_to_parent."
+)
 
 
 class Numbered(NamedTuple):
@@ -44,10 +56,16 @@ class Numbered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Lines of one journal. Of an `inherited` one, calls that are not answered in it are left out: they are the other thread's."""
+    """Lines of one journal, behind a summary of those before them if there is one.
+
+    Of an `inherited` one, calls that are not answered in it are left out: they are the other thread's. `early` are events whose lines lie
+    before the others.
+    """
 
     lines: Sequence[Numbered]
     inherited: bool = False
+    summary: Summary | None = None
+    early: Sequence[Numbered] = ()
 
 
 @dataclass(slots=True)
@@ -94,9 +112,13 @@ class _Projector:
         self._pieces: list[_Turn | str] = []
         self._calls = calls
         self._places: dict[str, _Turn] = {}
-        self._early: dict[int, Happened] = {}
+        self._early: dict[int, Happened] = {
+            line.seq: line.entry for line in stretch.early if isinstance(line.entry, Happened)
+        }
 
     def run(self) -> list[_Turn | str]:
+        if self._stretch.summary is not None:
+            self._show_summary(self._stretch.summary)
         for line in self._stretch.lines:
             self._show(line.seq, line.entry)
         for piece in self._pieces:
@@ -108,6 +130,8 @@ class _Projector:
         match entry:
             case UserSaid(text):
                 self._pieces.append(_or_nothing(text))
+            case WokenUp():
+                self._pieces.append(f"(The schedule {entry.schedule!r}, due {entry.due}:)\n\n{_or_nothing(entry.text)}")
             case ModelSaid():
                 self._show_model(entry)
             case Answered():
@@ -123,8 +147,39 @@ class _Projector:
             case Began():
                 self._calls.setdefault(entry.call_id, (entry.name, entry.arguments))
                 self._show_event(entry.call_id, entry.name, entry.text, entry.final, seq)
+            case Tasked():
+                kind = f"task:{entry.parent} (from the parent thread)"
+                content = (TextContent(text=_TASK), TextContent(text=_or_nothing(entry.text)))
+                self._show_pair(entry.id, "spawn_thread", {"kind": kind}, content)
+            case ParentSaid(id, parent, text):
+                self._show_note(id, "spawn_thread", f"message:{parent} (from the parent thread)", text)
+            case Reported():
+                state = "closed now" if entry.closed else "open"
+                about = {"task": entry.task} if entry.task else {}
+                self._show_note(entry.id, "spawn_thread", f"report:{entry.thread_id} ({state})", entry.text, about)
+            case Unsubscribed(call_id, by_user=True):
+                self._pieces.append(
+                    f"(The user has cancelled the subscription {call_id}. No more events of it will come.)"
+                )
             case _:
                 pass  # for people, or for us
+
+    def _show_summary(self, summary: Summary) -> None:
+        """The summary, and behind it the calls from before that went on when it was made, under their own ids."""
+        self._pieces.append(_SUMMARY.format(text=summary.text))
+        if not summary.live or self._stretch.inherited:
+            return
+        calls = tuple(SaidCall(call.id, call.name, call.arguments) for call in summary.live)
+        notes = {call.id: _SUBSCRIBED if call.subscription else STILL_RUNNING for call in summary.live}
+        answers: dict[str, Answer | None] = {
+            call.id: Answer(call.id, call.name, (TextContent(text=notes[call.id]),)) for call in calls
+        }
+        self._pieces.append(_Turn(Said(calls=calls), answers))
+        self._calls |= {call.id: (call.name, call.arguments) for call in calls}
+
+    def _show_note(self, id: str, name: str, kind: str, text: str, about: dict[str, Any] | None = None) -> None:
+        """Something a relative has said."""
+        self._show_pair(id, name, {**(about or {}), "kind": kind}, (TextContent(text=_or_nothing(text)),))
 
     def _show_model(self, entry: ModelSaid) -> None:
         calls = tuple(SaidCall(call.id, call.name, call.arguments) for call in entry.calls)

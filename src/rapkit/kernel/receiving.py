@@ -7,50 +7,59 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rapkit.kernel.budgets import receive_grant
 from rapkit.kernel.calls import (
     CANCELLED_BY_USER,
-    cancel_pending,
     receive_cancel,
     receive_result,
     receive_set_aside,
     receive_timer,
     receive_undelivered,
 )
+from rapkit.kernel.cancelling import cancel_pending
 from rapkit.kernel.draft import Draft
-from rapkit.kernel.effects import Step, TellClosed, TellParent
-from rapkit.kernel.entries import ClosedEntry, UserSaid
+from rapkit.kernel.effects import Step, TellClosed, Write
+from rapkit.kernel.entries import ClosedEntry, UserSaid, WokenUp
 from rapkit.kernel.events import (
-    receive_child_closed,
     receive_event,
     receive_event_for_child,
     refuse_early,
     refuse_waiting,
 )
 from rapkit.kernel.incoming import (
+    AnswerFor,
     AnswerUndelivered,
     CancelCall,
     ChildClosed,
+    ChildReport,
     ChooseFor,
     CloseThread,
     EventForChild,
+    Grant,
     Incoming,
+    ParentMessage,
     SetAside,
+    Task,
     TimerDue,
     Undelivered,
     UserMessage,
+    WakeUp,
 )
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.people import (
+    receive_answer,
     receive_answer_undelivered,
     receive_choice,
     receive_choice_made,
     receive_oauth,
     receive_view,
 )
+from rapkit.kernel.relatives import receive_child_closed, receive_parent_message, receive_report, receive_task
 from rapkit.kernel.thread import Thread
 from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
 
 _CLOSED = "the thread is closed"
+_SEE_BELOW = "The user answered with the message that follows."
 
 
 def receive(thread: Thread, mail: Sequence[Incoming], now: float, limits: ThreadLimits) -> Step:
@@ -67,21 +76,40 @@ def receive(thread: Thread, mail: Sequence[Incoming], now: float, limits: Thread
 
 
 def _receive_user_message(draft: Draft, message: UserMessage) -> None:
-    """The user is answered at once (RUN-6): what is pending becomes, for the model, something that is still running."""
-    if draft.limits.cancel_on_interrupt:
-        for call_id in list(draft.thread.pending):
+    """The user is answered at once (RUN-6): what is pending becomes, for the model, something that is still running.
+
+    What the model has asked the user is answered by that, and what it only waits for the time for is over.
+    """
+    for call_id, call in draft.thread.pending.items():
+        if call.awaits == "user":
+            draft.answer(call_id, draft.take_pending(call_id), _SEE_BELOW)
+        elif call.awaits != "time" and draft.limits.cancel_on_interrupt:
             draft.answer(call_id, cancel_pending(draft, call_id), CANCELLED_BY_USER)
+    _go_on(draft)
+    draft.journal(UserSaid(message.text, message.id))
+
+
+def _receive_wake_up(draft: Draft, message: WakeUp) -> None:
+    """A schedule speaks for the user, who is not there: nothing is answered or cancelled by it."""
+    _go_on(draft)
+    draft.journal(WokenUp(message.schedule, message.due, message.text))
+
+
+def _go_on(draft: Draft) -> None:
+    draft.interrupt_sleep()
     pending = {call_id: replace(call, detached=True) for call_id, call in draft.thread.pending.items()}
     draft.change(pending=pending, parked=None, retry_at=0.0, failures=0, mistakes=0, wants_model=True)
-    draft.journal(UserSaid(message.text, message.id))
 
 
 def _receive_close(draft: Draft, message: CloseThread) -> None:
     close(draft, message.by)
 
 
-def close(draft: Draft, by: str) -> None:
-    """End the thread: it accepts nothing more, and every server is told. Its subscriptions are not cancelled by that (SUB-19)."""
+def close(draft: Draft, by: str, report: str | None = None) -> None:
+    """End the thread: it accepts nothing more, and every server is told. Its subscriptions are not cancelled by that (SUB-19).
+
+    Its parent hears of it, and of a last `report`. Its children go on.
+    """
     thread = draft.thread
     for call_id, call in thread.pending.items():
         draft.take_pending(call_id)
@@ -95,14 +123,13 @@ def close(draft: Draft, by: str) -> None:
     draft.journal(ClosedEntry(by))
     draft.do(TellClosed())
     if thread.parent is not None:
-        draft.do(TellParent(thread.parent))
+        draft.do(Write(thread.parent, ChildClosed(thread.id, by, report), once=f"closed/{thread.id}"))
 
 
 def close_if_done(draft: Draft) -> None:
     """A thread that was made for one event ends when nothing is left that could wake it."""
     thread = draft.thread
-    waits = thread.pending or thread.subscriptions or thread.children or thread.waiting_events
-    if thread.for_event and not (waits or thread.wants_model or thread.closed):
+    if thread.for_event and not (thread.waits or thread.wants_model or thread.closed):
         close(draft, "the thread itself, because it was made for one event and nothing is left to do")
 
 
@@ -116,9 +143,15 @@ _RECEIVERS: dict[type, Callable[[Draft, Any], None]] = {
     CloseThread: _receive_close,
     CancelCall: receive_cancel,
     ChooseFor: receive_choice_made,
+    AnswerFor: receive_answer,
+    WakeUp: _receive_wake_up,
+    Grant: receive_grant,
     Undelivered: receive_undelivered,
     AnswerUndelivered: receive_answer_undelivered,
     EventForChild: receive_event_for_child,
+    Task: receive_task,
+    ParentMessage: receive_parent_message,
+    ChildReport: receive_report,
     ChildClosed: receive_child_closed,
     TimerDue: receive_timer,
     SetAside: receive_set_aside,
@@ -129,9 +162,15 @@ _NAMES: dict[type, str] = {
     CloseThread: "close",
     CancelCall: "cancel",
     ChooseFor: "choice",
+    AnswerFor: "answer",
+    WakeUp: "schedule",
+    Grant: "grant",
     Undelivered: "undelivered",
     AnswerUndelivered: "answer_undelivered",
     EventForChild: "event_for_child",
+    Task: "task",
+    ParentMessage: "parent",
+    ChildReport: "report",
     ChildClosed: "child_closed",
     TimerDue: "timer",
     SetAside: "set_aside",

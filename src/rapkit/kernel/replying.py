@@ -1,20 +1,26 @@
 """What a thread does with what the model said, or with its failure to say anything."""
 
-from rapkit.kernel.builtins import BUILTINS, Builtin, Refused
+import json
+from dataclasses import replace
+
+from rapkit.kernel.builtins import BUILTINS, Builtin, Refused, offered
 from rapkit.kernel.catalog import Catalog, Offer
 from rapkit.kernel.completion import Reply, WantedCall
 from rapkit.kernel.draft import Draft
 from rapkit.kernel.effects import Invoke, Step
-from rapkit.kernel.entries import Answered, Failed, MadeCall, ModelSaid, ParkedEntry
+from rapkit.kernel.entries import Answered, Failed, MadeCall, ModelSaid
 from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.people import NO, YES, YES_ALWAYS, ask
 from rapkit.kernel.receiving import close, close_if_done
-from rapkit.kernel.thread import Pending, Thread
+from rapkit.kernel.relatives import report
+from rapkit.kernel.thread import OpenChoice, Pending, Thread
 from rapkit.protocol import ArgumentChecker
 
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 _LONGEST_PAUSE_OF_AN_EVENT = 15 * 60.0
 _LONGEST_PAUSE_ASKED_FOR = 3600.0
+_LONGEST_ARGUMENTS = 4000
 
 
 def reply(thread: Thread, said: Reply, catalog: Catalog, now: float, limits: ThreadLimits) -> Step:
@@ -32,6 +38,7 @@ def reply(thread: Thread, said: Reply, catalog: Catalog, now: float, limits: Thr
         parked=None,
         calls_made=thread.calls_made + len(made),
         usage=thread.usage + said.usage,
+        context=said.usage.input_tokens + said.usage.output_tokens,
     )
     draft.journal(ModelSaid(said.text, tuple(made), said.thoughts, said.model, said.usage))
     wrong = 0
@@ -41,8 +48,17 @@ def reply(thread: Thread, said: Reply, catalog: Catalog, now: float, limits: Thr
         _go_on(draft, all_wrong=wrong == len(made))
     else:
         draft.change(mistakes=0)
+        _report_if_owed(draft, said.text)
+    if draft.closing is not None:
+        close(draft, draft.closing.by, draft.closing.report)
     close_if_done(draft)
     return draft.step()
+
+
+def _report_if_owed(draft: Draft, text: str) -> None:
+    """A child that comes to rest without a word to its parent would be waited for in vain: what it said last is its report."""
+    if draft.thread.owes_report and not draft.thread.waits:
+        report(draft, text or "(It ended its turn and said nothing.)")
 
 
 def _make(draft: Draft, call: MadeCall, wanted: WantedCall, catalog: Catalog) -> bool:
@@ -52,28 +68,63 @@ def _make(draft: Draft, call: MadeCall, wanted: WantedCall, catalog: Catalog) ->
     if builtin is not None:
         return _run(draft, call, wanted, builtin)
     if offer is None:
-        return _refuse(draft, call, f"There is no tool {call.name!r}. There are: {catalog.names()}.")
+        return _refuse(draft, call, f"There is no tool {call.name!r}. There are: {_names(draft, catalog)}.")
     if problem := _problem(wanted, offer.checker):
         return _refuse(draft, call, problem)
     if problem := _too_many(draft, offer):
         return _refuse(draft, call, problem)
+    annotations = offer.definition.annotations
     pending = Pending(
-        call.name, call.arguments, offer.server, offer.definition.name, draft.now, provider_id=call.provider_id
+        call.name,
+        call.arguments,
+        offer.server,
+        offer.definition.name,
+        draft.now,
+        provider_id=call.provider_id,
+        timeout=draft.limits.timeouts.of(call.name, long_running=bool(annotations and annotations.longRunning)),
+        since=draft.now,
     )
-    draft.change(pending={**draft.thread.pending, call.id: pending})
+    if choices := _asked_first(draft, call.name, destructive=bool(annotations and annotations.destructive)):
+        _ask_permission(draft, call, pending, choices)
+        return True
+    draft.add_pending(call.id, pending)
     draft.do(Invoke(call.id))
     return True
 
 
+def _names(draft: Draft, catalog: Catalog) -> str:
+    return catalog.names(offered(draft.thread, draft.limits))
+
+
+def _asked_first(draft: Draft, name: str, *, destructive: bool) -> tuple[str, ...]:
+    """What the user is asked to choose from before a call is made; nothing if it is made at once (DIS-11)."""
+    match draft.limits.confirmations.of(name, destructive=destructive):
+        case "always":
+            return (YES, NO)
+        case "remembered" if name not in draft.thread.allowed:
+            return (YES, YES_ALWAYS, NO)
+    return ()
+
+
+def _ask_permission(draft: Draft, call: MadeCall, pending: Pending, choices: tuple[str, ...]) -> None:
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    if len(arguments) > _LONGEST_ARGUMENTS:
+        arguments = f"{arguments[:_LONGEST_ARGUMENTS]}… (and {len(arguments) - _LONGEST_ARGUMENTS} characters more)"
+    draft.add_pending(call.id, replace(pending, awaits="permission"))
+    prompt = f"May the agent call {call.name} with {arguments}?"
+    ask(draft, call.id, OpenChoice(prompt, choices, choices.index(NO), "", "", draft.now))
+
+
 def _run(draft: Draft, call: MadeCall, wanted: WantedCall, builtin: Builtin) -> bool:
     """Do what a built-in tool does, now."""
-    if problem := _problem(wanted, ArgumentChecker(builtin.tool.input_schema)):
+    if problem := _problem(wanted, builtin.checker):
         return _refuse(draft, call, problem)
     try:
-        text = builtin.run(draft, call.arguments)
+        text = builtin.run(draft, call)
     except Refused as refused:
         return _refuse(draft, call, str(refused))
-    draft.journal(Answered(call.id, call.name, text, by="runtime"))
+    if text is not None:
+        draft.journal(Answered(call.id, call.name, text, by="runtime"))
     return True
 
 
@@ -132,11 +183,11 @@ def model_failed(
     if _is_told(thread, failures, limits):
         draft.journal(Failed(problem))
     if not thread.for_event and (not retryable or failures >= limits.attempts):
-        _park(draft, f"The model failed: {problem.rstrip('.')}. Write to the thread to try again.")
+        park(draft, f"The model failed: {problem.rstrip('.')}. Write to the thread to try again.")
         return draft.step()
     longest = _LONGEST_PAUSE_OF_AN_EVENT if thread.for_event else _LONGEST_PAUSE
     pause = min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), longest)
-    draft.change(retry_at=now + max(pause, min(retry_after or 0.0, _LONGEST_PAUSE_ASKED_FOR)))
+    draft.change(parked=None, retry_at=now + max(pause, min(retry_after or 0.0, _LONGEST_PAUSE_ASKED_FOR)))
     return draft.step()
 
 
@@ -156,14 +207,30 @@ def worker_lost(thread: Thread, attempts: int, now: float, limits: ThreadLimits)
     return draft.step()
 
 
+def out_of_budget(thread: Thread, reason: str, until: float | None, now: float, limits: ThreadLimits) -> Step:
+    """The model is not asked, because that would be more than somebody has allowed. It is asked at `until`, or when more is granted."""
+    draft = Draft(thread, now, limits)
+    if not thread.for_event:
+        park(draft, reason, until or 0.0, keep_asking=True)
+    elif until is not None:
+        draft.change(retry_at=until)
+        draft.journal(Failed(reason))
+    else:
+        close(draft, f"the thread itself, which was made for one event. {reason}")
+    return draft.step()
+
+
 def _give_up(draft: Draft, reason: str, way_out: str) -> None:
     """Stop, until a person goes on with it; nobody would with a thread that was made for an event, so that one is closed."""
     if draft.thread.for_event:
         close(draft, f"the thread itself, which was made for one event. {reason}")
     else:
-        _park(draft, f"{reason} {way_out}")
+        park(draft, f"{reason} {way_out}")
 
 
-def _park(draft: Draft, reason: str) -> None:
-    draft.change(parked=reason, wants_model=False)
-    draft.journal(ParkedEntry(reason))
+def park(draft: Draft, reason: str, retry_at: float = 0.0, *, keep_asking: bool = False) -> None:
+    """Stop, and say so to whoever waits for a report."""
+    draft.park(reason, retry_at, keep_asking=keep_asking)
+    if draft.thread.owes_report:
+        report(draft, f"It has stopped: {reason}", stopped=True)
+        draft.change(owes_report=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -18,12 +18,17 @@ class EarlyEvent:
     final: bool
 
 
+Awaits = Literal["tool", "permission", "user", "time"]
+"""Whose turn it is: a tool was sent the call; a person is asked whether it may be sent, or to answer it; or it is a matter of time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """A call that was made and is not answered.
 
     `name` is what the model calls the tool, `operation` what its server does. `detached` is a call the model was told is still running: its
-    answer will not come in its place any more. `corrected` is one that was sent again for a newer toolset.
+    answer will not come in its place any more. `corrected` is one that was sent again for a newer toolset. `timeout` is how many seconds a
+    tool has, from `since`; `until` is when a call that awaits the time is answered, if anything else does not come first.
     """
 
     name: str
@@ -35,6 +40,10 @@ class Pending:
     detached: bool = False
     corrected: bool = False
     early: tuple[EarlyEvent, ...] = ()
+    awaits: Awaits = "tool"
+    timeout: float | None = None
+    since: float = 0.0
+    until: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +68,43 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class OpenChoice:
-    """A question to the user that a call waits for."""
+    """A question to the user that a call waits for. One of our own has no server; it may have no choices: then any text answers it."""
 
     prompt: str
     choices: tuple[str, ...]
-    default: int
+    default: int | None
     response_url: str = field(repr=False)
     server: str
     asked_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnedChild:
+    """A child thread the model has made, and its task. `closing`: we have told it to close, and wait for it to have done so."""
+
+    task: str
+    closing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Summarised:
+    """How far the journal is summarised: in which line that stands, up to which line it goes, how many of those were for models."""
+
+    seq: int
+    upto: int
+    shown: int
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What somebody has granted a thread beyond its budget."""
+
+    slices: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: "Granted") -> "Granted":
+        return Granted(self.slices + other.slices, self.tokens + other.tokens, self.cost + other.cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +137,14 @@ class Status(StrEnum):
 class Thread:
     """The state of a thread.
 
-    `ancestors` go from the root to the parent; `length` is the length of its journal, `shown` how many lines of it
-    are for models. `wants_model` says that the model is to be asked
-    next, but not before `retry_at`. `ended` are subscriptions that are over while events of theirs still wait for a child.
+    `ancestors` go from the root to the parent; `length` is the length of its journal, `shown` how many lines of it are for models.
+    `wants_model` says that the model is to be asked next, but not before `retry_at`; a thread that is `parked` asks only if it has a time
+    for that. `ended` are subscriptions that are over while events of theirs still wait for a child.
+
+    `children` were made for events, `spawned` by the model. One of the latter has a `task`, and `owes_report` until it has told its parent
+    something. `allowed` are tools the user need not be asked about again. `timers` are those of calls. `context` is how many tokens the
+    last completion took; `summary` how far the journal is summarised, `compact_after` how many lines for models there must be before that
+    is tried again. `granted` comes on top of the thread's budget.
     """
 
     id: str
@@ -109,6 +152,8 @@ class Thread:
     ancestors: tuple[str, ...] = ()
     inherits: Inherited | None = None
     for_event: bool = False
+    task: str = ""
+    owes_report: bool = False
     length: int = 0
     shown: int = 0
     calls_made: int = 0
@@ -117,9 +162,12 @@ class Thread:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     expired: dict[str, Expired] = field(default_factory=dict)
     choices: dict[str, tuple[OpenChoice, ...]] = field(default_factory=dict)
-    authorizing: tuple[str, ...] = ()
+    authorizing: dict[str, float] = field(default_factory=dict)
     views: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
+    spawned: dict[str, SpawnedChild] = field(default_factory=dict)
+    allowed: tuple[str, ...] = ()
+    timers: dict[str, float] = field(default_factory=dict)
     waiting_events: tuple[WaitingEvent, ...] = ()
     ended: dict[str, Subscription] = field(default_factory=dict)
     wants_model: bool = False
@@ -129,6 +177,10 @@ class Thread:
     parked: str | None = None
     closed: bool = False
     usage: Usage = field(default_factory=Usage)
+    granted: Granted = field(default_factory=Granted)
+    context: int = 0
+    summary: Summarised | None = None
+    compact_after: int = 0
 
     @property
     def parent(self) -> str | None:
@@ -147,16 +199,27 @@ class Thread:
             return Status.CLOSED
         if self.parked is not None:
             return Status.PARKED
-        if self.pending or self.subscriptions or self.children or self.waiting_events:
-            return Status.WAITING
-        return Status.IDLE
+        return Status.WAITING if self.waits else Status.IDLE
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is anything that could wake it besides a person."""
+        return bool(self.pending or self.subscriptions or self.children or self.spawned or self.waiting_events)
+
+    @property
+    def asks_at(self) -> float | None:
+        """From when on the model is to be asked, if it is."""
+        if not self.wants_model or (self.parked is not None and not self.retry_at):
+            return None
+        return self.retry_at
 
     @property
     def live_calls(self) -> frozenset[str]:
         """The calls that may still call back."""
         if self.closed:
             return frozenset()
-        return frozenset((*self.pending, *self.subscriptions, *self.expired))
+        sent = (call_id for call_id, call in self.pending.items() if call.awaits == "tool")
+        return frozenset((*sent, *self.subscriptions, *self.expired))
 
     @property
     def is_free(self) -> bool:

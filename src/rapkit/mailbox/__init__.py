@@ -8,9 +8,10 @@ Letters are put into it, a worker claims it, acts, and commits everything that f
 from rapkit.mailbox.box import Box, Letter, Mail, NewBox, Reception
 from rapkit.mailbox.commit import Claim, Commit, Entry, Fact, Record, Timer
 from rapkit.mailbox.outgoing import Outcome, Outgoing, Parcel, Settlement, Taken
-from rapkit.mailbox.store import OUTBOX, Lease, Stopped, Store
+from rapkit.mailbox.store import MOST_COUNTED, OUTBOX, Lease, Load, Stopped, Store
 
 __all__ = [
+    "MOST_COUNTED",
     "OUTBOX",
     "Box",
     "Claim",
@@ -19,6 +20,7 @@ __all__ = [
     "Fact",
     "Lease",
     "Letter",
+    "Load",
     "Mail",
     "NewBox",
     "Outcome",

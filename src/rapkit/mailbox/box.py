@@ -25,7 +25,8 @@ class NewBox:
 class Box:
     """A box as it stands in the store.
 
-    `length` is the number of entries in its journal. `busy` says that somebody has claimed it, or could: something is due.
+    `length` is the number of entries in its journal. `busy` says that somebody has claimed it, or could: something is due. `traceparent` is
+    the trace context that its last commits belonged to, for a slice that no letter brings about.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Box:
     created_at: float
     length: int
     busy: bool
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class Letter:
 
     The same `dedup` twice for one box is one letter: while the box lives, or only for `remember_for` seconds, which is for boxes that live
     long and are written to often. `needs` names a record (kind, key) the box must have for the letter to be wanted: the pending call a
-    result is for, the subscription an event is for.
+    result is for, the subscription an event is for. `traceparent` is the W3C trace context that the letter belongs to; if it has
+    none it belongs to that of the record it needs.
     """
 
     box: str
@@ -56,17 +59,22 @@ class Letter:
     dedup: str | None = None
     needs: tuple[str, str] | None = None
     remember_for: float | None = None
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """An accepted letter. `seq` orders the mail of a box; `attempts` counts the claims that were handed it, this one included."""
+    """An accepted letter. `seq` orders the mail of a box; `attempts` counts the claims that were handed it, this one included.
+
+    `traceparent` is the trace context that it belongs to, or "".
+    """
 
     seq: int
     kind: str
     body: bytes
     accepted_at: float
     attempts: int
+    traceparent: str = ""
 
 
 class Reception(StrEnum):

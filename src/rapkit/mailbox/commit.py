@@ -36,11 +36,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A fact kept beside a box under (kind, key): a pending call, a subscription, a choice."""
+    """A fact kept beside a box under (kind, key): a pending call, a subscription, a choice.
+
+    Letters that need it and have no trace context of their own belong to the record's `traceparent`.
+    """
 
     kind: str
     key: str
     body: bytes = b""
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class Commit:
 
     `facts` are records of other boxes, whoever has those; they are written after `spawn` and before `letters`. What becomes of these three
     is not said: a box that is known is not made again, a letter or a fact for a box that is gone or closed is dropped.
+
+    `traceparent` becomes the box's; None leaves it as it is.
     """
 
     consumed: Sequence[int] = ()
@@ -94,3 +100,4 @@ class Commit:
     keep: bool = False
     charge: bool = False
     forget_for: float | None = None
+    traceparent: str | None = None

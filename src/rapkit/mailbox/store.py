@@ -31,6 +31,9 @@ from rapkit.mailbox.outgoing import Parcel, Settlement, Taken
 OUTBOX: Final = "outbox"
 """The topic to `wait` on for outgoing POSTs; for boxes it is their kind."""
 
+MOST_COUNTED: Final = 10_000
+"""How far `Store.load` counts: a number that great means so many or more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -50,6 +53,23 @@ class Stopped:
 
     boxes: tuple[str, ...]
     in_flight: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much waits in a store, each counted up to `MOST_COUNTED`, and how many seconds the oldest has waited; 0 if there is none.
+
+    `unread` are letters to any box that no commit has consumed or set aside. `due` are boxes of one kind that wait for a worker; one that a
+    worker has had for longer than a lease may be among them until somebody claims. `outgoing` are POSTs neither delivered nor given up,
+    `dead` those given up.
+    """
+
+    unread: int
+    oldest_unread: float
+    due: int
+    outgoing: int
+    oldest_outgoing: float
+    dead: int
 
 
 class Store(Protocol):
@@ -155,6 +175,9 @@ class Store(Protocol):
 
     async def backlog(self, kind: str) -> int:
         """How many boxes of a kind are due or being run; idle ones, and those that wait for a timer, do not count."""
+
+    async def load(self, kind: str) -> Load:
+        """How much waits. It costs no more than to count so far, however many boxes, letters and POSTs there are."""
 
     async def waiting(self, lane: str) -> int:
         """How many POSTs of a lane are neither delivered nor given up; those in some sender's hands count, unless they are sent `once`."""

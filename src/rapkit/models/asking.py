@@ -101,8 +101,12 @@ class Asking:
 
 
 def _heading(about: re.Match[str], name: str, arguments: str) -> str:
-    what = "event" if about["what"] == "interrupt" else "result"
-    return f"[{what} of {name}({about['id']}){arguments}: {about['state']}]"
+    match about["what"]:
+        case "interrupt" | "result" as what:
+            what = "event" if what == "interrupt" else what
+            return f"[{what} of {name}({about['id']}){arguments}: {about['state']}]"
+        case what:
+            return f"[{what} of thread {about['id']}{arguments}: {about['state']}]"
 
 
 def _newest_first(conversation: Conversation) -> Iterator[ImageContent]:

@@ -1,4 +1,4 @@
-"""What was heard in a conversation, piece by piece: the user's texts, answers of tools, events of subscriptions."""
+"""What was heard in a conversation, piece by piece: the user's texts, answers of tools, events of subscriptions, words of other threads."""
 
 import re
 from dataclasses import dataclass
@@ -7,21 +7,39 @@ from typing import Literal
 from rapkit.kernel.conversation import Answer, Conversation, Said, SaidCall
 from rapkit.protocol import TextContent
 
-# A pair of call and answer that nobody made: an event, or an answer that came after the model had been told that its call still runs.
-_MADE_UP = re.compile(r"(?P<what>interrupt|result):(?P<id>\S+) \((?P<state>.*)\)")
+# A pair of call and answer that nobody made: an event, an answer that came after the model had been told that its call still runs, or what
+# a parent or child thread says.
+_MADE_UP = re.compile(r"(?P<what>interrupt|result|task|message|report):(?P<id>\S+) \((?P<state>.*)\)")
+_KINDS: "dict[str, Kind]" = {
+    "interrupt": "event",
+    "result": "answer",
+    "task": "task",
+    "message": "parent",
+    "report": "report",
+}
+
+Kind = Literal["user", "answer", "event", "task", "parent", "report"]
+"""Who is heard: the user, a tool that answers or tells of an event, the parent thread that gives a task or says something, a child."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One thing that was heard. `call_id` is that of the call or subscription it belongs to."""
+    """One thing that was heard. `call_id` is that of the call or subscription it belongs to, or the id of the thread that says it."""
 
-    kind: Literal["user", "answer", "event"]
+    kind: Kind
     text: str
     tool: str = ""
     call_id: str = ""
 
     def __str__(self) -> str:
-        what = {"user": "the user said", "answer": f"{self.tool} answered", "event": f"{self.tool} told"}[self.kind]
+        what = {
+            "user": "the user said",
+            "answer": f"{self.tool} answered",
+            "event": f"{self.tool} told",
+            "task": "the parent thread gave the task",
+            "parent": "the parent thread said",
+            "report": "a child thread said",
+        }[self.kind]
         text = self.text if len(self.text) <= 200 else self.text[:200] + "…"
         return f'{what} "{text}"'
 
@@ -66,7 +84,10 @@ def _answered(answer: Answer, call: SaidCall | None) -> Piece:
     about = made_up(call) if call else None
     if about is None:
         return Piece("answer", text, answer.name, answer.call_id)
-    return Piece("event" if about["what"] == "interrupt" else "answer", text, answer.name, about["id"])
+    kind = _KINDS[about["what"]]
+    if kind == "task" and isinstance(last := answer.content[-1], TextContent):
+        text = last.text  # without what is said about tasks in general
+    return Piece(kind, text, answer.name, about["id"])
 
 
 def made_up(call: SaidCall) -> re.Match[str] | None:

@@ -21,6 +21,11 @@ class Model(Protocol):
         """Whether images in answers are shown to it; otherwise it is told that there was one."""
         ...
 
+    @property
+    def context_window(self) -> int | None:
+        """How many tokens it takes, if that is known."""
+        ...
+
     async def complete(self, question: Question, on_text: Callable[[str], None]) -> Reply:
         """Make one completion.
 

@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, cast
 
+from genai_prices.data_snapshot import get_snapshot
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
     ModelMessage,
@@ -51,6 +53,15 @@ class ProviderModel:
     def takes_images(self) -> bool:
         """What pydantic-ai knows of the model."""
         return self._model.profile.get("supports_image_input", True)
+
+    @cached_property
+    def context_window(self) -> int | None:
+        """What the list of prices knows of the model, which is the list pydantic-ai knows costs from."""
+        try:
+            _, found = get_snapshot().find_provider_model(self._model.model_name, None, self._model.system, None)
+        except LookupError:
+            return None
+        return found.context_window
 
     async def __aenter__(self) -> Self:
         await self._model.__aenter__()

@@ -13,7 +13,8 @@ from rapkit.models import templates
 from rapkit.models.hearing import Piece
 from rapkit.protocol.json_value import check_json
 
-_TRIGGERS = ("user", "answer", "event")
+_SPOKEN = ("user", "task", "parent", "report")
+_TRIGGERS = (*_SPOKEN, "answer", "event")
 _WAYS = ("is", "contains", "regex")
 _FIELDS = (
     *_TRIGGERS, "text", "once", "nth", "say", "calls", "usage", "stream", "delay", "fail", "times", "retryable", "retry_after",
@@ -128,9 +129,10 @@ class _Reader:
         return rule
 
     def _pattern(self, trigger: str) -> Pattern | None:
-        if trigger == "user" and "text" in self._rule:
-            raise ConfigError('"text" is for answer and event; what the user says stands at "user".')
-        key = "user" if trigger == "user" else "text"
+        spoken = trigger in _SPOKEN
+        if spoken and "text" in self._rule:
+            raise ConfigError(f'"text" is for answer and event; what is said stands at "{trigger}".')
+        key = trigger if spoken else "text"
         if key not in self._rule:
             return None
         value = self._rule[key]

@@ -39,8 +39,15 @@ class Script:
         """It reads only."""
         return False
 
+    @property
+    def context_window(self) -> int | None:
+        """It has none: its rules look at what was heard last."""
+        return None
+
     async def complete(self, question: Question, on_text: Callable[[str], None]) -> Reply:
-        """Make one completion; see `Model`."""
+        """Make one completion; see `Model`. A summary is made without a rule."""
+        if question.for_summary:
+            return Reply(f"({len(question.conversation)} turns were said.)", usage=Usage(1), model=self._name)
         hearing = hear(question.conversation)
         found = self._find(hearing)
         if found is None:

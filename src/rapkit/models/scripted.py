@@ -16,10 +16,18 @@ Answering = Callable[[Question], Reply | str | Awaitable[Reply | str]]
 class Scripted:
     """A model made of a function, which may be async and may raise ModelError. `from_file` and `from_rules` make one of rules."""
 
-    def __init__(self, answering: Answering, *, name: str = "scripted", takes_images: bool = False) -> None:
+    def __init__(
+        self,
+        answering: Answering,
+        *,
+        name: str = "scripted",
+        takes_images: bool = False,
+        context_window: int | None = None,
+    ) -> None:
         self._answering = answering
         self._name = name
         self._takes_images = takes_images
+        self._context_window = context_window
 
     @staticmethod
     def from_file(path: Path) -> Script:
@@ -41,6 +49,11 @@ class Scripted:
     def takes_images(self) -> bool:
         """As it was made."""
         return self._takes_images
+
+    @property
+    def context_window(self) -> int | None:
+        """As it was made."""
+        return self._context_window
 
     async def complete(self, question: Question, on_text: Callable[[str], None]) -> Reply:
         """Make one completion; see `Model`."""

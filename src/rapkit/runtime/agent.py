@@ -4,6 +4,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
@@ -17,10 +18,11 @@ from rapkit.kernel.entries import ClosedEntry, Ignored, ModelSaid, ParkedEntry, 
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.models.opening import open_model
 from rapkit.runtime.app import make_app
-from rapkit.runtime.engine import Engine, Surroundings, running
+from rapkit.runtime.doorbell import OnAccept
+from rapkit.runtime.engine import Engine, Surroundings, Woken, opened, running
 from rapkit.runtime.in_process import PATH, InProcess, InProcessServer
 from rapkit.runtime.plan import Capacity, Patience, Plan
-from rapkit.runtime.port import listen_as_before
+from rapkit.runtime.port import MEMORY, listen_as_before, port_before
 from rapkit.runtime.server import Server
 from rapkit.runtime.threads import Line, Look, ThreadEvent
 from rapkit.secret import read_secret
@@ -45,6 +47,10 @@ class Agent:
 
     As a context manager it listens on this machine, on `port` or on a free one; that one is remembered in the store, because callback URLs
     of calls under way contain it. Mounted, it is `agent.app` with `agent.lifespan`.
+
+    Without a `worker` it hibernates: it accepts what comes and keeps it until somebody calls `wake`, here or in another process.
+    `on_accept` is called with a thread's id when that has got something to do, after it was stored; without a worker also with "" when the
+    time of something has come. It is best effort, and a plain function is called in a thread of its own.
     """
 
     def __init__(
@@ -60,6 +66,8 @@ class Agent:
         limits: ThreadLimits | None = None,
         capacity: Capacity | None = None,
         patience: Patience | None = None,
+        worker: bool = True,
+        on_accept: OnAccept | None = None,
     ) -> None:
         self.model = open_model(model)
         self.instructions = instructions
@@ -69,6 +77,8 @@ class Agent:
         self.limits = limits or ThreadLimits()
         self.capacity = capacity or Capacity()
         self.patience = patience or Patience()
+        self.worker = worker
+        self.on_accept = on_accept
         self.servers = tuple(Server(each) if isinstance(each, str) else each for each in servers)
         self._toolsets = tuple(each for each in self.servers if not isinstance(each, Server))
         self._callers = Callers({name: _secrets(each) for name, each in (tokens or {}).items()})
@@ -117,9 +127,14 @@ class Agent:
 
     @contextlib.asynccontextmanager
     async def lifespan(
-        self, _app: object = None, *, public_url: str | None = None, surroundings: Surroundings | None = None
+        self,
+        _app: object = None,
+        *,
+        public_url: str | None = None,
+        surroundings: Surroundings | None = None,
+        worker: bool | None = None,
     ) -> AsyncIterator[None]:
-        """Work as long as the context lasts."""
+        """Work as long as the context lasts; without a `worker` only receive. If it is not said, it is as the agent was made."""
         if self._engine is not None:
             yield  # mounted and served at once: started already
             return
@@ -132,20 +147,57 @@ class Agent:
             for toolset in self._toolsets:
                 within = f"{url.rstrip('/')}{PATH}{toolset.name}"
                 await stack.enter_async_context(toolset.lifespan(loopback_callbacks=True, within=within))
-            plan = Plan(
-                model=self.model,
-                servers=tuple(each if isinstance(each, Server) else InProcessServer.of(each) for each in self.servers),
-                toolsets=self._toolsets,
-                store=self.store,
-                public_url=url,
-                instructions=self.instructions,
-                limits=self.limits,
-                capacity=self.capacity,
-                patience=self.patience,
-            )
-            self._engine = await stack.enter_async_context(running(plan, surroundings))
+            with_worker = self.worker if worker is None else worker
+            self._engine = await stack.enter_async_context(running(self._plan(url), surroundings, worker=with_worker))
             stack.callback(self._forget_engine)
             yield
+
+    def _plan(self, public_url: str) -> Plan:
+        return Plan(
+            model=self.model,
+            servers=tuple(each if isinstance(each, Server) else InProcessServer.of(each) for each in self.servers),
+            toolsets=self._toolsets,
+            store=self.store,
+            public_url=public_url,
+            instructions=self.instructions,
+            limits=self.limits,
+            capacity=self.capacity,
+            patience=self.patience,
+            on_accept=self.on_accept,
+        )
+
+    # Waking
+
+    async def wake(self, at_most: float | None = None) -> datetime | None:
+        """Do everything that is due, until nothing is and nothing that was begun still runs; when the next thing is due, or None.
+
+        After `at_most` seconds nothing more is begun; what was, has its grace to end. What another process has in its hands is not waited
+        for: it is due again when that process is lost, so any number may wake at once. For an agent that runs without a worker, or does not
+        run at all: then the store is opened, and tools are told the `public_url`, or where the agent was listening before.
+        """
+        return (await self.do_what_is_due(at_most=at_most)).next
+
+    async def do_what_is_due(self, *, at_most: float | None = None, public_url: str | None = None) -> Woken:
+        """`wake`, and what was done. `public_url` is for an agent that does not run and was not told it."""
+        if self._engine is not None:
+            return await self._engine.wake(at_most)
+        if self._toolsets:
+            raise ConfigError(
+                f"The toolset {self._toolsets[0].name!r} is served in the agent's own process, and would end with this call of wake(). "
+                "Serve it by itself (rapkit serve) and give the agent its URL, or wake the agent in the process where it runs."
+            )
+        if self.store == MEMORY:
+            raise ConfigError("A store in memory is one process's alone: there is nothing in it to be woken for.")
+        url = public_url or self.public_url or await self._url_before()
+        self._warn_if_unreachable(url)
+        async with opened(self._plan(url)) as engine:
+            return await engine.wake(at_most)
+
+    async def _url_before(self) -> str:
+        port = self.port or await port_before(self.store)
+        if port is None:
+            raise ConfigError("The agent does not know where tools reach it. Give it a public_url.")
+        return f"http://{_LOOPBACK}:{port}"
 
     def end_streams(self) -> None:
         """Let everybody who follows a thread go: a server that stops waits for them."""

@@ -15,14 +15,15 @@ from rapkit.kernel.effects import (
     SetTimer,
     ShowAuthorization,
     ShowView,
+    Spawn,
     Step,
     TellCancelled,
     TellClosed,
-    TellParent,
     Withdraw,
+    Write,
 )
 from rapkit.kernel.entries import Happened, dump_entry
-from rapkit.kernel.incoming import ChildClosed, EventForChild
+from rapkit.kernel.incoming import EventForChild, Task
 from rapkit.kernel.thread import Thread, dump_thread
 from rapkit.mailbox import Commit, Entry, Letter, NewBox, Outgoing, Record, Timer
 from rapkit.runtime.dispatch import Dispatch, lane_of
@@ -99,8 +100,11 @@ class Commits:
                 parts.outgoing += self._dispatch.closed(thread.id)
             case SendChoice(call_id, server, response_url, selected):
                 parts.outgoing.append(self._dispatch.choice(thread.id, call_id, server, response_url, selected))
-            case TellParent(parent):
-                parts.letters.append(letter(parent, ChildClosed(thread.id), dedup=f"closed/{thread.id}"))
+            case Write(relative, message, once):
+                parts.letters.append(letter(relative, message, dedup=once))
+            case Spawn(child, task):
+                parts.spawn.append(_child_box(child))
+                parts.letters.append(letter(child.id, Task(thread.id, task), dedup="began"))
             case MakeChild(child, seq, arguments):
                 event = await self._event(seq, before, step)
                 parts.spawn.append(_child_box(child))

@@ -1,38 +1,36 @@
-"""An agent at work: its store, its worker, its courier."""
+"""A running agent: what receives, and what works."""
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from rapkit import background
 from rapkit.clock import Clock, SystemClock
 from rapkit.delivery.client import HttpClient
-from rapkit.delivery.courier import Courier
 from rapkit.delivery.guard import Guard
-from rapkit.errors import StoreError
+from rapkit.errors import ConfigError, StoreError
 from rapkit.ids import new_id
-from rapkit.mailbox import Lease, Store
+from rapkit.mailbox import Lease, Letter, Reception, Store
 from rapkit.models.model import kept_open
 from rapkit.runtime.addresses import Addresses
+from rapkit.runtime.alarm import Alarm, soonest
 from rapkit.runtime.callbacks import Callbacks
 from rapkit.runtime.discovery import Discovery, InThread
 from rapkit.runtime.dispatch import Dispatch
+from rapkit.runtime.doorbell import Doorbell
 from rapkit.runtime.hub import Hub
 from rapkit.runtime.in_process import Exchange, Line
 from rapkit.runtime.metrics import Metrics
 from rapkit.runtime.plan import Plan
-from rapkit.runtime.premises import Premises
+from rapkit.runtime.shift import TOPICS, Shift, Workplace
 from rapkit.runtime.threads import Threads
 from rapkit.runtime.toolsets import Toolsets
-from rapkit.runtime.worker import Worker
 from rapkit.signer import Signer
 from rapkit.stores import open_store
 
 _PATIENCE_WITH_STORE = 2.0
-
-log = logging.getLogger("rapkit.agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,50 +47,42 @@ class Surroundings:
     is_lost: Callable[[], bool] = lambda: False
 
 
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """What was done when an agent was woken: how many threads ran, how many POSTs were delivered; and when there is more to do."""
+
+    threads: int
+    posts: int
+    next: datetime | None
+
+
 class Engine:
-    """A running agent. Made by `running`."""
+    """An agent on an open store. It receives; and it works, for good or each time it is woken. Made by `opened` or `running`."""
 
     def __init__(self, plan: Plan, store: Store, line: Line, outside: Surroundings) -> None:
         self._plan = plan
         self._store = store
-        self._name = new_id("worker")
-        self._background: list[asyncio.Task[None]] = []
-        self._upkeep = background.Upkeep(store, self._name, plan.patience.dead_letters)
+        self._clock = outside.clock
+        self._name = new_id("receiver")
+        self._shift: Shift | None = None
+        self._wakes: dict[asyncio.Task[Woken], Shift] = {}
+        self._alarm: asyncio.Task[None] | None = None
+        self._doorbell = Doorbell(plan.on_accept)
         self.metrics = Metrics()
         self.hub = Hub()
-        addresses = Addresses(plan.public_url, Signer(store.derive("rapkit callbacks")))
+        self._addresses = addresses = Addresses(plan.public_url, Signer(store.derive("rapkit callbacks")))
         dispatch = Dispatch(plan.servers, addresses, Guard(_origins(plan), loopback=True))
-        self.toolsets = Toolsets(
-            store, Discovery(line, outside.in_thread), plan.servers, outside.clock, plan.patience.rediscover
+        discovery = Discovery(line, outside.in_thread)
+        self.toolsets = Toolsets(store, discovery, plan.servers, outside.clock, plan.patience.rediscover)
+        self._place = Workplace(plan, store, line, outside.clock, self.toolsets, dispatch, self.hub, self.metrics)
+        self.threads = Threads(store, self.hub, outside.clock.now, self._interrupt, self._doorbell.ring)
+        self.callbacks = Callbacks(self._accept, addresses)
+        self.metrics.gauge(
+            "rapkit_slices_running", "Slices that run now.", lambda: sum(each.running for each in self._shifts)
         )
-        self._courier = Courier(
-            store,
-            line,
-            self._name,
-            policies=plan.policies,
-            prepare=dispatch.prepare,
-            report=dispatch.report,
-            on_attempt=self.metrics.attempt,
-            clock=outside.clock.now,
+        self.metrics.gauge(
+            "rapkit_posts_under_way", "POSTs being made now.", lambda: sum(each.under_way for each in self._shifts)
         )
-        self._worker = Worker(
-            Premises(
-                plan=plan,
-                worker=self._name,
-                store=store,
-                courier=self._courier,
-                clock=outside.clock,
-                toolsets=self.toolsets,
-                dispatch=dispatch,
-                hub=self.hub,
-                metrics=self.metrics,
-            )
-        )
-        self._addresses = addresses
-        self.threads = Threads(store, self.hub, outside.clock.now, self._worker.interrupt)
-        self.callbacks = Callbacks(self._worker.accept, addresses)
-        self.metrics.gauge("rapkit_slices_running", "Slices that run now.", lambda: self._worker.running)
-        self.metrics.gauge("rapkit_posts_under_way", "POSTs being made now.", lambda: self._courier.under_way)
 
     @property
     def plan(self) -> Plan:
@@ -103,53 +93,91 @@ class Engine:
         """Where a call is answered: whoever has it can speak into the conversation."""
         return self._addresses.callback_url(thread_id, call_id)
 
+    @property
+    def _shifts(self) -> list[Shift]:
+        return [*self._wakes.values(), *([self._shift] if self._shift else ())]
+
+    # Receiving
+
+    async def _accept(self, letter: Letter) -> Reception:
+        accept = self._store.accept if self._shift is None else self._shift.accept
+        reception = await accept(letter)
+        if reception in (Reception.ACCEPTED, Reception.DUPLICATE):
+            self._doorbell.ring(
+                letter.box
+            )  # for a duplicate too: whoever accepted it first may have died before it rang
+        return reception
+
+    def _interrupt(self, thread_id: str) -> None:
+        for shift in self._shifts:
+            shift.interrupt(thread_id)
+
     async def ready(self) -> bool:
-        """Whether messages can be accepted and are worked on."""
+        """Whether messages can be accepted and, if there is a worker, are worked on."""
         try:
             async with asyncio.timeout(_PATIENCE_WITH_STORE):
                 await self._store.renew(self._name)  # something that is written, and harmless
         except (StoreError, TimeoutError):
             return False
-        healthy = self._worker.healthy and self._courier.healthy
-        return healthy and not any(task.done() for task in self._background)
+        return (self._shift is None or self._shift.healthy) and not (self._alarm and self._alarm.done())
 
-    async def start(self) -> None:
-        """Begin to work."""
-        await self._store.renew(self._name)
-        self._background = [
-            background.start(work, what)
-            for work, what in (
-                (self._upkeep.renew, "renewing the lease"),
-                (self._courier.run, "delivering POSTs"),
-                (self._worker.run, "running threads"),
-                (self._upkeep.sweep, "sweeping"),
+    # Working
+
+    async def start(self, *, worker: bool) -> None:
+        """Begin to work, or without a worker only to ring when there is something to do."""
+        if worker:
+            shift = Shift(self._place)
+            await shift.start()
+            self._shift = shift
+        elif self._plan.on_accept is not None:
+            alarm = Alarm(self._store, TOPICS, self._clock, self._doorbell)
+            self._alarm = background.start(alarm.run, "looking at what is due")
+
+    async def wake(self, at_most: float | None = None) -> Woken:
+        """Do what is due until nothing is, and nothing that was begun still runs; after `at_most` seconds nothing more is begun."""
+        if self._shift is not None:
+            raise ConfigError(
+                "The agent runs with a worker, which does what is due by itself. Only one without is woken: Agent(worker=False)."
             )
-        ]
+        shift = Shift(self._place)
+        task = asyncio.create_task(self._wake(shift, at_most))
+        self._wakes[task] = shift
+        task.add_done_callback(self._wakes.pop)
+        return await task
+
+    async def _wake(self, shift: Shift, at_most: float | None) -> Woken:
+        await shift.finish(at_most)
+        seconds = await soonest(self._store, TOPICS)
+        later = None if seconds is None else datetime.fromtimestamp(self._clock.now() + seconds, UTC)
+        return Woken(shift.threads, shift.posts, later)
+
+    # Ending
 
     async def stop(self) -> None:
-        """End in order: no new slices, let running ones end, send what they said, leave the rest to the next start."""
-        renewing, delivering, *others = self._background
-        grace = self._plan.patience.grace
+        """End in order: what runs is let end, what was said is sent, the rest is left to the next start."""
+        if self._alarm is not None:
+            await background.end(self._alarm)
         try:
-            await background.end(*others)
-            await self._worker.drain(grace)
-            await self.toolsets.close()
-            await self._upkeep.let_outbox_leave(grace)
-            await background.end(delivering)
-            await self._courier.drain(grace)
+            if self._shift is not None:
+                await self._shift.stop()
+            for shift in self._wakes.values():
+                shift.hurry()
+            await asyncio.gather(*self._wakes, return_exceptions=True)
         finally:
-            await background.end(renewing, delivering)
-            await self._upkeep.retire()
+            await self.toolsets.close()
+            await self._doorbell.close()
 
     async def abandon(self) -> None:
         """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
-        await background.end(*self._background)
-        await asyncio.gather(self._worker.drain(0), self._courier.drain(0), self.toolsets.close())
+        await background.end(*self._wakes, *([self._alarm] if self._alarm else ()))
+        if self._shift is not None:
+            await self._shift.abandon()
+        await asyncio.gather(self.toolsets.close(), self._doorbell.close())
 
 
 @contextlib.asynccontextmanager
-async def running(plan: Plan, surroundings: Surroundings | None = None) -> AsyncIterator[Engine]:
-    """Open the store, work as long as the context lasts, then end in order."""
+async def opened(plan: Plan, surroundings: Surroundings | None = None) -> AsyncIterator[Engine]:
+    """Open the store as long as the context lasts. Nothing is worked on unless it is woken."""
     outside = surroundings or Surroundings()
     store = outside.open_store(plan)
     try:
@@ -159,13 +187,22 @@ async def running(plan: Plan, surroundings: Surroundings | None = None) -> Async
             kept_open(plan.model),
         ):
             engine = Engine(plan, store, Exchange(far, near, plan.toolsets), outside)
-            await engine.start()
             try:
                 yield engine
             finally:
                 await (engine.abandon() if outside.is_lost() else engine.stop())
     finally:
         await store.close()
+
+
+@contextlib.asynccontextmanager
+async def running(
+    plan: Plan, surroundings: Surroundings | None = None, *, worker: bool = True
+) -> AsyncIterator[Engine]:
+    """Open the store, work as long as the context lasts, then end in order. Without a worker it only receives, until it is woken."""
+    async with opened(plan, surroundings) as engine:
+        await engine.start(worker=worker)
+        yield engine
 
 
 def _origins(plan: Plan) -> list[str]:

@@ -1,7 +1,7 @@
 """What somebody who follows a thread is told, in which order, so that it can be taken up again anywhere."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -88,10 +88,17 @@ def status_of(thread: Thread, running: bool) -> str:
     return "running" if running and not thread.closed else thread.status.value
 
 
-def choice_shown(call_id: str, choice: OpenChoice) -> dict[str, Any]:
+def choice_shown(call_id: str, choice: OpenChoice, thread: Thread) -> dict[str, Any]:
     """A question as clients see it. Where its answer goes is not for them."""
-    shown = asdict(choice)
-    return {"call_id": call_id, **{name: shown[name] for name in ("prompt", "choices", "default", "asked_at")}}
+    call = thread.pending.get(call_id)
+    return {
+        "call_id": call_id,
+        "prompt": choice.prompt,
+        "choices": list(choice.choices),
+        "default": choice.default,
+        "in_words": call is not None and call.awaits == "user",
+        "asked_at": choice.asked_at,
+    }
 
 
 class Following:
@@ -192,7 +199,7 @@ class Following:
         if not questions or self._asked.get(call_id) == questions[0]:
             return None
         self._asked[call_id] = questions[0]
-        return choice_shown(call_id, questions[0])
+        return choice_shown(call_id, questions[0], thread)
 
     def _streamed(self, news: Delta | Reset) -> ThreadEvent:
         self._unsettled = isinstance(news, Delta)

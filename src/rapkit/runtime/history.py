@@ -1,34 +1,109 @@
 """The journal of a thread as a model is shown it: read from the store, in a window, together with what it inherits."""
 
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
 from rapkit.errors import StoreError
+from rapkit.kernel.compaction import CHARS_PER_TOKEN, Cut, cut, lines_since
 from rapkit.kernel.conversation import Conversation
 from rapkit.kernel.effects import Step
-from rapkit.kernel.entries import SHOWN, Happened, load_entry
+from rapkit.kernel.entries import SHOWN, Happened, Released, Summary, dump_entry, load_entry
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import Numbered, Stretch, project
 from rapkit.kernel.thread import Inherited, Thread, load_thread
 from rapkit.mailbox import Entry, Store
 
+_SUMMARY = frozenset(("summary",))
+_MOST_EARLY = 100
+_USABLE = 0.9
 
-async def conversation_of(store: Store, before: Thread, step: Step, limits: ThreadLimits) -> Conversation:
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a thread's model is shown. The last of the `stretches` is the thread's own; `sizes` are those of its lines, in bytes.
+
+    `inherited` is the size of the others.
+    """
+
+    thread: Thread
+    stretches: tuple[Stretch, ...]
+    sizes: tuple[int, ...]
+    inherited: int
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it is, about, for where nobody says how many it were."""
+        return (sum(self.sizes) + self.inherited) // CHARS_PER_TOKEN
+
+    def conversation(self, limits: ThreadLimits, window: int | None) -> Conversation:
+        """All of it, for the model to go on with."""
+        return self._project(self.stretches, self.thread, limits, window)
+
+    def cut(self, limits: ThreadLimits, window: int | None) -> Cut | None:
+        """Where it can be cut, to put a summary in the place of what is before; None if that would change nothing."""
+        where = cut(self.stretches[-1].lines, self.sizes, limits, window)
+        summary = self.thread.summary
+        inherits = self.thread.inherits is not None and summary is None
+        return where if inherits or where.upto > (summary.upto if summary else 0) else None
+
+    def before(self, where: Cut, limits: ThreadLimits, window: int | None) -> Conversation:
+        """What is to be summed up."""
+        *others, own = self.stretches
+        own = replace(own, lines=[line for line in own.lines if line.seq <= where.upto])
+        return self._project((*others, own), None, limits, window)
+
+    def _project(
+        self, stretches: tuple[Stretch, ...], known: Thread | None, limits: ThreadLimits, window: int | None
+    ) -> Conversation:
+        most = limits.total_chars
+        if tokens := limits.context_window or window:
+            most = min(most, int(_USABLE * tokens * CHARS_PER_TOKEN))
+        return project(stretches, known, answer_chars=limits.answer_chars, total_chars=most)
+
+
+async def view_of(store: Store, before: Thread, step: Step, limits: ThreadLimits) -> View:
     """What the model is shown after a step: the last lines that are for models, about a window of them, those of the step included."""
-    window = limits.window
-    lines = await _lines(store, Inherited(before.id, before.length), _how_many(before.shown, window))
+    thread = step.thread
+    own = Inherited(before.id, before.length)
+    since = before.summary.upto if before.summary else 0
+    entries = await _entries(store, own, _how_many(lines_since(before), limits), since)
+    lines = list(map(_numbered, entries))
     lines += [Numbered(seq, entry) for seq, entry in enumerate(step.entries, before.length + 1)]
-    stretches = [Stretch(lines)]
-    left = window - len(lines)
-    inherits = before.inherits
+    sizes = (*(len(entry.body) for entry in entries), *(len(dump_entry(entry)) for entry in step.entries))
+    summary = None if before.summary is None else await _summary_at(store, before.id, before.summary.seq)
+    stretches = [Stretch(lines, summary=summary, early=await _early(store, before.id, lines))]
+    left = (2 if limits.compaction else 1) * limits.window - len(lines)
+    inherited = 0
+    inherits = before.inherits if summary is None else None
     while inherits is not None and left > 0:
-        lines = await _lines(store, inherits, left)
-        stretches.insert(0, Stretch(lines, inherited=True))
-        left -= len(lines)
-        inherits = await _inherited_by(store, inherits.thread_id)
-    return project(stretches, step.thread, answer_chars=limits.answer_chars, total_chars=limits.total_chars)
+        stretch, size = await _inherited(store, inherits, left)
+        stretches.insert(0, stretch)
+        inherited += size
+        left -= len(stretch.lines)
+        inherits = await _inherited_by(store, inherits.thread_id) if stretch.summary is None else None
+    return View(thread, tuple(stretches), sizes, inherited)
 
 
-def _how_many(shown: int, window: int) -> int:
-    """A window or up to half as much again: so its beginning moves seldom, and providers can cache what comes first."""
+def _how_many(shown: int, limits: ThreadLimits) -> int:
+    """How many of the lines that are not summarised are shown.
+
+    With compaction that is twice the window at most, for where no summary can be made. Without, it is a window or up to half as much
+    again: so its beginning moves seldom, and providers can cache what comes first.
+    """
+    window = limits.window
+    if limits.compaction:
+        return min(shown, 2 * window)
     return shown if shown <= window else window + (shown - window) % max(1, window // 2)
+
+
+async def _inherited(store: Store, part: Inherited, most: int) -> tuple[Stretch, int]:
+    """A part of another thread's journal, as that thread saw it then, and its size: what it has summed up since does not count."""
+    found = await store.recent(part.thread_id, 1, before=part.upto + 1, kinds=_SUMMARY)
+    summary = _read_summary(found[0]) if found else None
+    entries = await _entries(store, part, most, summary.upto if summary else 0)
+    lines = list(map(_numbered, entries))
+    early = await _early(store, part.thread_id, lines)
+    return Stretch(lines, inherited=True, summary=summary, early=early), sum(len(entry.body) for entry in entries)
 
 
 async def find_event(store: Store, thread_id: str, seq: int) -> Happened:
@@ -39,8 +114,30 @@ async def find_event(store: Store, thread_id: str, seq: int) -> Happened:
     raise StoreError(f"The journal of thread {thread_id} has no event {seq}.")
 
 
-async def _lines(store: Store, part: Inherited, most: int) -> list[Numbered]:
-    return list(map(_numbered, await store.recent(part.thread_id, most, before=part.upto + 1, kinds=SHOWN)))
+async def _early(store: Store, thread_id: str, lines: Collection[Numbered]) -> list[Numbered]:
+    """Events that came too early, so early that their lines are not among these, which say that they are to be shown."""
+    known = {line.seq for line in lines}
+    wanted = [seq for line in lines if isinstance(line.entry, Released) for seq in line.entry.seqs if seq not in known]
+    return [Numbered(seq, await find_event(store, thread_id, seq)) for seq in wanted[-_MOST_EARLY:]]
+
+
+async def _entries(store: Store, part: Inherited, most: int, since: int) -> list[Entry]:
+    entries = await store.recent(part.thread_id, most, before=part.upto + 1, kinds=SHOWN)
+    return [entry for entry in entries if entry.seq > since]
+
+
+async def _summary_at(store: Store, thread_id: str, seq: int) -> Summary:
+    entries = await store.entries(thread_id, after=seq - 1, limit=1)
+    if not entries:
+        raise StoreError(f"The journal of thread {thread_id} has no summary {seq}.")
+    return _read_summary(entries[0])
+
+
+def _read_summary(entry: Entry) -> Summary:
+    summary = _numbered(entry).entry
+    if not isinstance(summary, Summary):
+        raise StoreError(f"Entry {entry.seq} of a journal is no summary.")
+    return summary
 
 
 def _numbered(entry: Entry) -> Numbered:

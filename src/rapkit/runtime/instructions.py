@@ -1,22 +1,32 @@
 """What the model is told before the conversation."""
 
+from datetime import UTC, datetime
+
 from rapkit.kernel.thread import Thread
 from rapkit.runtime.plan import Plan
 
 _CALLS = (
     "Tools answer when they are done, which may take seconds or days. You may be told that a call is still running: "
     "its result comes later, by itself. A tool call with an argument `kind` was not made by you: it shows you an event "
-    "of a subscription (interrupt) or a result that came late (result), and names the original call."
+    "of a subscription (interrupt), a result that came late (result), or what another thread tells you (report, message), "
+    "and names the original call or the thread."
 )
 _FOR_EVENT = (
     "This conversation was branched off for the one event at its end. What was said before belongs to another conversation that goes on "
     "without you: deal with this event alone, and do not carry out again what was asked for there."
 )
+_FOR_TASK = (
+    "This conversation is a child thread: it was branched off for the one task that is named where it begins. What was said before that "
+    "belongs to the parent thread, which goes on without you: do not carry out what was asked or planned there. Nobody reads what you say "
+    "here; tell the parent thread with report_to_parent, with `done` when nothing is left to do."
+)
 
 
-def instructions_for(plan: Plan, thread: Thread) -> str:
-    """The agent's own instructions, what a model has to know about calls that take long, and what this thread is for."""
-    parts = [plan.instructions, _CALLS]
+def instructions_for(plan: Plan, thread: Thread, now: float) -> str:
+    """The agent's own instructions, what a model has to know about calls that take long, what day it is, and what this thread is for."""
+    parts = [plan.instructions, _CALLS, f"Today is {datetime.fromtimestamp(now, UTC):%A, %Y-%m-%d} (UTC)."]
     if thread.for_event:
         parts.append(_FOR_EVENT)
+    if thread.task:
+        parts.append(_FOR_TASK)
     return "\n\n".join(part for part in parts if part)

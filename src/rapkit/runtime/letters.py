@@ -8,16 +8,22 @@ from pydantic import TypeAdapter
 
 from rapkit.errors import RapkitError
 from rapkit.kernel.incoming import (
+    AnswerFor,
     AnswerUndelivered,
     CancelCall,
     ChildClosed,
+    ChildReport,
     ChooseFor,
     CloseThread,
     EventForChild,
+    Grant,
     Incoming,
+    ParentMessage,
     SetAside,
+    Task,
     Undelivered,
     UserMessage,
+    WakeUp,
 )
 from rapkit.kernel.receiving import call_of, name_of
 from rapkit.mailbox import Letter, Mail
@@ -38,9 +44,15 @@ _OURS: dict[str, TypeAdapter[Incoming]] = {
         ("close", CloseThread),
         ("cancel", CancelCall),
         ("choice", ChooseFor),
+        ("answer", AnswerFor),
+        ("schedule", WakeUp),
+        ("grant", Grant),
         ("undelivered", Undelivered),
         ("answer_undelivered", AnswerUndelivered),
         ("event_for_child", EventForChild),
+        ("task", Task),
+        ("parent", ParentMessage),
+        ("report", ChildReport),
         ("child_closed", ChildClosed),
     )
 }

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.models.model import Model
+from rapkit.runtime.doorbell import OnAccept
 from rapkit.runtime.in_process import InProcess
 from rapkit.runtime.server import Server
 
@@ -38,7 +39,7 @@ class Capacity:
 class Plan:
     """An agent: its model, its servers, its store, where it is reached, and how far it goes.
 
-    `toolsets` are those of the servers that run in this process.
+    `toolsets` are those of the servers that run in this process. `on_accept` is called when there is something to do; see `Doorbell`.
     """
 
     model: Model
@@ -51,3 +52,4 @@ class Plan:
     capacity: Capacity = field(default_factory=Capacity)
     patience: Patience = field(default_factory=Patience)
     policies: Mapping[Kind, RetryPolicy] = field(default_factory=lambda: POLICIES)
+    on_accept: OnAccept | None = None

@@ -8,7 +8,7 @@ from rapkit.http.serving import listen
 from rapkit.mailbox import Fact, NewBox, Store
 from rapkit.stores import open_store
 
-_MEMORY = "sqlite:///:memory:"
+MEMORY = "sqlite:///:memory:"
 _DESK = NewBox("rapkit/agent", "agent", idle=True)
 """The box beside which the port is kept."""
 
@@ -23,7 +23,7 @@ async def listen_as_before(host: str, store_url: str) -> socket.socket:
 
     It is remembered before this returns, so before any callback URL with it is made. A store in memory remembers nothing.
     """
-    if store_url == _MEMORY:
+    if store_url == MEMORY:
         return listen(host, 0)
     store = open_store(store_url)
     try:
@@ -46,6 +46,17 @@ async def listen_as_before(host: str, store_url: str) -> socket.socket:
             port,
         )
     return listener
+
+
+async def port_before(store_url: str) -> int | None:
+    """The port this store's agent listens on, or did last, if it was given none."""
+    if store_url == MEMORY:
+        return None
+    store = open_store(store_url)
+    try:
+        return await _remembered(store)
+    finally:
+        await store.close()
 
 
 async def _remembered(store: Store) -> int | None:

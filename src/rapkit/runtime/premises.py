@@ -9,6 +9,7 @@ from rapkit.runtime.dispatch import Dispatch
 from rapkit.runtime.hub import Hub
 from rapkit.runtime.metrics import Metrics
 from rapkit.runtime.plan import Plan
+from rapkit.runtime.spending import Spending
 from rapkit.runtime.toolsets import Toolsets
 
 
@@ -25,3 +26,4 @@ class Premises:
     dispatch: Dispatch
     hub: Hub
     metrics: Metrics
+    spending: Spending | None = None

@@ -13,10 +13,11 @@ from rapkit.runtime.toolsets import THREAD
 
 @dataclass(frozen=True, slots=True)
 class GivenAnswer:
-    """What was chosen, None to dismiss the question; and the request that said so."""
+    """What was chosen, or said in words; neither, to dismiss the question. And the request that said so."""
 
     by: str
-    selected: int | None
+    selected: int | None = None
+    text: str | None = None
 
 
 _READER = TypeAdapter(GivenAnswer)

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from rapkit.errors import Fenced, StoreError
 from rapkit.insisting import insist
+from rapkit.kernel.budgets import used_up
+from rapkit.kernel.builtins import offered
+from rapkit.kernel.compaction import compacted, is_due, not_compacted, summary_question
 from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.effects import Invoke, Step
 from rapkit.kernel.incoming import Correction, Incoming, SetAside, TimerDue, Undelivered
 from rapkit.kernel.receiving import receive
-from rapkit.kernel.replying import model_failed, reply, worker_lost
+from rapkit.kernel.replying import model_failed, out_of_budget, reply, worker_lost
 from rapkit.kernel.thread import Thread, load_thread
 from rapkit.mailbox import Claim, Commit, Mail
 from rapkit.models.errors import ModelError
 from rapkit.protocol import UserChoice, ViewUpdate
 from rapkit.runtime import audit, letters
 from rapkit.runtime.commits import Commits, origins
-from rapkit.runtime.history import conversation_of, find_event
+from rapkit.runtime.history import View, find_event, view_of
 from rapkit.runtime.hub import Changed, Delta, Reset
 from rapkit.runtime.instructions import instructions_for
 from rapkit.runtime.premises import Premises
@@ -32,7 +35,7 @@ _LARGEST_VIEW = 1024 * 1024
 
 if TYPE_CHECKING:
     from rapkit.kernel.catalog import Catalog
-    from rapkit.kernel.conversation import Conversation
+    from rapkit.kernel.compaction import Cut
 
 log = logging.getLogger("rapkit.threads")
 
@@ -80,14 +83,13 @@ class Slice:
         now = self._premises.clock.now()
         step = receive(thread, incoming, now, self._limits)
         thread_now = step.thread
-        asks = thread_now.wants_model and thread_now.retry_at <= now
+        asks_at = thread_now.asks_at
         mail = {
             "consumed": [each.seq for each in self._claim.mail if each.seq not in aside],
             "set_aside": aside,
         }
-        if not asks:
-            again_at = thread_now.retry_at if thread_now.wants_model else None
-            await self._commit(thread, step, again_at=again_at, **mail)
+        if asks_at is None or asks_at > now:
+            await self._commit(thread, step, again_at=asks_at, **mail)
             return
         if self._claim.attempts > _MOST_LOST_ATTEMPTS:
             # Before anything is read that may be what ends us.
@@ -99,13 +101,13 @@ class Slice:
             if self._claim.mail or step.entries or step.effects:
                 # What came is in the journal before the model is asked, whatever happens then (RUN-4). It is not said that we got on.
                 await self._commit(thread, step, keep=True, charge=True, **mail)
-            conversation, catalog = await history
+            view, catalog = await history
         finally:
             history.cancel()
             await asyncio.wait({history})
             if not history.cancelled():
                 history.exception()  # looked at, also if it is the other one that counts
-        answer = await self._ask(thread_now, conversation, catalog)
+        answer = await self._ask(thread_now, view, catalog)
         await self._commit(thread_now, answer, again_at=self._again_at(answer.thread))
 
     def _load(self) -> Thread:
@@ -118,7 +120,7 @@ class Slice:
 
     async def _incoming(self, thread: Thread) -> tuple[list[Incoming], dict[int, str]]:
         """What is in the mail; and what is set aside of it, because it has ended too many workers already."""
-        incoming: list[Incoming] = [TimerDue(key) for key in self._claim.timers]
+        incoming: list[Incoming] = []
         aside: dict[int, str] = {}
         for mail in self._claim.mail:
             if min(mail.attempts, self._claim.attempts) > _MOST_LOST_ATTEMPTS:
@@ -126,6 +128,8 @@ class Slice:
                 incoming.append(letters.set_aside(mail, aside[mail.seq]))
                 continue
             incoming.append(await self._read(thread, mail))
+        # Timers come last: what has come is not given up because nobody was there to take it.
+        incoming += [TimerDue(key) for key in self._claim.timers]
         return incoming, aside
 
     async def _read(self, thread: Thread, mail: Mail) -> Incoming:
@@ -169,36 +173,65 @@ class Slice:
 
     # The model
 
-    async def _history(self, before: Thread, step: Step) -> "tuple[Conversation, Catalog]":
+    async def _history(self, before: Thread, step: Step) -> "tuple[View, Catalog]":
         """What the model is shown and offered. Nobody but us appends to the journal, so it can be read while we do."""
-        conversation, catalog = await asyncio.gather(
-            conversation_of(self._store, before, step, self._limits),
+        view, catalog = await asyncio.gather(
+            view_of(self._store, before, step, self._limits),
             self._premises.toolsets.catalog(before.root),
         )
-        return conversation, catalog
+        return view, catalog
 
-    async def _ask(self, thread: Thread, conversation: "Conversation", catalog: "Catalog") -> Step:
-        premises = self._premises
-        limits = self._limits
+    async def _ask(self, thread: Thread, view: View, catalog: "Catalog") -> Step:
+        """Ask the model, if there is money left for it; for a summary first, if it would be shown too much."""
         self._catalog = catalog
-        question = Question(instructions_for(premises.plan, thread), conversation, catalog.tools)
+        clock, limits = self._premises.clock, self._limits
+        if reason := used_up(thread, limits):
+            return out_of_budget(thread, reason, None, clock.now(), limits)
+        spending = self._premises.spending
+        if spending is not None and (over := await spending.exceeded()) is not None:
+            return out_of_budget(thread, over.reason, over.until, clock.now(), limits)
+        if is_due(thread, limits, self._window, view.tokens) and (where := view.cut(limits, self._window)) is not None:
+            return await self._compact(thread, view, where)
+        question = Question(
+            instructions_for(self._premises.plan, thread, clock.now()),
+            view.conversation(limits, self._window),
+            (*offered(thread, limits), *catalog.tools),
+        )
         try:
             said = await self._complete(thread.id, question)
         except ModelError as error:
-            premises.hub.tell(thread.id, Reset())
+            self._premises.hub.tell(thread.id, Reset())
             log.warning("the model failed: %s", error, extra={"thread_id": thread.id})
-            now = premises.clock.now()
             return model_failed(
-                thread, str(error), now, limits, retryable=error.retryable, retry_after=error.retry_after
+                thread, str(error), clock.now(), limits, retryable=error.retryable, retry_after=error.retry_after
             )
-        return reply(thread, said, catalog, premises.clock.now(), limits)
+        return reply(thread, said, catalog, clock.now(), limits)
+
+    async def _compact(self, thread: Thread, view: View, where: "Cut") -> Step:
+        clock, limits = self._premises.clock, self._limits
+        question = summary_question(view.before(where, limits, self._window))
+        try:
+            said = await self._complete(thread.id, question)
+            problem = None if said.text.strip() else "the model wrote nothing"
+        except ModelError as error:
+            problem = str(error)
+        if problem is None:
+            return compacted(thread, said, where, clock.now(), limits)
+        log.warning("no summary could be made: %s", problem, extra={"thread_id": thread.id})
+        return not_compacted(thread, problem, clock.now(), limits)
+
+    @property
+    def _window(self) -> int | None:
+        """How many tokens the model takes, if that is known."""
+        return self._premises.plan.model.context_window
 
     async def _complete(self, thread_id: str, question: Question) -> Reply:
         premises = self._premises
         patience = premises.plan.patience.completion
 
         def tell(text: str) -> None:
-            premises.hub.tell(thread_id, Delta(text))
+            if not question.for_summary:  # which nobody has asked for
+                premises.hub.tell(thread_id, Delta(text))
 
         with premises.metrics.completion() as outcome:
             try:
@@ -207,6 +240,8 @@ class Slice:
             except TimeoutError:
                 raise ModelError(f"The model did not answer within {patience:g} s.", retryable=True) from None
             outcome.said(said)
+        if premises.spending is not None:
+            premises.spending.add(said.usage)
         return said
 
     async def _interruptible(self, completing: Coroutine[Any, Any, Reply]) -> Reply:
@@ -233,7 +268,7 @@ class Slice:
 
     def _again_at(self, thread: Thread) -> float | None:
         """The next slice follows at once if the model is to be asked again: one completion a slice."""
-        return max(thread.retry_at, self._premises.clock.now()) if thread.wants_model else None
+        return None if thread.asks_at is None else max(thread.asks_at, self._premises.clock.now())
 
     # The store
 

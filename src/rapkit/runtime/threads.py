@@ -1,41 +1,30 @@
 """What clients can do with threads. Whatever is said to have happened is durable when it is said."""
 
 import contextlib
-import re
+import math
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
-from heapq import merge
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
 
-from rapkit.errors import ThreadClosed, ThreadError, UnknownThread
+from rapkit.errors import ThreadClosed, ThreadError
 from rapkit.ids import new_id
-from rapkit.kernel.incoming import CancelCall, ChooseFor, CloseThread, Incoming, UserMessage
-from rapkit.kernel.thread import OpenChoice, Pending, Subscription, Thread, dump_thread
-from rapkit.mailbox import Box, Letter, NewBox, Reception, Store
+from rapkit.kernel.incoming import AnswerFor, CancelCall, ChooseFor, CloseThread, Grant, Incoming, UserMessage
+from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.thread import OpenChoice, Thread, dump_thread
+from rapkit.mailbox import Letter, NewBox, Reception, Store
 from rapkit.protocol.fields import MAX_ID, Id
-from rapkit.runtime.commits import OAUTH, VIEW
-from rapkit.runtime.following import (
-    EventName,
-    Following,
-    Line,
-    ThreadEvent,
-    is_running,
-    read_line,
-    read_thread,
-    status_of,
-)
+from rapkit.runtime.following import EventName, Line, ThreadEvent, read_thread, status_of
 from rapkit.runtime.hub import Hub, Perhaps
 from rapkit.runtime.letters import letter
+from rapkit.runtime.looking import Family, Look, Looking, Page, check_id
 from rapkit.runtime.questions import FirstAnswers, GivenAnswer, is_open, name_of
 from rapkit.runtime.repeats import Keyed, KeyReused, Repeats
 from rapkit.runtime.toolsets import THREAD
 
 __all__ = [
     "EventName",
+    "Family",
     "KeyReused",
     "Line",
     "Look",
@@ -47,16 +36,7 @@ __all__ = [
     "status_of",
 ]
 
-_PAGE = 200
-_MOST_LOOKED_AT = 1000
-_CHUNK = 100
-_THREAD_ID = re.compile(r"[A-Za-z0-9_-]{1,512}")
 _USER_ID: TypeAdapter[str] = TypeAdapter(Id)
-_STORED_AS = {
-    # A thread that has never run is stored as open, and what is running is not stored at all.
-    "idle": ("open", "idle"),
-    "running": ("open", "idle", "waiting", "parked"),
-}
 
 
 class UnknownCall(ThreadError):
@@ -67,52 +47,8 @@ class NoSuchChoice(ThreadError):
     """A question does not have that many choices."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A thread as it is now."""
-
-    thread: Thread
-    running: bool
-    created_at: float
-    authorizations: dict[str, str]
-    views: dict[str, Any]
-
-    @property
-    def status(self) -> str:
-        """What it is doing: idle, running, waiting, parked or closed."""
-        return status_of(self.thread, self.running)
-
-    @property
-    def reason(self) -> str | None:
-        """Why it is parked, if it is."""
-        return self.thread.parked
-
-    @property
-    def pending_calls(self) -> dict[str, Pending]:
-        """The calls that are not answered, by their ids."""
-        return self.thread.pending
-
-    @property
-    def subscriptions(self) -> dict[str, Subscription]:
-        """The active subscriptions, by the ids of the calls that made them."""
-        return self.thread.subscriptions
-
-    @property
-    def choices(self) -> dict[str, OpenChoice]:
-        """The questions to the user that are open, by the ids of the calls that ask."""
-        return {call_id: questions[0] for call_id, questions in self.thread.choices.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Some threads, without what they show; `next` is where to go on, if there may be more."""
-
-    looks: list[Look]
-    next: str | None
-
-
-class Threads:
-    """Threads by their ids.
+class Threads(Looking):
+    """Threads by their ids, and what can be done with them.
 
     A `key` makes a request repeatable: the same request with the same key again has the same answer and no effect, and a different one
     raises `KeyReused`. Keys of different methods, threads and calls have nothing to do with each other.
@@ -124,10 +60,12 @@ class Threads:
         hub: Hub,
         now: Callable[[], float] = time.time,
         interrupt: Callable[[str], None] = lambda _thread_id: None,
+        on_accept: Callable[[str], None] = lambda _thread_id: None,
+        limits: ThreadLimits | None = None,
     ) -> None:
-        self._store = store
-        self._hub = hub
+        super().__init__(store, hub, limits)
         self._interrupt = interrupt
+        self._on_accept = on_accept
         self._repeats = Repeats(store, now)
         self._answers = FirstAnswers(store)
 
@@ -143,6 +81,8 @@ class Threads:
         thread_id = await self._repeats.find(request) or await self._repeats.note(request, new_id("thr"))
         box = NewBox(thread_id, THREAD, dump_thread(Thread(thread_id, user_id)), root=thread_id, idle=True)
         await self._store.create(box, None if text is None else _first_message(thread_id, text))
+        if text is not None:
+            self._on_accept(thread_id)
         return thread_id
 
     async def send(self, thread_id: str, text: str, key: str | None = None) -> str:
@@ -181,13 +121,51 @@ class Threads:
             return name_of(call_id, _question(await self._open(thread_id), call_id, selected))
 
         request = Keyed.of(key, ("choose", thread_id, call_id), selected)
+        await self._answer(thread_id, call_id, request, question, selected=selected)
+
+    async def answer(self, thread_id: str, call_id: str, text: str, key: str | None = None) -> None:
+        """Answer the open question of a call in words, if it is the model that asks. Only the first answer counts."""
+        _check_text(text)
+
+        async def question() -> str:
+            return name_of(call_id, _question_in_words(await self._open(thread_id), call_id))
+
+        request = Keyed.of(key, ("answer", thread_id, call_id), text)
+        await self._answer(thread_id, call_id, request, question, text=text)
+
+    async def grant(
+        self, thread_id: str, *, slices: int = 0, tokens: int = 0, cost: float = 0.0, key: str | None = None
+    ) -> None:
+        """Let a thread use more than its budget. If it was parked because it had used that up, it goes on."""
+        if not all(math.isfinite(each) and each >= 0 for each in (slices, tokens, cost)) or not (
+            slices or tokens or cost
+        ):
+            raise ThreadError("Grant some slices, tokens or cost: a number above 0.")
+
+        async def grant_id() -> str:
+            await self._open(thread_id)
+            return new_id("grant")
+
+        id = await self._noted(Keyed.of(key, ("grant", thread_id), [slices, tokens, cost]), grant_id)
+        await self._accept(thread_id, Grant(slices, tokens, cost), dedup=id)
+
+    async def _answer(
+        self,
+        thread_id: str,
+        call_id: str,
+        request: Keyed | None,
+        question: Callable[[], Awaitable[str]],
+        *,
+        selected: int | None = None,
+        text: str | None = None,
+    ) -> None:
         name = await self._noted(request, question)
         by = new_id("answer") if request is None else request.place
-        first = await self._answer(thread_id, call_id, name, GivenAnswer(by, selected))
+        first = await self._first_answer(thread_id, call_id, name, GivenAnswer(by, selected, text))
         if first.by != by:
             raise ThreadError(f"The question of {call_id!r} was answered already, and only the first answer counts.")
 
-    async def _answer(self, thread_id: str, call_id: str, question: str, answer: GivenAnswer) -> GivenAnswer:
+    async def _first_answer(self, thread_id: str, call_id: str, question: str, answer: GivenAnswer) -> GivenAnswer:
         """The first answer to a question, which is this one if there is none. It is in the mail then, whoever gave it.
 
         Who gave it may have died before it could send it; and there is one letter per question: a second answer must not be taken for one
@@ -202,9 +180,10 @@ class Threads:
             await self._open(thread_id)
             raise ThreadError(_no_question(call_id))
         if waits:
+            message = ChooseFor(call_id, first.selected) if first.text is None else AnswerFor(call_id, first.text)
             # If it was closed just now, that comes to the same as if it had been closed just after.
             with contextlib.suppress(ThreadClosed):
-                await self._accept(thread_id, ChooseFor(call_id, first.selected), dedup=question)
+                await self._accept(thread_id, message, dedup=question)
         return first
 
     async def _noted(self, request: Keyed | None, make_id: Callable[[], Awaitable[str]]) -> str:
@@ -223,12 +202,13 @@ class Threads:
         return await self._repeats.note(request, id)
 
     async def _accept(self, thread_id: str, message: Incoming, *, dedup: str) -> None:
-        _check_id(thread_id)
+        check_id(thread_id)
         reception = await self._store.accept(letter(thread_id, message, dedup=dedup))
         if reception not in (Reception.ACCEPTED, Reception.DUPLICATE):
             await self._open(thread_id)
             # There was no such thread a moment ago, and there is one now.
             raise ThreadError(f"Thread {thread_id} was only just begun and did not take it yet. Send it again.")
+        self._on_accept(thread_id)
         self._hub.tell(thread_id, Perhaps())
 
     async def _open(self, thread_id: str) -> Thread:
@@ -237,88 +217,10 @@ class Threads:
             raise ThreadClosed(f"Thread {thread_id} is closed, and takes nothing more. Begin a new one.")
         return thread
 
-    async def _box(self, thread_id: str) -> Box:
-        _check_id(thread_id)
-        box = await self._store.box(thread_id)
-        if box is None or box.kind != THREAD:
-            raise UnknownThread(f"There is no thread {thread_id[:80]!r}.")
-        return box
-
-    # Looking
-
-    async def look(self, thread_id: str) -> Look:
-        """A thread as it is now."""
-        box = await self._box(thread_id)
-        authorizations = {each.key: each.body.decode() for each in await self._store.records(thread_id, OAUTH)}
-        views = {each.key: from_json(each.body) for each in await self._store.records(thread_id, VIEW)}
-        thread = read_thread(box)
-        return Look(thread, is_running(box, thread), box.created_at, authorizations, views)
-
-    async def newest(
-        self, *, parent: str | None = None, status: str | None = None, after: str = "", limit: int = 50
-    ) -> Page:
-        """Threads, the latest first: those after the id `after`, of a parent, of a status.
-
-        The store does not know which threads are running, so with a `status` it may take looking at many to find a few. Not more than a
-        thousand are looked at for one page: it may hold fewer than `limit`, even none, and there may be more all the same.
-        """
-        looks: list[Look] = []
-        looked_at = 0
-        chunk = max(limit + 1, _CHUNK if status is not None else 0)
-        while looked_at < _MOST_LOOKED_AT:
-            boxes = await self._boxes(parent, status, after, chunk)
-            for number, box in enumerate(boxes, 1):
-                thread = read_thread(box)
-                look = Look(thread, is_running(box, thread), box.created_at, {}, {})
-                if status in (None, look.status):
-                    looks.append(look)
-                if len(looks) == limit:
-                    return Page(looks, box.id if number < len(boxes) or len(boxes) == chunk else None)
-            if len(boxes) < chunk:
-                return Page(looks, None)
-            after = boxes[-1].id
-            looked_at += len(boxes)
-        return Page(looks, after)
-
-    async def _boxes(self, parent: str | None, status: str | None, after: str, limit: int) -> list[Box]:
-        """The next `limit` that may be of a status."""
-        stored = [None] if status is None else _STORED_AS.get(status, (status,))
-        pages = [
-            await self._store.boxes(THREAD, parent=parent, status=each, after=after, limit=limit) for each in stored
-        ]
-        return list(merge(*pages, key=lambda box: box.id, reverse=True))[:limit]
-
-    async def history(self, thread_id: str, after: int = 0, limit: int = _PAGE) -> list[Line]:
-        """The journal, oldest first, from the line after `after`."""
-        await self._box(thread_id)
-        return [read_line(entry) for entry in await self._store.entries(thread_id, after=after, limit=limit)]
-
-    async def follow(self, thread_id: str, after: int = 0, skip: int = 0) -> AsyncGenerator[ThreadEvent, None]:
-        """What has happened since line `after`, and what happens from now on, until the thread is closed.
-
-        `skip` events of the line behind `after` are left out: those somebody has who did not get all of it.
-        """
-        await self._box(thread_id)
-        following = Following(self._store, self._hub, thread_id, after, skip)
-        async with contextlib.aclosing(following.events()) as events:
-            async for event in events:
-                yield event
-
-    async def standing(self, thread_id: str) -> tuple[int, bool]:
-        """How many lines the journal has, and whether those will be all: the thread is closed, and nothing is left to do."""
-        box = await self._box(thread_id)
-        return box.length, read_thread(box).closed and not box.busy
-
 
 def _first_message(thread_id: str, text: str) -> Letter:
     message_id = f"usr_{thread_id.removeprefix('thr_')}"
     return letter(thread_id, UserMessage(text, message_id), dedup=message_id)
-
-
-def _check_id(thread_id: str) -> None:
-    # What is no id of a thread may be that of a box of our own.
-    if not _THREAD_ID.fullmatch(thread_id):
-        raise UnknownThread(f"There is no thread {thread_id[:80]!r}.")
 
 
 def _check_text(text: str) -> None:
@@ -356,13 +258,28 @@ def _check_call(thread: Thread, call_id: str) -> None:
 
 
 def _question(thread: Thread, call_id: str, selected: int | None) -> OpenChoice:
+    question = _open_question(thread, call_id)
+    last = len(question.choices) - 1
+    if selected is not None and last < 0:
+        raise NoSuchChoice("This question has no choices. Answer it in words, or dismiss it.")
+    if selected is not None and not 0 <= selected <= last:
+        raise NoSuchChoice(f"There is no choice {selected}; there are 0 to {last}.")
+    return question
+
+
+def _question_in_words(thread: Thread, call_id: str) -> OpenChoice:
+    question = _open_question(thread, call_id)
+    call = thread.pending.get(call_id)
+    if call is None or call.awaits != "user":
+        raise ThreadError(f"The question of {call_id!r} is answered with one of its choices, not in words.")
+    return question
+
+
+def _open_question(thread: Thread, call_id: str) -> OpenChoice:
     _check_call(thread, call_id)
     questions = thread.choices.get(call_id)
     if not questions:
         raise ThreadError(_no_question(call_id))
-    last = len(questions[0].choices) - 1
-    if selected is not None and not 0 <= selected <= last:
-        raise NoSuchChoice(f"There is no choice {selected}; there are 0 to {last}.")
     return questions[0]
 
 

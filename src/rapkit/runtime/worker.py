@@ -1,5 +1,7 @@
 """Runs threads that have something to do: one slice at a time each, many of them at once (RUN-1, RUN-2)."""
 
+from collections.abc import Callable
+
 from rapkit.mailbox import Claim, Letter, Reception
 from rapkit.pump import Pump
 from rapkit.runtime.premises import Premises
@@ -10,10 +12,11 @@ from rapkit.runtime.toolsets import THREAD
 class Worker:
     """Claims due threads and runs a slice of each."""
 
-    def __init__(self, premises: Premises) -> None:
+    def __init__(self, premises: Premises, on_slice: Callable[[str], None] = lambda _thread_id: None) -> None:
         self._premises = premises
+        self._on_slice = on_slice
         self._slices: dict[str, Slice] = {}
-        self._pump = Pump(premises.store, THREAD, premises.plan.capacity.threads, self._claim, self._slice)
+        self.pump = Pump(premises.store, THREAD, premises.plan.capacity.threads, self._claim, self._slice)
 
     @property
     def running(self) -> int:
@@ -23,27 +26,27 @@ class Worker:
     @property
     def healthy(self) -> bool:
         """Whether threads can be claimed."""
-        return self._pump.healthy
+        return self.pump.healthy
 
     async def run(self) -> None:
         """Go on until cancelled."""
-        await self._pump.run()
+        await self.pump.run()
 
     async def drain(self, patience: float) -> None:
         """Let slices end; those that cannot are given back."""
-        await self._pump.drain(patience)
+        await self.pump.drain(patience)
 
     async def accept(self, letter: Letter) -> Reception:
         """Put a letter into a thread's mail; the thread runs at once if nothing else is due for it and there is room."""
         store = self._premises.store
-        if not self._pump.reserve():
+        if not self.pump.reserve():
             return await store.accept(letter)
         try:
             reception, claim = await store.accept_claimed(letter, self._premises.worker)
             if claim is not None:
-                self._pump.hand(claim)
+                self.pump.hand(claim)
         finally:
-            self._pump.release()
+            self.pump.release()
         return reception
 
     def interrupt(self, thread_id: str) -> None:
@@ -56,6 +59,7 @@ class Worker:
 
     async def _slice(self, claim: Claim) -> None:
         thread_id = claim.box.id
+        self._on_slice(thread_id)
         running = self._slices[thread_id] = Slice(self._premises, claim)
         try:
             with self._premises.metrics.slice():

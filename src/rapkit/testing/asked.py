@@ -1,4 +1,4 @@
-"""What the user of an agent is asked by tools, and how a test answers."""
+"""What the user of an agent is asked, and how a test answers."""
 
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,8 @@ class AskedToChoose:
         self.prompt = choice.prompt
         """What is asked."""
         self.choices = choice.choices
-        """What can be answered."""
-        self.default = choice.choices[choice.default]
+        """What can be answered; nothing if any text can."""
+        self.default = None if choice.default is None else choice.choices[choice.default]
         """What stands if the user dismisses the question."""
         self._scene = scene
         self._thread_id = thread_id
@@ -33,6 +33,11 @@ class AskedToChoose:
     async def dismiss(self) -> None:
         """Answer nothing: the default stands."""
         await self._answer(None)
+
+    async def answer(self, text: str) -> None:
+        """Answer in words a question of the model's."""
+        key = next(self._scene.keys)
+        await self._scene.as_client(lambda threads: threads.answer(self._thread_id, self.call_id, text, key))
 
     async def _answer(self, selected: int | None) -> None:
         key = next(self._scene.keys)

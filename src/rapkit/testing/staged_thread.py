@@ -7,7 +7,8 @@ from rapkit.errors import ThreadClosed, ThreadParked
 from rapkit.kernel.conversation import Conversation
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import ClosedEntry, JournalEntry, ModelSaid, ParkedEntry, UserSaid
-from rapkit.runtime.history import conversation_of
+from rapkit.runtime.history import view_of
+from rapkit.runtime.questions import name_of
 from rapkit.runtime.threads import Line, Look
 from rapkit.testing.asked import AskedToAuthorise, AskedToChoose
 
@@ -67,12 +68,12 @@ class StagedThread:
         raise ThreadClosed(f"Thread {self.id} was closed before it answered.")
 
     async def choice(self) -> AskedToChoose:
-        """The next question a tool asks the user."""
+        """The next question to the user: a tool's, the model's, or whether a call may be made."""
 
         async def find() -> AskedToChoose | None:
             for call_id, (choice, *_) in (await self.look()).thread.choices.items():
-                if choice.response_url not in self._asked:
-                    self._asked.add(choice.response_url)
+                if (name := name_of(call_id, choice)) not in self._asked:
+                    self._asked.add(name)
                     return AskedToChoose(self._scene, self.id, call_id, choice)
             return None
 
@@ -94,6 +95,13 @@ class StagedThread:
         """Cancel a pending call, or an active subscription."""
         key = next(self._scene.keys)
         await self._scene.as_client(lambda threads: threads.cancel(self.id, call_id, key))
+
+    async def grant(self, *, slices: int = 0, tokens: int = 0, cost: float = 0.0) -> None:
+        """Let it use more than its budget."""
+        key = next(self._scene.keys)
+        await self._scene.as_client(
+            lambda threads: threads.grant(self.id, slices=slices, tokens=tokens, cost=cost, key=key)
+        )
 
     async def close(self) -> None:
         """Close it: it takes nothing more, and every server is told."""
@@ -132,7 +140,9 @@ class StagedThread:
     async def conversation(self) -> Conversation:
         """What the model would be shown now."""
         thread = (await self.look()).thread
-        return await conversation_of(self._scene.process.store, thread, Step(thread), self._scene.agent.limits)
+        limits = self._scene.agent.limits
+        view = await view_of(self._scene.process.store, thread, Step(thread), limits)
+        return view.conversation(limits, self._scene.model.context_window)
 
     async def children(self) -> "list[StagedThread]":
         """Its child threads, closed ones too, oldest first."""

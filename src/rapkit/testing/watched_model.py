@@ -34,6 +34,11 @@ class WatchedModel:
         """Whether it is shown images."""
         return self._model.takes_images
 
+    @property
+    def context_window(self) -> int | None:
+        """That of the model."""
+        return self._model.context_window
+
     async def complete(self, question: Question, on_text: Callable[[str], None]) -> Reply:
         """Make one completion; see `Model`."""
         self.questions.append(question)

@@ -185,6 +185,7 @@ class Speaking:
 
     name = "speaking"
     takes_images = False
+    context_window = None
 
     def __init__(self) -> None:
         self.pieces: asyncio.Queue[str | ModelError] = asyncio.Queue()

@@ -14,7 +14,7 @@ from rapkit.runtime.api.answers import Answer, answer, json_answer
 from rapkit.runtime.api.entries import EntryPage, page_of
 from rapkit.runtime.api.streaming import EventStream, Pace, read_id
 from rapkit.runtime.following import choice_shown
-from rapkit.runtime.threads import Look, Threads
+from rapkit.runtime.threads import Family, Look, Threads
 
 _LARGEST_PAGE = 8 * 1024 * 1024
 _LINES_AT_ONCE = 50
@@ -99,6 +99,8 @@ async def get_thread(asked: Asked) -> Sendable:
             arguments=call.arguments,
             made_at=call.made_at,
             still_running_shown=call.detached,
+            awaits=call.awaits,
+            until=thread.timers.get(call_id),
         )
         for call_id, call in thread.pending.items()
     ]
@@ -108,7 +110,8 @@ async def get_thread(asked: Asked) -> Sendable:
     ]
     # An answer is for the first question of a call, so that is the one that is shown.
     questions = [
-        shapes.OpenQuestion(**choice_shown(call_id, asked_now[0])) for call_id, asked_now in thread.choices.items()
+        shapes.OpenQuestion(**choice_shown(call_id, asked_now[0], thread))
+        for call_id, asked_now in thread.choices.items()
     ]
     detail = shapes.ThreadDetail(
         **_summary(look),
@@ -117,9 +120,28 @@ async def get_thread(asked: Asked) -> Sendable:
         choices=questions,
         oauth=[shapes.Authorization(call_id=call, auth_url=url) for call, url in look.authorizations.items()],
         views=look.views,
-        children=list(thread.children),
+        children=[*thread.children, *thread.spawned],
+        budget=shapes.ThreadBudget(
+            **{each.name: shapes.Used(used=each.used, limit=each.limit) for each in asked.threads.budget(thread)}
+        ),
     )
     return answer(detail)
+
+
+async def get_family(asked: Asked) -> Sendable:
+    """See all that came of one."""
+    return answer(_relative(await asked.threads.family(asked.thread_id)))
+
+
+def _relative(family: Family) -> shapes.Relative:
+    thread = family.look.thread
+    return shapes.Relative(
+        **_summary(family.look),
+        for_event=thread.for_event,
+        asks_user=bool(thread.choices or thread.authorizing),
+        children=[_relative(child) for child in family.children],
+        more_children=family.more,
+    )
 
 
 def _summary(look: Look) -> dict[str, Any]:
@@ -129,6 +151,7 @@ def _summary(look: Look) -> dict[str, Any]:
         "parent_id": thread.parent,
         "status": look.status,
         "reason": thread.parked,
+        "task": thread.task or None,
         "user_id": thread.user_id,
         "created_at": look.created_at,
         "usage": thread.usage,
@@ -193,6 +216,20 @@ async def choose(asked: Asked) -> Sendable:
     return answer(shapes.Taken(), 202)
 
 
+async def answer_question(asked: Asked) -> Sendable:
+    """Answer a question in words."""
+    body: shapes.AnswerInWords = asked.body
+    await asked.threads.answer(asked.thread_id, asked.path["call_id"], body.text, asked.key)
+    return answer(shapes.Taken(), 202)
+
+
+async def grant_budget(asked: Asked) -> Sendable:
+    """Let it use more."""
+    body: shapes.MoreBudget = asked.body
+    await asked.threads.grant(asked.thread_id, slices=body.slices, tokens=body.tokens, cost=body.cost, key=asked.key)
+    return answer(shapes.Taken(), 202)
+
+
 _ONE = "/v1/threads/{thread_id}"
 _CALL = f"{_ONE}/calls/{{call_id}}"
 
@@ -218,6 +255,16 @@ OPERATIONS = (
         query=shapes.ThreadsQuery,
     ),
     Operation("getThread", "GET", _ONE, "Look at a thread", get_thread, 200, shapes.ThreadDetail, (404,)),
+    Operation(
+        "getFamily",
+        "GET",
+        f"{_ONE}/family",
+        "See a thread with its children, and theirs",
+        get_family,
+        200,
+        shapes.Relative,
+        (404,),
+    ),
     Operation(
         "getHistory",
         "GET",
@@ -272,5 +319,27 @@ OPERATIONS = (
         shapes.Taken,
         (404, 409),
         body=shapes.Selection,
+    ),
+    Operation(
+        "answer",
+        "POST",
+        f"{_CALL}/answer",
+        "Answer the question of a call in words",
+        answer_question,
+        202,
+        shapes.Taken,
+        (404, 409),
+        body=shapes.AnswerInWords,
+    ),
+    Operation(
+        "grantBudget",
+        "POST",
+        f"{_ONE}/budget",
+        "Let a thread use more than its budget",
+        grant_budget,
+        202,
+        shapes.Taken,
+        (404, 409),
+        body=shapes.MoreBudget,
     ),
 )

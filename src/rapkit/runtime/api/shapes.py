@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from pydantic_core import PydanticCustomError
 
 from rapkit.kernel.completion import Usage
+from rapkit.kernel.thread import Awaits
 from rapkit.protocol.fields import Id
 from rapkit.protocol.message import Message
 
@@ -46,6 +47,20 @@ class Selection(Message):
     selected: int | None = Field(
         description="the number of the choice, counted from 0, or null to dismiss the question, so that its default stands"
     )
+
+
+class AnswerInWords(Message):
+    """The answer to a question of the model's."""
+
+    text: Said = Field(description=f"the answer, up to {LONGEST_TEXT} characters")
+
+
+class MoreBudget(Message):
+    """What a thread may use beyond its budget; at least one of them."""
+
+    slices: int = Field(0, ge=0, lt=2**53, description="how much more often the model may be asked")
+    tokens: int = Field(0, ge=0, lt=2**53, description="how many more tokens it may take, in and out")
+    cost: float = Field(0.0, ge=0, le=1e9, description="how much more it may cost, in US dollars", allow_inf_nan=False)
 
 
 class _Query(BaseModel):
@@ -109,6 +124,7 @@ class Summary(_Shape):
     parent_id: str | None
     status: Status
     reason: str | None = Field(description="why it is parked")
+    task: str | None = Field(description="what it was made for, if the model of another thread has made it")
     user_id: str | None
     created_at: float = Field(description="seconds since 1970")
     usage: Usage
@@ -131,6 +147,10 @@ class PendingCall(_Shape):
     arguments: dict[str, Any]
     made_at: float
     still_running_shown: bool = Field(description="whether the model was told that it is still running")
+    awaits: Awaits = Field(
+        description="whose turn it is: the tool's; that of the user, whose permission is needed or whose answer; the time's"
+    )
+    until: float | None = Field(description="when it is answered by itself, or given up, if ever")
 
 
 class ActiveSubscription(_Shape):
@@ -148,7 +168,8 @@ class OpenQuestion(_Shape):
     call_id: str
     prompt: str
     choices: list[str]
-    default: int
+    default: int | None = Field(description="the choice that stands if the question is dismissed, if there is one")
+    in_words: bool = Field(description="whether it can be answered in words")
     asked_at: float
 
 
@@ -157,6 +178,21 @@ class Authorization(_Shape):
 
     call_id: str
     auth_url: str
+
+
+class Used(_Shape):
+    """How much of something a thread has used, and how much it may; null is without end."""
+
+    used: float
+    limit: float | None
+
+
+class ThreadBudget(_Shape):
+    """What a thread has used and may use."""
+
+    slices: Used
+    tokens: Used
+    cost: Used
 
 
 class ThreadDetail(Summary):
@@ -170,6 +206,16 @@ class ThreadDetail(Summary):
     oauth: list[Authorization]
     views: dict[str, Any] = Field(description="the latest content of each view, by its type")
     children: list[str] = Field(description="the children that are not closed")
+    budget: ThreadBudget
+
+
+class Relative(Summary):
+    """A thread in its family."""
+
+    for_event: bool = Field(description="whether it was made for one event")
+    asks_user: bool = Field(description="whether something in it waits for the user")
+    children: "list[Relative]" = Field(description="its children, the latest first, closed ones too")
+    more_children: bool = Field(description="whether it has children that are not shown, because there are too many")
 
 
 class Problem(_Shape):

@@ -73,50 +73,50 @@ class Boxes:
         return tx.row(sql.CREATE_BOX, row)
 
     def accept(self, letter: Letter, tx: Transaction) -> Reception:
-        reception, kind = self._admit(letter, tx)
+        reception, kind, trace = self._admit(letter, tx)
         if kind is not None:
-            self._put_in(letter, 0, tx)
+            self._put_in(letter, trace, 0, tx)
             self._wake(letter.box, kind, tx)
         return reception
 
     def accept_claimed(self, letter: Letter, worker: str, tx: Transaction) -> tuple[Reception, Claim | None]:
-        reception, kind = self._admit(letter, tx)
+        reception, kind, trace = self._admit(letter, tx)
         if kind is None:
             return reception, None
         row = tx.row(sql.CLAIM_IDLE_BOX, (worker, tx.now + self._lease.seconds, letter.box, tx.now))
         if row is None:
-            self._put_in(letter, 0, tx)
+            self._put_in(letter, trace, 0, tx)
             self._wake(letter.box, kind, tx)
             return reception, None
         number, *columns, epoch = row
         try:
-            box = self._box([*columns, True])
+            box = self._box(columns)
         except WrongKey as error:
-            self._put_in(letter, 0, tx)
+            self._put_in(letter, trace, 0, tx)
             self._put_off(number, letter.box, error, tx)
             return reception, None
-        mail = Mail(self._put_in(letter, 1, tx), letter.kind, letter.body, tx.now, 1)
+        mail = Mail(self._put_in(letter, trace, 1, tx), letter.kind, letter.body, tx.now, 1, trace or "")
         return reception, Claim(box, worker, epoch, 1, (mail,), (), tx.now)
 
-    def _admit(self, letter: Letter, tx: Transaction) -> tuple[Reception, str | None]:
-        """Whether a letter is wanted and new; then also of what kind the box is."""
+    def _admit(self, letter: Letter, tx: Transaction) -> tuple[Reception, str | None, str | None]:
+        """Whether a letter is wanted and new; then also of what kind the box is, and the trace that the letter belongs to, if any."""
         needed_kind, needed_key = letter.needs or (None, None)
         key = None if letter.dedup is None else f"letter/{letter.dedup}"
         found = tx.row(sql.BOX_FOR_LETTER, (letter.box, key, needed_kind, needed_key, tx.now))
-        kind, status, seen, wanted = found
+        kind, status, seen, wanted, trace = found
         if seen:
-            return Reception.DUPLICATE, None
+            return Reception.DUPLICATE, None, None
         if kind is None or status == "closed":
-            return Reception.UNKNOWN, None
+            return Reception.UNKNOWN, None, None
         if not wanted:
-            return Reception.UNWANTED, None
+            return Reception.UNWANTED, None, None
         if key is not None:
             until = None if letter.remember_for is None else tx.now + letter.remember_for
             tx.write(sql.SEE, (letter.box, key, until))
-        return Reception.ACCEPTED, kind
+        return Reception.ACCEPTED, kind, letter.traceparent or trace
 
-    def _put_in(self, letter: Letter, attempts: int, tx: Transaction) -> int:
-        row = (letter.box, letter.kind, self._seal(letter.body), tx.now, attempts)
+    def _put_in(self, letter: Letter, trace: str | None, attempts: int, tx: Transaction) -> int:
+        row = (letter.box, letter.kind, self._seal(letter.body), tx.now, attempts, trace)
         seq: int = tx.row(sql.INSERT_MAIL, row)[0]
         return seq
 
@@ -198,12 +198,12 @@ class Boxes:
         mail: dict[str, list[Mail]] = {}
         handed: dict[str, list[int]] = {}
         unreadable: dict[str, WrongKey] = {}
-        for box, seq, kind, body, at, tries in tx.rows(sql.MAIL_OF_BOXES, (ids, _MOST_MAIL_PER_CLAIM)):
+        for box, seq, kind, body, at, tries, trace in tx.rows(sql.MAIL_OF_BOXES, (ids, _MOST_MAIL_PER_CLAIM)):
             letters = mail.setdefault(box, [])
             if box in unreadable or (letters and attempts[box] > _LOST_ATTEMPTS_BEFORE_ONE_BY_ONE):
                 continue
             try:
-                letters.append(Mail(seq, kind, self._open(body), at, tries))
+                letters.append(Mail(seq, kind, self._open(body), at, tries, trace))
             except WrongKey as error:
                 unreadable[box] = error
                 handed.pop(box, None)
@@ -250,7 +250,8 @@ class Boxes:
 
     def _keep_records(self, id: str, commit: Commit, tx: Transaction) -> None:
         for record in commit.put:
-            tx.write(sql.PUT_RECORD, (id, record.kind, record.key, self._seal(record.body)))
+            row = (id, record.kind, record.key, self._seal(record.body), record.traceparent or None)
+            tx.write(sql.PUT_RECORD, row)
         for kind, key in commit.drop:
             tx.write(sql.DROP_RECORD, (id, kind, key))
         for timer in commit.timers:
@@ -267,10 +268,12 @@ class Boxes:
         box = (id, sealed, commit.status, length + len(commit.entries))
         same = commit.status in (None, status)
         if commit.keep:
-            tx.write(sql.KEEP_CLAIM if same else sql.KEEP_CLAIM_AND_SET_STATUS, (*box, commit.charge))
+            tx.write(
+                sql.KEEP_CLAIM if same else sql.KEEP_CLAIM_AND_SET_STATUS, (*box, commit.charge, commit.traceparent)
+            )
             return
         release = sql.RELEASE_CLAIM if same else sql.RELEASE_CLAIM_AND_SET_STATUS
-        (due_at,) = tx.row(release, (*box, commit.charge, tx.now, commit.again_at))
+        (due_at,) = tx.row(release, (*box, commit.charge, tx.now, commit.again_at, commit.traceparent))
         if due_at is not None:
             tx.due.add(claim.box.kind)
 
@@ -306,10 +309,9 @@ class Boxes:
         return [self._box(row) for row in rows]
 
     def _box(self, columns: Any) -> Box:
-        id, kind, status, parent, root, name, state, stopped, created_at, length, busy = columns
-        return Box(
-            id, kind, status, parent, root, name, self._open(state), bool(stopped), created_at, length, bool(busy)
-        )
+        id, kind, status, parent, root, name, state, stopped, created_at, length, busy, trace = columns
+        plain = self._open(state)
+        return Box(id, kind, status, parent, root, name, plain, bool(stopped), created_at, length, bool(busy), trace)
 
     def entries(self, box: str, after: int, limit: int, tx: Transaction) -> list[Entry]:
         return self._entries(tx.rows(sql.ENTRIES, (box, after, limit)))
@@ -326,7 +328,8 @@ class Boxes:
         return [Entry(kind, self._open(body), seq, at) for kind, body, seq, at in rows]
 
     def records(self, box: str, kind: str, tx: Transaction) -> list[Record]:
-        return [Record(kind, key, self._open(body)) for key, body in tx.rows(sql.RECORDS, (box, kind))]
+        rows = tx.rows(sql.RECORDS, (box, kind))
+        return [Record(kind, key, self._open(body), trace) for key, body, trace in rows]
 
 
 def _fenced(id: str) -> Fenced:

@@ -1,7 +1,7 @@
 """The tables, and how they came to be.
 
-Times are seconds since 1970. `due_at` is NULL where nothing is due. Blobs are sealed (see `rapkit.keys`); ids, kinds, names, times and
-origins are in clear.
+Times are seconds since 1970. `due_at` is NULL where nothing is due. Blobs are sealed (see `rapkit.keys`); ids, kinds, names, times,
+origins and trace contexts are in clear.
 """
 
 from typing import Final
@@ -11,21 +11,22 @@ APPLICATION_ID: Final = 0x52415031  # "RAP1"
 MIGRATIONS: Final = (
     """
     CREATE TABLE boxes (
-        row        INTEGER PRIMARY KEY,
-        id         TEXT NOT NULL UNIQUE,
-        kind       TEXT NOT NULL,
-        status     TEXT NOT NULL DEFAULT 'open',
-        parent     TEXT,
-        root       TEXT,
-        name       TEXT,
-        state      BLOB NOT NULL,
-        due_at     REAL,
-        worker     TEXT,
-        epoch      INTEGER NOT NULL DEFAULT 0,
-        attempts   INTEGER NOT NULL DEFAULT 0,
-        stopped    INTEGER NOT NULL DEFAULT 0,
-        length     INTEGER NOT NULL DEFAULT 0,
-        created_at REAL NOT NULL
+        row         INTEGER PRIMARY KEY,
+        id          TEXT NOT NULL UNIQUE,
+        kind        TEXT NOT NULL,
+        status      TEXT NOT NULL DEFAULT 'open',
+        parent      TEXT,
+        root        TEXT,
+        name        TEXT,
+        traceparent TEXT,
+        state       BLOB NOT NULL,
+        due_at      REAL,
+        worker      TEXT,
+        epoch       INTEGER NOT NULL DEFAULT 0,
+        attempts    INTEGER NOT NULL DEFAULT 0,
+        stopped     INTEGER NOT NULL DEFAULT 0,
+        length      INTEGER NOT NULL DEFAULT 0,
+        created_at  REAL NOT NULL
     );
     CREATE INDEX boxes_due ON boxes (kind, due_at) WHERE due_at IS NOT NULL;
     CREATE INDEX boxes_family ON boxes (parent, name) WHERE parent IS NOT NULL;
@@ -40,9 +41,11 @@ MIGRATIONS: Final = (
         body        BLOB NOT NULL,
         accepted_at REAL NOT NULL,
         attempts    INTEGER NOT NULL DEFAULT 0,
-        set_aside   TEXT
+        set_aside   TEXT,
+        traceparent TEXT
     );
     CREATE INDEX mail_of_box ON mail (box, seq);
+    CREATE INDEX mail_unread ON mail (accepted_at, set_aside) WHERE set_aside IS NULL;
 
     CREATE TABLE entries (
         box  TEXT NOT NULL REFERENCES boxes (id) ON DELETE CASCADE,
@@ -54,10 +57,11 @@ MIGRATIONS: Final = (
     );
 
     CREATE TABLE records (
-        box  TEXT NOT NULL REFERENCES boxes (id) ON DELETE CASCADE,
-        kind TEXT NOT NULL,
-        key  TEXT NOT NULL,
-        body BLOB NOT NULL,
+        box         TEXT NOT NULL REFERENCES boxes (id) ON DELETE CASCADE,
+        kind        TEXT NOT NULL,
+        key         TEXT NOT NULL,
+        body        BLOB NOT NULL,
+        traceparent TEXT,
         UNIQUE (box, kind, key)
     );
 
@@ -99,6 +103,7 @@ MIGRATIONS: Final = (
     );
     CREATE INDEX outbox_due ON outbox (due_at, origin) WHERE due_at IS NOT NULL;
     CREATE INDEX outbox_lane ON outbox (lane, seq) WHERE dead_at IS NULL;
+    CREATE INDEX outbox_age ON outbox (created_at, dead_at) WHERE dead_at IS NULL;
     CREATE INDEX outbox_dead ON outbox (dead_at) WHERE dead_at IS NOT NULL;
 
     -- One row that opens if the keys at hand are those the rest was sealed with.

@@ -31,10 +31,10 @@ Epochs begin at the time, so that a claim from an earlier life of the same id is
 BOX_FOR_LETTER: Final = """
     SELECT b.kind, b.status,
            ?2 IS NOT NULL AND EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = ?2 AND (expires_at IS NULL OR expires_at > ?5)),
-           ?3 IS NULL OR EXISTS (SELECT 1 FROM records WHERE box = ?1 AND kind = ?3 AND key = ?4)
-    FROM (SELECT 1) LEFT JOIN boxes b ON b.id = ?1
+           ?3 IS NULL OR r.box IS NOT NULL, r.traceparent
+    FROM (SELECT 1) LEFT JOIN boxes b ON b.id = ?1 LEFT JOIN records r ON r.box = ?1 AND r.kind = ?3 AND r.key = ?4
 """
-"""Kind and status of the box, if there is one; whether the letter was seen before; whether the record it needs is there."""
+"""Kind and status of the box, if there is one; whether the letter was seen before; whether the record it needs is there, and its trace."""
 
 SEE: Final = """
     INSERT INTO seen (scope, key, expires_at) VALUES (?, ?, ?)
@@ -48,7 +48,9 @@ BOX_FOR_NOTE: Final = """
 """
 """Status of the box, if there is one; whether it was ended and is remembered; the record as it stands, if there is one."""
 
-INSERT_MAIL: Final = "INSERT INTO mail (box, kind, body, accepted_at, attempts) VALUES (?, ?, ?, ?, ?) RETURNING seq"
+INSERT_MAIL: Final = """
+    INSERT INTO mail (box, kind, body, accepted_at, attempts, traceparent) VALUES (?, ?, ?, ?, ?, ?) RETURNING seq
+"""
 """An accepted letter."""
 
 WAKE_BOX: Final = "UPDATE boxes SET due_at = min(ifnull(due_at, ?1), ?1) WHERE id = ?2 AND worker IS NULL"
@@ -83,7 +85,7 @@ DUE_BOXES: Final = """
 CLAIM_IDLE_BOX: Final = """
     UPDATE boxes SET worker = ?1, epoch = epoch + 1, attempts = 1, due_at = ?2
     WHERE id = ?3 AND worker IS NULL AND attempts = 0 AND ifnull(due_at, ?4 + 1) > ?4
-    RETURNING row, id, kind, status, parent, root, name, state, stopped, created_at, length, epoch
+    RETURNING row, id, kind, status, parent, root, name, state, stopped, created_at, length, 1, ifnull(traceparent, ''), epoch
 """
 """Claim a box that nobody has and for which nothing is due: so the letter that comes now is all its mail."""
 
@@ -93,7 +95,7 @@ POSTPONE_BOXES: Final = "UPDATE boxes SET due_at = ?1 WHERE row IN (SELECT value
 CLAIM_BOXES: Final = """
     UPDATE boxes SET worker = ?1, epoch = epoch + 1, attempts = attempts + 1, due_at = ?2
     WHERE row IN (SELECT value FROM json_each(?3))
-    RETURNING row, id, kind, status, parent, root, name, state, stopped, created_at, length, 1, epoch, attempts
+    RETURNING row, id, kind, status, parent, root, name, state, stopped, created_at, length, 1, ifnull(traceparent, ''), epoch, attempts
 """
 """Claim these boxes."""
 
@@ -116,7 +118,7 @@ GIVE_BACK_OUTGOING: Final = """
 """The same for a POST."""
 
 MAIL_OF_BOXES: Final = """
-    SELECT m.box, m.seq, m.kind, m.body, m.accepted_at, m.attempts + 1
+    SELECT m.box, m.seq, m.kind, m.body, m.accepted_at, m.attempts + 1, ifnull(m.traceparent, '')
     FROM json_each(?1) AS claimed JOIN mail AS m
     ON m.seq IN (SELECT seq FROM mail WHERE box = claimed.value AND set_aside IS NULL ORDER BY seq LIMIT ?2)
     ORDER BY m.seq
@@ -154,7 +156,8 @@ APPEND_ENTRY: Final = "INSERT INTO entries (box, seq, at, kind, body) VALUES (?,
 """The next line of a journal."""
 
 PUT_RECORD: Final = """
-    INSERT INTO records (box, kind, key, body) VALUES (?, ?, ?, ?) ON CONFLICT (box, kind, key) DO UPDATE SET body = excluded.body
+    INSERT INTO records (box, kind, key, body, traceparent) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (box, kind, key) DO UPDATE SET body = excluded.body, traceparent = excluded.traceparent
 """
 """Write a record."""
 
@@ -164,7 +167,7 @@ DROP_RECORD: Final = "DELETE FROM records WHERE box = ? AND kind = ? AND key = ?
 PUT_FACT: Final = """
     INSERT INTO records (box, kind, key, body)
     SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM boxes WHERE id = ?1 AND status <> 'closed')
-    ON CONFLICT (box, kind, key) DO UPDATE SET body = excluded.body
+    ON CONFLICT (box, kind, key) DO UPDATE SET body = excluded.body, traceparent = NULL
 """
 """Write a record beside a box that somebody else may have, unless it is gone or closed."""
 
@@ -183,7 +186,8 @@ DROP_TIMER: Final = "DELETE FROM timers WHERE box = ? AND key = ?"
 
 KEEP_CLAIM: Final = """
     UPDATE boxes SET
-        state = ifnull(?2, state), length = ?4, attempts = CASE WHEN ?5 THEN attempts ELSE 0 END
+        state = ifnull(?2, state), length = ?4, traceparent = ifnull(?6, traceparent),
+        attempts = CASE WHEN ?5 THEN attempts ELSE 0 END
     WHERE id = ?1
 """
 """Write a box's state and hold on to the claim."""
@@ -193,7 +197,7 @@ KEEP_CLAIM_AND_SET_STATUS: Final = KEEP_CLAIM.replace("SET", "SET status = ?3,",
 
 RELEASE_CLAIM: Final = """
     UPDATE boxes SET
-        state = ifnull(?2, state), length = ?4, worker = NULL,
+        state = ifnull(?2, state), length = ?4, traceparent = ifnull(?8, traceparent), worker = NULL,
         attempts = CASE WHEN ?5 THEN attempts ELSE 0 END,
         due_at = CASE
             WHEN ?5 AND ?7 IS NOT NULL THEN ?7
@@ -306,7 +310,8 @@ NEXT_DUE_OUTGOING: Final = "SELECT min(due_at) FROM outbox WHERE due_at IS NOT N
 """When the next POST is due."""
 
 _BOX: Final = """
-    SELECT id, kind, status, parent, root, name, state, stopped, created_at, length, worker IS NOT NULL OR ifnull(due_at <= ?1, 0)
+    SELECT id, kind, status, parent, root, name, state, stopped, created_at, length,
+           worker IS NOT NULL OR ifnull(due_at <= ?1, 0), ifnull(traceparent, '')
     FROM boxes
 """
 
@@ -342,6 +347,24 @@ BACKLOG: Final = """
 """
 """How many boxes of a kind are due or being run; those that wait for a time are not."""
 
+LOAD_OF_MAIL: Final = """
+    SELECT count(*), min(accepted_at) FROM (SELECT accepted_at FROM mail WHERE set_aside IS NULL ORDER BY accepted_at LIMIT ?)
+"""
+"""How many letters are unread, counted so far, and since when the oldest is."""
+
+LOAD_OF_BOXES: Final = """
+    SELECT count(*) FROM (SELECT 1 FROM boxes WHERE kind = ?1 AND due_at <= ?2 LIMIT ?3)
+"""
+"""How many boxes of a kind are to be looked at, counted so far; the index alone is read, so that who has them is not asked."""
+
+LOAD_OF_OUTBOX: Final = """
+    SELECT count(*), min(created_at) FROM (SELECT created_at FROM outbox WHERE dead_at IS NULL ORDER BY created_at LIMIT ?)
+"""
+"""How many POSTs are to be delivered, counted so far, and since when the oldest is."""
+
+LOAD_OF_DEAD: Final = "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE dead_at IS NOT NULL LIMIT ?)"
+"""How many POSTs were given up, counted so far."""
+
 WAITING: Final = "SELECT count(*) FROM outbox WHERE lane = ? AND dead_at IS NULL"
 """How many POSTs of a lane are to be delivered."""
 
@@ -359,7 +382,9 @@ RECENT_OF_KINDS: Final = """
 """
 """The same, without the entries of other kinds."""
 
-RECORDS: Final = "SELECT key, body FROM records WHERE box = ? AND kind = ? ORDER BY key"
+RECORDS: Final = """
+    SELECT key, body, ifnull(traceparent, '') FROM records WHERE box = ? AND kind = ? ORDER BY key
+"""
 """Records of a box."""
 
 PARCELS: Final = """

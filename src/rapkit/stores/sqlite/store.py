@@ -9,6 +9,7 @@ from types import EllipsisType
 
 from rapkit.keys import Keyring
 from rapkit.mailbox import (
+    MOST_COUNTED,
     OUTBOX,
     Box,
     Claim,
@@ -17,6 +18,7 @@ from rapkit.mailbox import (
     Fact,
     Lease,
     Letter,
+    Load,
     NewBox,
     Parcel,
     Reception,
@@ -152,6 +154,16 @@ class SqliteStore:
         count: int = await self._writer.run(lambda tx: tx.row(sql.BACKLOG, (kind, tx.now))[0], writes=False)
         return count
 
+    async def load(self, kind: str) -> Load:
+        def operation(tx: Transaction) -> Load:
+            unread, accepted_at = tx.row(sql.LOAD_OF_MAIL, (MOST_COUNTED,))
+            (due,) = tx.row(sql.LOAD_OF_BOXES, (kind, tx.now, MOST_COUNTED))
+            outgoing, created_at = tx.row(sql.LOAD_OF_OUTBOX, (MOST_COUNTED,))
+            (dead,) = tx.row(sql.LOAD_OF_DEAD, (MOST_COUNTED,))
+            return Load(unread, _age(accepted_at, tx), due, outgoing, _age(created_at, tx), dead)
+
+        return await self._writer.run(operation, writes=False)
+
     async def waiting(self, lane: str) -> int:
         count: int = await self._writer.run(lambda tx: tx.row(sql.WAITING, (lane,))[0], writes=False)
         return count
@@ -180,3 +192,7 @@ class SqliteStore:
 
     async def close(self) -> None:
         await self._writer.close()
+
+
+def _age(since: float | None, tx: Transaction) -> float:
+    return 0.0 if since is None else max(0.0, tx.now - since)

@@ -1,0 +1,64 @@
+"""How much a thread may use, and what happens when it has."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rapkit.kernel.draft import Draft
+from rapkit.kernel.entries import GrantedEntry
+from rapkit.kernel.incoming import Grant
+from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.thread import Granted, Thread
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One thing a thread may use so much of: what it is called, how much was used, how much there is; None is without end."""
+
+    name: str
+    used: float
+    limit: float | None
+    spoken: Callable[[float], str]
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether there is nothing left."""
+        return self.limit is not None and self.used >= self.limit
+
+
+def accounts(thread: Thread, limits: ThreadLimits) -> tuple[Account, ...]:
+    """Everything a thread may use so much of, with what it was granted on top."""
+    usage, granted = thread.usage, thread.granted
+    return (
+        Account("slices", usage.requests, _sum(limits.slices, granted.slices), lambda n: f"{n:,.0f} slices"),
+        Account(
+            "tokens",
+            usage.input_tokens + usage.output_tokens,
+            _sum(limits.tokens, granted.tokens),
+            lambda n: f"{n:,.0f} tokens",
+        ),
+        Account("cost", usage.cost, _sum(limits.cost, granted.cost), lambda n: f"${n:,.2f}"),
+    )
+
+
+def used_up(thread: Thread, limits: ThreadLimits) -> str | None:
+    """Why the thread may not ask the model any more, in words for a person, if it may not."""
+    for each in accounts(thread, limits):
+        if each.limit is not None and each.is_used_up:
+            return (
+                f"The thread has used {each.spoken(each.used)}, and its budget is {each.spoken(each.limit)}. "
+                f"Grant it more {each.name} to go on."
+            )
+    return None
+
+
+def receive_grant(draft: Draft, grant: Grant) -> None:
+    """Somebody grants the thread more. If that is what it waited for, it goes on."""
+    thread = draft.thread
+    draft.change(granted=thread.granted + Granted(grant.slices, grant.tokens, grant.cost))
+    draft.journal(GrantedEntry(grant.slices, grant.tokens, grant.cost))
+    if thread.parked is not None and thread.wants_model:
+        draft.change(parked=None, retry_at=0.0)
+
+
+def _sum(limit: float | None, granted: float) -> float | None:
+    return None if limit is None else limit + granted

@@ -1,0 +1,382 @@
+"""What an agent may spend, with all its threads and in all its processes, and what it has spent.
+
+What was spent in a period stands in one record, its ledger: one sum for those who have ended, and one entry for each process that runs. It
+is changed by compare-and-set only, so whatever happens to a process between two steps, an amount stands in the ledger once or not yet. A
+process that ends moves its entry into the sum; those of processes that were lost follow when there are many. So a ledger stays small,
+however many processes come and go in its period.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, get_args
+
+from pydantic import TypeAdapter
+
+from rapkit.errors import ConfigError, StoreError
+from rapkit.kernel.completion import Usage
+from rapkit.mailbox import Fact, NewBox, Store
+
+Per = Literal["hour", "day", "month", "total"]
+
+_BOX: Final = NewBox("rapkit/spending", "spending", idle=True)
+_FORMATS: Final[Mapping[Per, str]] = {"hour": "%Y-%m-%d %H:00", "day": "%Y-%m-%d", "month": "%Y-%m", "total": "total"}
+_NANOS: Final = 10**9
+_WRITE_EVERY: Final = 1.0
+_LOOK_EVERY: Final = 2.0
+_KEPT: Final = 2 * 86400.0
+_MANY: Final = 50
+_SILENT: Final = 3600.0
+_TRIES: Final = 100
+
+log = logging.getLogger("rapkit.spending")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What an agent may spend in every hour, day or month of the UTC calendar, or in its whole life.
+
+    `slices` counts completions, `tokens` those read and written, `cost` is in US dollars as far as prices are known. With several limits,
+    the one that is reached first counts. Another `per` begins a count of its own; another limit goes on with the same one.
+    """
+
+    slices: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    per: Per = "day"
+
+    def __post_init__(self) -> None:
+        if self.per not in get_args(Per):
+            raise ConfigError(f"A budget cannot be per {self.per!r}. Make it one of: {', '.join(get_args(Per))}.")
+        if self.slices is None and self.tokens is None and self.cost is None:
+            raise ConfigError(
+                "A budget without a limit limits nothing. Give it `slices`, `tokens` or `cost`, or leave it out."
+            )
+        for name, value in (("slices", self.slices), ("tokens", self.tokens)):
+            if value is not None and not _is_count(value):
+                raise ConfigError(
+                    f"`{name}` of a budget is {value!r}. Make it a whole number above 0, or leave it out."
+                )
+        if self.cost is not None and not _is_price(self.cost):
+            raise ConfigError(
+                f"`cost` of a budget is {self.cost!r}. Make it a number of dollars above 0, or leave it out."
+            )
+
+    def period_of(self, now: float) -> str:
+        """What the period at this time is called, such as "2026-11-16". Later periods have greater names."""
+        return _period(self.per, now)
+
+    def ends_at(self, now: float) -> float | None:
+        """When the period at this time is over, which is when the next begins; None if it never is."""
+        at = datetime.fromtimestamp(now, UTC).replace(minute=0, second=0, microsecond=0)
+        match self.per:
+            case "hour":
+                return (at + timedelta(hours=1)).timestamp()
+            case "day":
+                return (at.replace(hour=0) + timedelta(days=1)).timestamp()
+            case "month":
+                # 31 days after the first of a month it is always the next month.
+                return (at.replace(day=1, hour=0) + timedelta(days=31)).replace(day=1).timestamp()
+            case "total":
+                return None
+
+
+@dataclass(frozen=True, slots=True)
+class Exceeded:
+    """A budget is used up: why, in a sentence for a person, and when it goes on; None if it does not by itself."""
+
+    reason: str
+    until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Amount:
+    """What completions took. Dollars are counted in whole billionths, so that sums and differences are exact."""
+
+    requests: int = 0
+    input: int = 0
+    output: int = 0
+    nanos: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.input + self.output
+
+    def __add__(self, other: "_Amount") -> "_Amount":
+        return _Amount(
+            self.requests + other.requests,
+            self.input + other.input,
+            self.output + other.output,
+            self.nanos + other.nanos,
+        )
+
+    def __sub__(self, other: "_Amount") -> "_Amount":
+        return _Amount(
+            self.requests - other.requests,
+            self.input - other.input,
+            self.output - other.output,
+            self.nanos - other.nanos,
+        )
+
+
+_NOTHING: Final = _Amount()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What one process has spent, and when it said so."""
+
+    spent: _Amount
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    """What was spent in one period."""
+
+    ended: _Amount = _NOTHING
+    running: dict[str, _Entry] = field(default_factory=dict)
+
+    def total(self) -> _Amount:
+        return sum((entry.spent for entry in self.running.values()), self.ended)
+
+    def entered(self, name: str, spent: _Amount, now: float) -> "_Ledger":
+        """With this entry; if there are many, without those of processes that have long been silent, which are likely to be lost."""
+        ledger = replace(self, running={**self.running, name: _Entry(spent, now)})
+        if len(ledger.running) > _MANY:
+            for silent in [name for name, entry in ledger.running.items() if entry.at < now - _SILENT]:
+                ledger = ledger.moved(silent)
+        return ledger
+
+    def moved(self, name: str) -> "_Ledger":
+        """With this entry in the sum of those who have ended."""
+        running = dict(self.running)
+        entry = running.pop(name, None)
+        return self if entry is None else _Ledger(self.ended + entry.spent, running)
+
+
+_LEDGER: Final = TypeAdapter(_Ledger)
+
+
+@dataclass(slots=True)
+class _Account:
+    """What this process has spent in one period and not moved into the ledger's sum, and what it knows of the others."""
+
+    name: str
+    period: str
+    ends_at: float | None
+    own: _Amount = _NOTHING
+    entered: _Amount = _NOTHING
+    others: _Amount = _NOTHING
+    seen_at: float | None = None
+
+    def saw(self, ledger: _Ledger, now: float) -> None:
+        """The ledger is like this now."""
+        entry = ledger.running.get(self.name)
+        if entry is None:
+            # What we had entered is in the sum: we have ended, or were silent for so long that somebody took us for lost. A write of which
+            # we do not know whether it happened cannot be in there, too: it would have made the entry a fresh one, that nobody moves.
+            self.own -= self.entered
+        self.entered = _NOTHING if entry is None else entry.spent
+        self.others = ledger.total() - self.entered
+        self.seen_at = now
+
+
+class Spending:
+    """What the agent, in all processes on one store, has spent in the current period.
+
+    Completions are counted at once in this process, and written down within a second: one that is killed loses what it spent in its last
+    second, or since the store began to fail. Others see what was written two seconds later at most. So together, processes may spend what
+    they can in three seconds, and the completions under way, above the budget. `worker` is a name that no other process has or ever had.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        worker: str,
+        budget: Budget,
+        now: Callable[[], float],
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._budget = budget
+        self._now = now
+        self._sleep = sleep
+        self._kind = _kind(budget.per)
+        self._changed = asyncio.Event()
+        # What is read must not be older than what was written in the meantime, or our entry would seem to be gone.
+        self._one_at_a_time = asyncio.Lock()
+        self._opened = 0
+        self._account = self._open()
+
+    def add(self, usage: Usage) -> None:
+        """Count a completion."""
+        account = self._current()
+        account.own += _amount(usage)
+        self._changed.set()
+
+    async def exceeded(self) -> Exceeded | None:
+        """Whether the budget is used up, asked before each completion. Raises `StoreError` if what others spent cannot be read."""
+        account = await self._known()
+        return _judge(self._budget, account.own + account.others, account)
+
+    async def spent(self) -> Usage:
+        """What was spent in this period. Raises `StoreError` if what others spent cannot be read."""
+        account = await self._known()
+        amount = account.own + account.others
+        return Usage(amount.requests, amount.input, amount.output, amount.nanos / _NANOS)
+
+    async def start(self) -> None:
+        """Drop the ledgers of periods that have been over for days."""
+        for per in get_args(Per):  # also of the length that the budget had before it was changed
+            # Not as soon as they are over: clocks differ, and somebody may still be writing.
+            oldest = _period(per, self._now() - _KEPT)
+            for record in await self._store.records(_BOX.id, _kind(per)):
+                if record.key < oldest:
+                    await self._store.note(_BOX, Fact(_BOX.id, record.kind, record.key, None))
+
+    async def run(self) -> None:
+        """Write down what changes, at most once a second, until cancelled."""
+        period = self._account.period
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._enter(self._current())
+                if period != self._account.period:
+                    await self.start()
+                    period = self._account.period
+            except StoreError as error:
+                self._changed.set()
+                log.error("cannot write down what was spent, and will try again: %s", error)
+            await self._sleep(_WRITE_EVERY)
+
+    async def close(self) -> None:
+        """Write down the rest and leave the ledger; for after the last completion.
+
+        Should the store fail, that is logged: what was not written is lost, and the entry stays as that of a process that was killed.
+        """
+        account = self._current()
+        try:
+            # In two steps: once the entry says all, a move of which we do not know whether it happened can be tried again.
+            await self._enter(account)
+            await self._change(account, lambda ledger: ledger.moved(account.name))
+        except StoreError as error:
+            log.error("cannot write down what was spent at last: %s", error)
+
+    def _open(self) -> _Account:
+        now = self._now()
+        self._opened += 1
+        # Another name each time: should the clock go back into a period, what we spent there before stays as it is.
+        return _Account(f"{self._worker}/{self._opened}", self._budget.period_of(now), self._budget.ends_at(now))
+
+    def _current(self) -> _Account:
+        if self._account.period != self._budget.period_of(self._now()):
+            # What was not written yet of the period before is not missed: nobody asks for it any more.
+            self._account = self._open()
+        return self._account
+
+    async def _known(self) -> _Account:
+        account = self._current()
+        if self._is_old(account):
+            async with self._one_at_a_time:
+                if self._is_old(account):  # several ask at once, and one of them looks
+                    ledger, _ = await self._read(account)
+                    account.saw(ledger, self._now())
+        return account
+
+    def _is_old(self, account: _Account) -> bool:
+        return account.seen_at is None or abs(self._now() - account.seen_at) >= _LOOK_EVERY
+
+    async def _enter(self, account: _Account) -> None:
+        def entered(ledger: _Ledger) -> _Ledger:
+            if account.own == account.entered:
+                return ledger
+            return ledger.entered(account.name, account.own, self._now())
+
+        await self._change(account, entered)
+
+    async def _change(self, account: _Account, change: Callable[[_Ledger], _Ledger]) -> None:
+        async with self._one_at_a_time:
+            for _ in range(_TRIES):
+                ledger, stands = await self._read(account)
+                account.saw(ledger, self._now())
+                changed = change(ledger)
+                if changed == ledger:
+                    return
+                fact = Fact(_BOX.id, self._kind, account.period, _LEDGER.dump_json(changed))
+                if await self._store.note(_BOX, fact, stands):
+                    account.saw(changed, self._now())
+                    return
+        raise StoreError("What the agent has spent could not be written down: each time somebody else was faster.")
+
+    async def _read(self, account: _Account) -> tuple[_Ledger, bytes | None]:
+        for record in await self._store.records(_BOX.id, self._kind):
+            if record.key == account.period:
+                try:
+                    return _LEDGER.validate_json(record.body), record.body
+                except ValueError:
+                    raise StoreError(f"What the agent has spent in {account.period} cannot be read.") from None
+        return _Ledger(), None
+
+
+def _judge(budget: Budget, spent: _Amount, account: _Account) -> Exceeded | None:
+    used, limits = [], []
+    if budget.cost is not None and spent.nanos >= round(budget.cost * _NANOS):
+        used.append(f"spent {_dollars(spent.nanos / _NANOS, budget.cost)} of its {_dollars(budget.cost, budget.cost)}")
+        limits.append("`cost`")
+    if budget.tokens is not None and spent.tokens >= budget.tokens:
+        used.append(f"used {spent.tokens:,} of its {budget.tokens:,} tokens")
+        limits.append("`tokens`")
+    if budget.slices is not None and spent.requests >= budget.slices:
+        used.append(f"run {spent.requests:,} of its {budget.slices:,} slices")
+        limits.append("`slices`")
+    if not used:
+        return None
+    remedy = f"raise {_listed(limits)} in [agent.budget] (or Agent(budget=...)) and restart."
+    if account.ends_at is None:
+        return Exceeded(f"The agent has {_listed(used)} in total. It does not go on by itself: {remedy}", None)
+    again = datetime.fromtimestamp(account.ends_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    period = f"the hour from {account.period}" if budget.per == "hour" else account.period
+    return Exceeded(
+        f"The agent has {_listed(used)} for {period} (UTC). It goes on at {again}; to go on earlier, {remedy}",
+        account.ends_at,
+    )
+
+
+def _listed(things: list[str]) -> str:
+    *most, last = things
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _dollars(amount: float, limit: float) -> str:
+    """With cents, or as many places as it takes to tell a small limit from nothing."""
+    places = max(2, 1 - math.floor(math.log10(limit)))
+    return f"${amount:,.{places}f}"
+
+
+def _amount(usage: Usage) -> _Amount:
+    # A model may be anybody's: one that says nonsense about its price is not to stop the agent.
+    nanos = round(usage.cost * _NANOS) if _is_price(usage.cost) else 0
+    return _Amount(usage.requests, usage.input_tokens, usage.output_tokens, nanos)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_price(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+
+
+def _period(per: Per, at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime(_FORMATS[per])
+
+
+def _kind(per: Per) -> str:
+    return f"spent/{per}"
