@@ -9,6 +9,7 @@ import rapkit
 
 NAMES = [
     "Agent",
+    "Budget",
     "ClosedThread",
     "Context",
     "Delivery",
@@ -20,6 +21,7 @@ NAMES = [
     "Limits",
     "OAuthProvider",
     "RapkitError",
+    "Schedule",
     "Server",
     "ThreadLimits",
     "ToolError",

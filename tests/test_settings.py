@@ -7,9 +7,13 @@ import pytest
 
 from rapkit import Server, ThreadLimits
 from rapkit.errors import ConfigError
+from rapkit.kernel.limits import Confirmations, Timeouts
+from rapkit.runtime.schedules import Schedule
+from rapkit.runtime.spending import Budget
 from rapkit.settings import MINIMAL, Flags, Settings, load_settings
 
 MODEL = '[agent]\nmodel = "openai:gpt-5-mini"\n'
+LOOK = '[[schedule]]\ncron = "0 9 * * MON-FRI"\nmessage = "Look."\n'
 SECRET = "xyzzy-xyzzy-xyzzy-xyzzy"
 
 EVERYTHING = """
@@ -20,6 +24,23 @@ store = "sqlite:////var/lib/agent.db"
 public_url = "https://agent.example.com"
 host = "0.0.0.0"
 port = 9000
+context_window = 200000
+call_timeout = "24h"
+long_running_timeout = "7d"
+
+[agent.call_timeouts]
+build = "90m"
+deploy = 600
+approve = "off"
+
+[agent.confirm]
+destructive = "remembered"
+tools = { deploy = "always", clean = "never" }
+
+[agent.budget]
+tokens = 1000000
+cost = 5
+per = "month"
 
 [agent.tokens]
 me = "env:MY_TOKEN"
@@ -35,6 +56,11 @@ attempts = 7
 window = 100
 cancel_on_interrupt = true
 remember_expired = 60
+slices = 100
+tokens = 200000
+cost = 1.5
+compaction = false
+question_timeout = "3d"
 
 [[servers]]
 url = "https://weather.example.com"
@@ -45,6 +71,18 @@ name = "weather"
 [[servers]]
 url = "http://tools.internal:8001"
 allow_http = true
+
+[[schedule]]
+cron = "0 9 * * MON-FRI"
+message = "Summarise what is new."
+zone = "Europe/Berlin"
+name = "morning"
+user_id = "u1"
+new_thread = true
+
+[[schedule]]
+cron = "*/10 * * * *"
+message = "Look."
 """
 
 
@@ -84,6 +122,26 @@ def test_everything_that_can_be_said(file: Path) -> None:
             window=100,
             cancel_on_interrupt=True,
             remember_expired=60.0,
+            slices=100,
+            tokens=200_000,
+            cost=1.5,
+            compaction=False,
+            question_timeout=3 * 86400.0,
+            context_window=200_000,
+            timeouts=Timeouts(86400.0, 7 * 86400.0, {"build": 5400.0, "deploy": 600.0, "approve": None}),
+            confirmations=Confirmations("remembered", {"deploy": "always", "clean": "never"}),
+        ),
+        budget=Budget(tokens=1_000_000, cost=5.0, per="month"),
+        schedules=(
+            Schedule(
+                "0 9 * * MON-FRI",
+                "Summarise what is new.",
+                zone="Europe/Berlin",
+                name="morning",
+                user_id="u1",
+                new_thread=True,
+            ),
+            Schedule("*/10 * * * *", "Look."),
         ),
         servers=(
             Server("https://weather.example.com", token="env:WEATHER_TOKEN", prefix="w_", name="weather"),
@@ -183,9 +241,9 @@ def test_without_a_file_there_is_one_to_copy(tmp_path: Path) -> None:
         ("", 'rapkit.toml: "model" is missing in [agent]. Write one'),
         ("[agent]\nmodel = gpt\n", "rapkit.toml is not TOML: Invalid value (at line 2, column 9)"),
         ('[agent]\nmodle = "x"\n', "rapkit.toml: there is no key 'modle' in [agent]. Did you mean 'model'?"),
-        ("[agents]\n", "rapkit.toml: there is no key 'agents'. Did you mean 'agent'? Possible are: agent, servers."),
-        ("[storm]\n", "rapkit.toml: there is no key 'storm'. Possible are: agent, servers."),
-        (f'{MODEL}call_timeout = "24h"\n', "rapkit.toml: there is no key 'call_timeout' in [agent]. Possible are: model,"),
+        ("[agents]\n", "rapkit.toml: there is no key 'agents'. Did you mean 'agent'? Possible are: agent, servers, schedule."),
+        ("[storm]\n", "rapkit.toml: there is no key 'storm'. Possible are: agent, servers, schedule."),
+        (f'{MODEL}weather = "fine"\n', "rapkit.toml: there is no key 'weather' in [agent]. Possible are: model,"),
         ("[agent]\nmodel = 5\n", 'rapkit.toml: "model" in [agent] is 5. It has to be a text in quotes.'),
         ('[agent]\nmodel = ""\n', "It has to be a text that is not empty."),
         ("[[agent]]\n", 'rapkit.toml: "agent" is a table. Write it as [agent].'),
@@ -197,7 +255,32 @@ def test_without_a_file_there_is_one_to_copy(tmp_path: Path) -> None:
         (f"{MODEL}[agent.limits]\nwindow = 0\n", '"window" in [agent.limits] is 0. It has to be a whole number from 1.'),
         (f"{MODEL}[agent.limits]\nchildren = -1\n", "It has to be a whole number from 0."),
         (f"{MODEL}[agent.limits]\ncancel_on_interrupt = 1\n", "It has to be true or false."),
-        (f"{MODEL}[agent.limits]\nremember_expired = inf\n", "It has to be a number of seconds."),
+        (f"{MODEL}[agent.limits]\nremember_expired = inf\n", 'It has to be a number of seconds, or a time like "90s",'),
+        (f'{MODEL}[agent.limits]\nquestion_timeout = "a week"\n', 'It has to be a number of seconds above 0, or a time like'),
+        (f"{MODEL}[agent.limits]\ntokens = 0\n", "It has to be a whole number from 1."),
+        (f"{MODEL}[agent.limits]\ncost = 0\n", "It has to be a number above 0."),
+        (f"{MODEL}[agent.limits]\ntimeouts = 5\n", "there is no key 'timeouts' in [agent.limits]."),
+        (f'{MODEL}call_timeout = "5 minutes"\n', '"7d", or "off".'),
+        (f"{MODEL}call_timeout = 0\n", '"call_timeout" in [agent] is 0. It has to be a number of seconds above 0'),
+        (f"{MODEL}call_timeout = true\n", '"call_timeout" in [agent] is True. It has to be'),
+        (f'{MODEL}call_timeouts = "5m"\n', '"call_timeouts" in [agent] is a table. Write it as [agent.call_timeouts].'),
+        (f'{MODEL}[agent.call_timeouts]\nbuild = "5x"\n', "\"build\" in [agent.call_timeouts] is '5x'. It has to be"),
+        (f"{MODEL}context_window = 0.5\n", "It has to be a whole number from 1."),
+        (f'{MODEL}[agent.confirm]\ndestructive = "yes"\n', "It has to be one of: always, remembered, never."),
+        (f"{MODEL}[agent.confirm.tools]\nbuild = [1]\n", '"build" in [agent.confirm.tools] is [1]. It has to be one of: always,'),
+        (f'{MODEL}[agent.confirm]\nbuild = "never"\n', "no key 'build' in [agent.confirm]. Possible are: destructive, tools."),
+        (f'{MODEL}[agent.budget]\nper = "day"\n', "rapkit.toml, [agent.budget]: A budget without a limit limits nothing."),
+        (f'{MODEL}[agent.budget]\ncost = 5\nper = "week"\n', "It has to be one of: hour, day, month, total."),
+        (f'{MODEL}[agent.budget]\ncost = "5"\n', "It has to be a number above 0."),
+        (f'{MODEL}[agent.budget]\nmoney = 5\n', "no key 'money' in [agent.budget]."),
+        (f'{MODEL}[schedule]\ncron = "0 9 * * *"\n', "Write [[schedule]] with two brackets for each"),
+        (f'{MODEL}[[schedule]]\nmessage = "Look."\n', '"cron" is missing in [[schedule]] number 1. Write it like cron = "0 9'),
+        (f'{MODEL}[[schedule]]\ncron = "0 9 * * *"\n', '"message" is missing in [[schedule]] number 1.'),
+        (f'{MODEL}{LOOK}when = "now"\n', "no key 'when' in [[schedule]] number 1. Possible are: cron, message, zone,"),
+        (f'{MODEL}{LOOK}zone = "Berlin"\n', "rapkit.toml, [[schedule]] number 1: 'Berlin' is no time zone."),
+        (f'{MODEL}{LOOK}new_thread = "yes"\n', "It has to be true or false."),
+        (f'{MODEL}{LOOK}user_id = ""\n', "It has to be a text that is not empty."),
+        (f"{MODEL}{LOOK}{LOOK}", "rapkit.toml, [[schedule]]: Two schedules are the same."),
         (f'{MODEL}public_url = "agent.example.com"\n', 'rapkit.toml, "public_url" in [agent]: \'agent.example.com\' is not'),
         (f'{MODEL}public_url = "https://[::1"\n', "is not a public URL. Write it in full"),
         (f'{MODEL}public_url = "https://x:y"\n', "is not a public URL. Write it in full"),
@@ -220,11 +303,82 @@ def test_what_cannot_be_is_named_with_what_can(file: Path, text: str, said: str)
     assert told.startswith("rapkit.toml")
 
 
+def test_all_mistakes_of_a_file_are_told_at_once(file: Path) -> None:
+    text = """
+        [agent]
+        modle = "openai:gpt-5-mini"
+        port = "8700"
+        call_timeout = "soon"
+        [agent.limits]
+        window = 0
+        views = -1
+        [agent.confirm.tools]
+        clean = "no"
+        [[servers]]
+        url = "weather"
+        [[servers]]
+        ulr = "http://127.0.0.1:8001"
+        [[schedule]]
+        cron = "0 9 * *"
+        message = "Look."
+        """
+
+    told = refusal(file, text, Flags(store="")).splitlines()
+
+    assert all(line.startswith(("rapkit.toml", "--store")) for line in told)
+    for mistake in (
+        "'modle'",
+        '"model" is missing',
+        '"port"',
+        '"call_timeout"',
+        '"window"',
+        '"views"',
+        '"clean"',
+        "'weather'",
+    ):
+        assert len([line for line in told if mistake in line]) == 1, mistake
+    for mistake in ("'ulr'", '"url" is missing in [[servers]] number 2', "'0 9 * *'", "--store is empty"):
+        assert len([line for line in told if mistake in line]) == 1, mistake
+    assert len(told) == 12
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("", (None, None)),
+        ('call_timeout = "5m"', (300.0, 3000.0)),
+        ("call_timeout = 1.5", (1.5, 15.0)),
+        ('call_timeout = "5m"\nlong_running_timeout = "off"', (300.0, None)),
+        ('long_running_timeout = "2d"', (None, 2 * 86400.0)),
+        ('call_timeout = "off"', (None, None)),
+        ('call_timeout = "off"\nlong_running_timeout = "1.5h"', (None, 5400.0)),
+    ],
+)
+def test_calls_of_tools_that_take_long_have_ten_times_as_long(
+    file: Path, said: str, expected: tuple[float | None, float | None]
+) -> None:
+    timeouts = settings(file, f"{MODEL}{said}\n").limits.timeouts
+    assert (timeouts.of("any", long_running=False), timeouts.of("any", long_running=True)) == expected
+
+
+def test_what_is_configured_is_what_the_agent_is_made_of(tmp_path: Path, file: Path) -> None:
+    (tmp_path / "plan.yaml").write_text("- say: Hello.\n")
+    text = f'[agent]\nmodel = "scripted:plan.yaml"\ncall_timeout = "5m"\n[agent.budget]\ncost = 5\n{LOOK}'
+
+    agent = settings(file, text).agent()
+
+    assert agent.limits.timeouts.call == 300.0
+    assert agent.budget == Budget(cost=5.0)
+    assert agent.schedules == (Schedule("0 9 * * MON-FRI", "Look."),)
+
+
 @pytest.mark.parametrize(
     "text",
     [
         f'{MODEL}tokens = "{SECRET}"\n',
         f'{MODEL}tokens = ["{SECRET}"]\n',
+        f'{MODEL}[agent.limits]\ntokens = {{ me = "{SECRET}" }}\n',
+        f'{MODEL}[agent.budget]\ntokens = "{SECRET}"\n',
         f'{MODEL}[agent.tokens]\nme = {{ token = "{SECRET}" }}\n',
         f'{MODEL}[agent.tokens]\nme = [["{SECRET}"]]\n',
         f'{MODEL}[[servers]]\nurl = "http://127.0.0.1:1"\ntoken = ["{SECRET}"]\n',

@@ -439,7 +439,7 @@ def test_spans_without_ids_pass_the_trace_on_as_it_came() -> None:
     tracing = Tracing(Blank())
     for traceparent in (TRACEPARENT, ""):
         with tracing.call("forecast", traceparent, toolset="weather", thread_id="t1", call_id="c1") as span:
-            assert span.traceparent == traceparent
+            assert span.traceparent == here() == traceparent
 
 
 class Broken(SpanProcessor):

@@ -7,7 +7,9 @@ if TYPE_CHECKING:
     from rapkit.errors import RapkitError, ToolError
     from rapkit.kernel.limits import ThreadLimits
     from rapkit.runtime.agent import Agent
+    from rapkit.runtime.schedules import Schedule
     from rapkit.runtime.server import Server
+    from rapkit.runtime.spending import Budget
     from rapkit.server.closing import ClosedThread
     from rapkit.server.content import Diff, Image
     from rapkit.server.context import Context
@@ -23,6 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Agent",
+    "Budget",
     "ClosedThread",
     "Context",
     "Delivery",
@@ -34,6 +37,7 @@ __all__ = [
     "Limits",
     "OAuthProvider",
     "RapkitError",
+    "Schedule",
     "Server",
     "ThreadLimits",
     "ToolError",
@@ -42,6 +46,7 @@ __all__ = [
 
 _HOMES = {
     "Agent": "rapkit.runtime.agent",
+    "Budget": "rapkit.runtime.spending",
     "ClosedThread": "rapkit.server.closing",
     "Context": "rapkit.server.context",
     "Delivery": "rapkit.server.deliveries",
@@ -53,6 +58,7 @@ _HOMES = {
     "Limits": "rapkit.server.limits",
     "OAuthProvider": "rapkit.server.oauth.provider",
     "RapkitError": "rapkit.errors",
+    "Schedule": "rapkit.runtime.schedules",
     "Server": "rapkit.runtime.server",
     "ThreadLimits": "rapkit.kernel.limits",
     "ToolError": "rapkit.errors",

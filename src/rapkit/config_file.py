@@ -1,27 +1,45 @@
-"""A TOML file of settings, read table by table: every key is known, every value of its type, or `ConfigError` says what is possible."""
+"""A TOML file of settings, read table by table: every key is known, every value of its type, or `ConfigError` says what is possible.
+
+Who reads a file wants to know all that is wrong with it, not only the first thing. So keys that are not known are only noted, and whatever
+`attempt` reads may be wrong; `check` raises what was found, all at once.
+"""
 
 import difflib
+import math
+import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from rapkit.errors import ConfigError
 
 _FILE = "file:"
+_OFF = "off"
+_PERHAPS_SECRET = ("tokens",)
+"""What is meant elsewhere when it is wrong here, and is not repeated: tokens can be counted, and can be what opens a door."""
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Other = TypeVar("Other")
 
 
 class Table:
-    """A table of a file. `title` is how it is written there: `[agent]`."""
+    """A table of a file. `title` is how it is written there: `[agent]`. Where `keys` is None, any key may be."""
 
-    def __init__(self, path: Path, title: str, values: dict[str, Any], keys: Sequence[str]) -> None:
+    def __init__(
+        self, path: Path, title: str, values: dict[str, Any], keys: Sequence[str] | None, problems: list[str]
+    ) -> None:
         self.path = path
         self.title = title
         self._values = values
         self._where = f" in {title}" if title else ""
-        for key in values:
-            if key not in keys:
-                raise ConfigError(f"{path}: there is no key {key!r}{self._where}. {_possible(key, keys)}")
+        self._problems = problems
+        if keys is not None:
+            unknown = [key for key in values if key not in keys]
+            problems += [f"{path}: there is no key {key!r}{self._where}. {_possible(key, keys)}" for key in unknown]
 
     @classmethod
     def read(cls, path: Path, keys: Sequence[str], *, example: str) -> "Table":
@@ -38,26 +56,50 @@ class Table:
             raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f'{path} is not TOML: {error}. Texts are in quotes there: key = "text".') from None
-        return cls(path, "", values, keys)
+        return cls(path, "", values, keys, [])
+
+    # Mistakes
+
+    def attempt(self, instead: Other, read: Callable[P, T], *given: P.args, **options: P.kwargs) -> T | Other:
+        """What is read; if it is wrong that is noted, and `instead` is good enough until `check` says so."""
+        try:
+            return read(*given, **options)
+        except ConfigError as error:
+            self._problems.append(str(error))
+            return instead
+
+    def check(self) -> None:
+        """Raise all that was found to be wrong with the file."""
+        if self._problems:
+            raise ConfigError("\n".join(self._problems))
 
     # Tables within
 
-    def table(self, key: str, keys: Sequence[str]) -> "Table":
+    def names(self) -> list[str]:
+        """The keys that are there."""
+        return list(self._values)
+
+    def table(self, key: str, keys: Sequence[str] | None) -> "Table":
         """The table below this one, empty if it is not there."""
         title = f"[{self.title[1:-1]}.{key}]" if self.title else f"[{key}]"
         value = self._values.get(key, {})
         if not isinstance(value, dict):
-            raise ConfigError(f'{self.path}: "{key}"{self._where} is a table. Write it as {title}.')
-        return Table(self.path, title, value, keys)
+            self._problems.append(f'{self.path}: "{key}"{self._where} is a table. Write it as {title}.')
+            value = {}
+        return Table(self.path, title, value, keys, self._problems)
 
     def tables(self, key: str, keys: Sequence[str], *, example: str) -> "list[Table]":
         """All tables of this name, in their order."""
         value = self._values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            raise ConfigError(
+            self._problems.append(
                 f'{self.path}: "{key}" are tables. Write [[{key}]] with two brackets for each, and below it {example}.'
             )
-        return [Table(self.path, f"[[{key}]] number {number}", each, keys) for number, each in enumerate(value, 1)]
+            value = []
+        return [
+            Table(self.path, f"[[{key}]] number {number}", each, keys, self._problems)
+            for number, each in enumerate(value, 1)
+        ]
 
     # Values; None if the key is not there
 
@@ -81,14 +123,37 @@ class Table:
             raise self.wrong(key, f"a whole number from {least}" + (f" to {most}" if most is not None else ""))
         return value
 
-    def seconds(self, key: str) -> float | None:
-        """A number of seconds."""
+    def amount(self, key: str) -> float | None:
+        """A number above 0."""
         value = self._values.get(key)
         if value is None:
             return None
-        if type(value) not in (int, float) or not 0 <= value < float("inf"):
-            raise self.wrong(key, "a number of seconds")
+        if type(value) not in (int, float) or not 0 < value < math.inf:
+            raise self.wrong(key, "a number above 0")
         return float(value)
+
+    def seconds(self, key: str, *, may_be_off: bool = False, may_be_zero: bool = False) -> float | None:
+        """A time, as a number of seconds or like "5m"; infinite if it is off."""
+        value = self._values.get(key)
+        if value is None:
+            return None
+        if may_be_off and value == _OFF:
+            return math.inf
+        written = _DURATION.fullmatch(value) if isinstance(value, str) else None
+        if written is not None:
+            value = float(written[1]) * _UNITS[written[2]]
+        if type(value) not in (int, float) or not 0 <= value < math.inf or (value == 0 and not may_be_zero):
+            more = "" if may_be_zero else " above 0"
+            off = ', or "off"' if may_be_off else ""
+            raise self.wrong(key, f'a number of seconds{more}, or a time like "90s", "5m", "24h" or "7d"{off}')
+        return float(value)
+
+    def choice(self, key: str, possible: Sequence[str]) -> str | None:
+        """One of some words."""
+        value = self._values.get(key)
+        if value is not None and value not in possible:
+            raise self.wrong(key, f"one of: {', '.join(possible)}")
+        return value
 
     def flag(self, key: str) -> bool | None:
         """True or false."""
@@ -121,7 +186,8 @@ class Table:
 
     def wrong(self, key: str, possible: str) -> ConfigError:
         """The error for a value that cannot be."""
-        return ConfigError(f'{self.path}: "{key}"{self._where} is {self._values[key]!r}. It has to be {possible}.')
+        value = "something else" if key in _PERHAPS_SECRET else repr(self._values[key])
+        return ConfigError(f'{self.path}: "{key}"{self._where} is {value}. It has to be {possible}.')
 
     def missing(self, key: str, what_to_do: str) -> ConfigError:
         """The error for a key that has to be there."""

@@ -5,18 +5,21 @@ variables to the current one.
 """
 
 import dataclasses
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from rapkit.config_file import Table
 from rapkit.errors import ConfigError
-from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.limits import Confirmation, Confirmations, ThreadLimits, Timeouts
 from rapkit.runtime.agent import DEFAULT_STORE, Agent, check_public_url
+from rapkit.runtime.schedules import Schedule, check_names
 from rapkit.runtime.server import Server
+from rapkit.runtime.spending import Budget, Per
 
 DEFAULT_FILE = Path("rapkit.toml")
 DEFAULT_HOST = "127.0.0.1"
@@ -31,11 +34,19 @@ url = "http://127.0.0.1:8001"
 
 _LAST_PORT = 65535
 _VARIABLES = {"model": "RAPKIT_MODEL", "store": "RAPKIT_STORE", "public_url": "RAPKIT_PUBLIC_URL"}
-_AGENT = ("model", "instructions", "store", "public_url", "host", "port", "tokens", "limits")
+_AGENT = (
+    *("model", "instructions", "store", "public_url", "host", "port", "tokens", "limits", "context_window"),
+    *("call_timeout", "long_running_timeout", "call_timeouts", "confirm", "budget"),
+)
 _SERVER = ("url", "token", "prefix", "name", "allow_http")
+_SCHEDULE = ("cron", "message", "zone", "name", "user_id", "new_thread")
+_BUDGET = ("slices", "tokens", "cost", "per")
 _NEVER_ZERO = ("mistakes", "attempts", "window")
-_LIMITS = {each.name: each.default for each in dataclasses.fields(ThreadLimits)}
+_ELSEWHERE = ("context_window", "timeouts", "confirmations")
+_LIMITS = {each.name: each.type for each in dataclasses.fields(ThreadLimits) if each.name not in _ELSEWHERE}
+_CONFIRMATIONS = get_args(Confirmation)
 
+T = TypeVar("T")
 Tokens = Mapping[str, Sequence[str]]
 """Who may use the client API: tokens, or where they are to be found, by name."""
 
@@ -65,6 +76,8 @@ class Settings:
     port: int = DEFAULT_PORT
     tokens: Tokens = field(default_factory=dict, repr=False)
     limits: ThreadLimits = field(default_factory=ThreadLimits)
+    schedules: tuple[Schedule, ...] = ()
+    budget: Budget | None = None
 
     def agent(self) -> Agent:
         """The agent; `ConfigError` if its model cannot be used, or a token of its clients is not there."""
@@ -76,28 +89,34 @@ class Settings:
             public_url=self.public_url,
             tokens=self.tokens,
             limits=self.limits,
+            schedules=self.schedules,
+            budget=self.budget,
         )
 
 
 def load_settings(
     path: Path = DEFAULT_FILE, flags: Flags | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
-    """Read everything; `ConfigError` says which key is wrong, what is possible, and what to do."""
+    """Read everything; `ConfigError` says which keys are wrong, what is possible, and what to do."""
     outside = _Outside(flags or Flags(), os.environ if environment is None else environment)
-    file = Table.read(path, ("agent", "servers"), example=MINIMAL)
+    file = Table.read(path, ("agent", "servers", "schedule"), example=MINIMAL)
     agent = file.table("agent", _AGENT)
     settings = Settings(
-        model=_model(agent, outside),
-        servers=tuple(map(_server, file.tables("servers", _SERVER, example='url = "http://127.0.0.1:8001"'))),
-        instructions=_instructions(agent),
-        store=_store(agent, outside),
-        public_url=_public_url(agent, outside),
-        host=agent.text("host") or DEFAULT_HOST,
-        port=DEFAULT_PORT if (port := agent.number("port", 0, _LAST_PORT)) is None else port,
-        tokens=agent.secrets("tokens"),
-        limits=_limits(agent.table("limits", tuple(_LIMITS))),
+        model=file.attempt("", _model, agent, outside),
+        servers=_each(_server, file.tables("servers", _SERVER, example='url = "http://127.0.0.1:8001"')),
+        instructions=file.attempt("", _instructions, agent),
+        store=file.attempt("", _store, agent, outside),
+        public_url=file.attempt(None, _public_url, agent, outside),
+        host=file.attempt(None, agent.text, "host") or DEFAULT_HOST,
+        port=file.attempt(0, _port, agent),
+        tokens=file.attempt({}, agent.secrets, "tokens"),
+        limits=_limits(agent),
+        schedules=_schedules(file),
+        budget=file.attempt(None, _budget, agent),
     )
-    said = {key: getattr(outside.flags, key) for key in ("port", "tokens")} | {"host": outside.text("host")}
+    host = file.attempt(None, outside.text, "host")
+    file.check()
+    said = {key: getattr(outside.flags, key) for key in ("port", "tokens")} | {"host": host}
     return dataclasses.replace(settings, **{key: value for key, value in said.items() if value is not None})
 
 
@@ -129,6 +148,11 @@ def _model(agent: Table, outside: _Outside) -> str:
     if inside is None:
         raise agent.missing("model", 'Write one, such as model = "openai:gpt-5-mini", or set RAPKIT_MODEL.')
     return agent.beside(inside, "scripted:")
+
+
+def _port(agent: Table) -> int:
+    port = agent.number("port", 0, _LAST_PORT)
+    return DEFAULT_PORT if port is None else port
 
 
 def _instructions(agent: Table) -> str:
@@ -183,14 +207,106 @@ def _server(table: Table) -> Server:
         raise table.wrong("url", "the URL of a tool server, like http://127.0.0.1:8001") from None
 
 
-def _limits(table: Table) -> ThreadLimits:
-    given: dict[str, Any] = {}
-    for key, default in _LIMITS.items():
-        match default:
-            case bool():
-                given[key] = table.flag(key)
-            case int():
-                given[key] = table.number(key, 1 if key in _NEVER_ZERO else 0)
-            case _:
-                given[key] = table.seconds(key)
+def _each(read: Callable[[Table], T], tables: Sequence[Table]) -> tuple[T, ...]:
+    """What all the tables say, except those that are wrong."""
+    return tuple(each for table in tables if (each := table.attempt(None, read, table)) is not None)
+
+
+# How far, how long, how much
+
+
+def _limits(agent: Table) -> ThreadLimits:
+    table = agent.table("limits", tuple(_LIMITS))
+    given = {key: table.attempt(None, _limit, table, key) for key in _LIMITS}
+    given["context_window"] = table.attempt(None, agent.number, "context_window", 1)
+    given["timeouts"] = _timeouts(agent)
+    given["confirmations"] = _confirmations(agent)
     return ThreadLimits(**{key: value for key, value in given.items() if value is not None})
+
+
+def _limit(table: Table, key: str) -> Any:
+    kind = _LIMITS[key]
+    if kind is bool:
+        return table.flag(key)
+    if kind is int:
+        return table.number(key, 1 if key in _NEVER_ZERO else 0)
+    if kind == int | None:
+        return table.number(key, 1)
+    if key == "cost":
+        return table.amount(key)
+    return table.seconds(key, may_be_zero=kind is float)
+
+
+def _timeouts(agent: Table) -> Timeouts:
+    def read(table: Table, key: str) -> float | None:
+        return table.attempt(None, table.seconds, key, may_be_off=True)
+
+    tools = agent.table("call_timeouts", None)
+    return Timeouts(
+        _unless_off(read(agent, "call_timeout")),
+        read(agent, "long_running_timeout"),
+        {name: _unless_off(read(tools, name)) for name in tools.names()},
+    )
+
+
+def _unless_off(seconds: float | None) -> float | None:
+    return None if seconds == math.inf else seconds
+
+
+def _confirmations(agent: Table) -> Confirmations:
+    def read(table: Table, key: str) -> Any:
+        return table.attempt(None, table.choice, key, _CONFIRMATIONS)
+
+    table = agent.table("confirm", ("destructive", "tools"))
+    tools = table.table("tools", None)
+    given = {name: read(tools, name) for name in tools.names()}
+    return Confirmations(read(table, "destructive") or Confirmations().destructive, given)
+
+
+def _budget(agent: Table) -> Budget | None:
+    table = agent.table("budget", _BUDGET)
+    if not table.names():
+        return None
+    given: dict[str, Any] = {
+        "slices": table.number("slices", 1),
+        "tokens": table.number("tokens", 1),
+        "cost": table.amount("cost"),
+        "per": table.choice("per", get_args(Per)),
+    }
+    try:
+        return Budget(**{key: value for key, value in given.items() if value is not None})
+    except ConfigError as error:
+        raise ConfigError(f"{table.path}, {table.title}: {error}") from None
+
+
+# Schedules
+
+
+def _schedules(file: Table) -> tuple[Schedule, ...]:
+    tables = file.tables("schedule", _SCHEDULE, example='cron = "0 9 * * MON-FRI" and message = "…"')
+    schedules = _each(_schedule, tables)
+    file.attempt(None, _check_names, file, schedules)
+    return schedules
+
+
+def _check_names(file: Table, schedules: Sequence[Schedule]) -> None:
+    try:
+        check_names(schedules)
+    except ConfigError as error:
+        raise ConfigError(f"{file.path}, [[schedule]]: {error}") from None
+
+
+def _schedule(table: Table) -> Schedule:
+    cron, message = table.text("cron"), table.text("message")
+    if cron is None:
+        raise table.missing("cron", 'Write it like cron = "0 9 * * MON-FRI": minute, hour, day, month, day of week.')
+    if message is None:
+        raise table.missing("message", 'Write what the agent is to be told, like message = "Summarise what is new.".')
+    given = {key: table.text(key) for key in ("zone", "name", "user_id")}
+    new_thread = table.flag("new_thread") or False
+    try:
+        return Schedule(
+            cron, message, new_thread=new_thread, **{key: text for key, text in given.items() if text is not None}
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{table.path}, {table.title}: {error}") from None

@@ -211,6 +211,8 @@ class _Recorded(Span):
         self._ended = False
 
     def __enter__(self) -> Self:
+        if not self._span.get_span_context().is_valid:
+            return super().__enter__()
         self._token = context.attach(set_span_in_context(self._span))
         return self
 

@@ -1,12 +1,17 @@
-"""Ctrl-C and SIGTERM: `rapkit serve` ends in order, and at once if it is told twice."""
+"""Ctrl-C and SIGTERM: `rapkit serve` and `rapkit up` end in order, and at once if they are told twice."""
 
+import json
 import signal
+import threading
 import time
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
 from tests.cli.command import TOOLS, Running, eventually, rapkit, running
+from tests.cli.stranger import Stranger
+from tests.cli.test_up import url_of
 
 GRACE = 10  # what a toolset gives its handlers unless it says otherwise
 
@@ -94,3 +99,91 @@ def test_a_handler_that_does_not_let_itself_be_cancelled_does_not_keep_the_serve
     with running(folder=tmp_path, script=str(script)) as again:
         eventually(lambda: "call finished  operation=nap" in again.err)
         assert "outcome=error" in again.err
+
+
+# An agent
+
+SCRIPT = """
+- user: think
+  delay: 3
+  calls: [watch]
+- user: think for long
+  delay: 60
+  say: At last.
+- say: Hello.
+"""
+
+
+def configure(folder: Path, stranger: Stranger) -> None:
+    """An agent that thinks before it calls the stranger's tool."""
+    stranger.offer()
+    (folder / "plan.yaml").write_text(SCRIPT)
+    (folder / "rapkit.toml").write_text(
+        f'[agent]\nmodel = "scripted:plan.yaml"\n\n[[servers]]\nurl = "{stranger.url}"\n'
+    )
+
+
+def begin(url: str, text: str) -> str:
+    """The URL of a thread that is at it."""
+    body = json.dumps({"text": text}).encode()
+    with urlopen(Request(f"{url}/v1/threads", body, {"Content-Type": "application/json"})) as answer:
+        thread = f"{url}/v1/threads/{json.load(answer)['thread_id']}"
+
+    def status() -> str:
+        with urlopen(thread) as look:
+            return str(json.load(look)["status"])
+
+    eventually(lambda: status() in ("running", "waiting"))
+    return thread
+
+
+def is_ready(url: str) -> bool:
+    try:
+        with urlopen(f"{url}/readyz") as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False  # 503, or nobody is there to be asked any more
+
+
+def test_an_agent_takes_nothing_more_and_brings_to_an_end_what_runs(tmp_path: Path, stranger: Stranger) -> None:
+    """It is not ready while the model still thinks; the call that comes of it leaves before it ends; who looked on is let go."""
+    configure(tmp_path, stranger)
+    with running("up", "--port", "0", folder=tmp_path) as up:
+        url = url_of(up)
+        eventually(lambda: is_ready(url))
+        thread = begin(url, "think")
+        seen: list[bytes] = []
+        stream = urlopen(f"{thread}/events")
+        follower = threading.Thread(target=lambda: seen.append(stream.read()), daemon=True)
+        follower.start()
+        up.send(signal.SIGTERM)
+        eventually(lambda: not is_ready(url))
+
+        assert up.ended() == 0
+        assert "stopping: threads that run get 10 s to end" in up.err
+        assert "Traceback" not in up.err
+    assert [message["operation"] for message in stranger.received] == ["watch"]
+    follower.join(20)
+    assert b"event: status" in seen[0]
+
+
+def test_an_agent_that_is_told_twice_leaves_its_work_to_the_next_start(tmp_path: Path, stranger: Stranger) -> None:
+    configure(tmp_path, stranger)
+    with running("up", "--port", "0", folder=tmp_path) as up:
+        thread = begin(url_of(up), "think for long")
+        up.send(signal.SIGTERM)
+        eventually(lambda: "stopping" in up.err)
+        asked = time.monotonic()
+        up.send(signal.SIGTERM)
+
+        assert up.ended() == 0
+        assert time.monotonic() - asked < GRACE / 2
+        assert "Traceback" not in up.err
+    with running("up", "--port", "0", folder=tmp_path) as again:
+        here = thread.replace(url_of(up), url_of(again))
+
+        def status() -> str:
+            with urlopen(here) as look:
+                return str(json.load(look)["status"])
+
+        eventually(lambda: status() == "running")

@@ -273,7 +273,11 @@ def test_without_a_file_there_is_one_to_copy(tmp_path: Path) -> None:
         (configure, ("--store", ""), "--store is empty."),
         (configure, ("--public-url", "example.com"), "--public-url: 'example.com' is not a public URL."),
         (configure, ("-c", "storm.toml"), "There is no file storm.toml."),
-        (configure, ("--no-worker",), " See: rapkit up --help"),
+        (configure, ("--workers",), " See: rapkit up --help"),
+        (configure, ("--no-worker", "--store", "sqlite:///:memory:"), "so nobody could wake the agent. Keep it in a file."),
+        (configure, ("--on-accept", "no-such-command --now"), "names a command that cannot be found: no-such-command"),
+        (configure, ("--on-accept", "echo 'never"), "--on-accept cannot be read as a command: No closing quotation."),
+        (configure, ("--on-accept", ""), "--on-accept is empty."),
     ],
 )  # fmt: skip
 def test_what_cannot_be(home: Path, write: Callable[[Path], None], words: tuple[str, ...], said: str) -> None:
@@ -294,7 +298,8 @@ def test_help_explains_every_option(tmp_path: Path) -> None:
     outcome = rapkit("up", "--help", folder=tmp_path)
 
     assert outcome.code == 0
-    for option in ("--config", "--host", "--port", "--store", "--public-url", "--model", "--token", "--log-format"):
+    options = ("--config", "--host", "--port", "--store", "--public-url", "--model", "--token", "--no-worker")
+    for option in (*options, "--on-accept", "--log-format"):
         assert f" {option} " in outcome.out
 
 

@@ -1,22 +1,14 @@
 """A thread that is watched: whatever happens to it, what must hold is checked."""
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass, replace
 
+from rapkit.kernel.compaction import compacted, cut, lines_since, not_compacted, summary_question
 from rapkit.kernel.completion import Reply
 from rapkit.kernel.conversation import Conversation, Heard, Said
-from rapkit.kernel.effects import (
-    Effect,
-    HideAuthorization,
-    Invoke,
-    MakeChild,
-    SetTimer,
-    ShowAuthorization,
-    Step,
-    TellParent,
-    Withdraw,
-)
+from rapkit.kernel.effects import Effect, HideAuthorization, ShowAuthorization, Step, Write
 from rapkit.kernel.entries import (
     Answered,
     Began,
@@ -25,78 +17,130 @@ from rapkit.kernel.entries import (
     Ignored,
     JournalEntry,
     ModelSaid,
+    ParkedEntry,
     Released,
+    Reported,
+    Unsubscribed,
     dump_entry,
     load_entry,
 )
-from rapkit.kernel.incoming import Incoming, TimerDue
+from rapkit.kernel.incoming import ChildClosed, ChildReport, Incoming, SetAside, TimerDue
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import STILL_RUNNING, Numbered, Stretch, project
 from rapkit.kernel.receiving import receive
-from rapkit.kernel.replying import model_failed, reply, worker_lost
+from rapkit.kernel.replying import model_failed, out_of_budget, reply, worker_lost
 from rapkit.kernel.thread import Thread, dump_thread, load_thread
-from tests.kernel.fates import Fates
+from tests.kernel.fates import OURS, Fates
+from tests.kernel.ledger import Ledger
 from tests.kernel.strict import accept, accept_question
 from tests.kernel.talk import text_of
 from tests.kernel.tools import CATALOG
+from tests.kernel.views import own_stretch, seen
 
-NOW = 1000.0
+
+@dataclass
+class Clock:
+    """The time it is for all of them."""
+
+    now: float = 1000.0
 
 
 class Actor:
     """A thread and the lines of its journal, which have been bytes in between and are numbered from 1, as in a store."""
 
-    def __init__(self, thread: Thread, limits: ThreadLimits, parent: "Actor | None" = None) -> None:
+    def __init__(
+        self, thread: Thread, limits: ThreadLimits, clock: Clock | None = None, parent: "Actor | None" = None
+    ) -> None:
         self.thread = thread
         self.limits = limits
+        self.clock = clock or Clock()
         self.parent = parent
-        self.fates = Fates(limits, depth=len(thread.ancestors))
+        self.fates = Fates(
+            thread.id,
+            limits,
+            depth=len(thread.ancestors),
+            task=thread.task,
+            for_event=thread.for_event,
+            allowed=set(thread.allowed),
+            owes_report=bool(thread.task),
+        )
+        self.ledger = Ledger()
         self.mail: list[Incoming] = []
         self._journal: list[JournalEntry] = []
-        self._invoked: Counter[str] = Counter()
         self._before: Conversation = ()
+        self._shown_before: Conversation = ()
 
     # What happens
 
     def take(self, count: int) -> tuple[Effect, ...]:
-        """What came, the first so many of it."""
+        """What came, the first so many of it; and before it the timers that are due."""
         mail, self.mail = self.mail[:count], self.mail[count:]
+        due = sorted((at, key) for key, at in self.ledger.timers.items() if at <= self.clock.now)
+        return self._hear([*(TimerDue(key) for _, key in due), *mail])
+
+    def _hear(self, mail: Sequence[Incoming]) -> tuple[Effect, ...]:
         unchanged = deepcopy(self.thread)
-        step = receive(self.thread, mail, NOW, self.limits)
+        step = receive(self.thread, mail, self.clock.now, self.limits)
         assert self.thread == unchanged
         assert len(step.entries) >= sum(not isinstance(message, TimerDue) for message in mail)
+        lost = 0
         for message in mail:
-            self.fates.hears(message)
-        return self._store(step)
+            lost += isinstance(message, SetAside) and message.what == "parent" and not self.fates.closed
+            self.fates.hears(message, self.clock.now)
+        return self._store(step, stops=lost)
+
+    def hears_timer_of_nothing(self, key: str) -> tuple[Effect, ...]:
+        """One that was taken away meanwhile; a thread that has heard nothing yet never had any."""
+        return self._hear([TimerDue(key)]) if self.thread.length and key not in self.ledger.timers else ()
 
     def replies(self, said: Reply) -> tuple[Effect, ...]:
         first, unchanged = self.thread.calls_made + 1, deepcopy(self.thread)
-        step = reply(self.thread, said, CATALOG, NOW, self.limits)
+        step = reply(self.thread, said, CATALOG, self.clock.now, self.limits)
         assert self.thread == unchanged
-        for number, wanted in enumerate(said.calls, first):
-            self.fates.makes(f"call_{number}", wanted)
-        return self._store(step)
+        reports = self.fates.replies(first, said.text, said.calls, self.clock.now)
+        return self._store(step, reports)
 
     def fails(self, *, retryable: bool, lost: bool) -> tuple[Effect, ...]:
         unchanged = deepcopy(self.thread)
         if lost:
-            step = worker_lost(self.thread, 3, NOW, self.limits)
+            step = worker_lost(self.thread, 3, self.clock.now, self.limits)
         else:
-            step = model_failed(self.thread, "No answer.", NOW, self.limits, retryable=retryable)
+            step = model_failed(self.thread, "No answer.", self.clock.now, self.limits, retryable=retryable)
         assert self.thread == unchanged
         return self._store(step)
 
-    def _store(self, step: Step) -> tuple[Effect, ...]:
+    def has_no_budget(self, until: float | None) -> tuple[Effect, ...]:
+        return self._store(out_of_budget(self.thread, "No money.", until, self.clock.now, self.limits))
+
+    def is_summarised(self, text: str) -> tuple[Effect, ...]:
+        """By a model, if there is anything to be; the question for that is a question like any other."""
+        lines = seen(self.thread, self._journal)
+        where = cut(lines, [1] * len(lines), self.limits, None)
+        summary = self.thread.summary
+        if where.upto <= (summary.upto if summary else 0) and (summary or self.thread.inherits is None):
+            return ()
+        *others, own = self.shown_stretches()
+        before = [*others, replace(own, lines=[line for line in own.lines if line.seq <= where.upto])]
+        accept_question(summary_question(project(before)).conversation)
+        if not text:
+            return self._store(not_compacted(self.thread, "no answer", self.clock.now, self.limits))
+        self._shown_before = ()
+        effects = self._store(compacted(self.thread, Reply(text), where, self.clock.now, self.limits))
+        assert lines_since(self.thread) == len(seen(self.thread, self._journal))
+        return effects
+
+    def _store(self, step: Step, reports: Sequence[str] = (), stops: int = 0) -> tuple[Effect, ...]:
         kept = [load_entry(dump_entry(entry)) for entry in step.entries]
         assert kept == list(step.entries)
         self._journal += kept
-        ended = self.thread.pending.keys() - step.thread.pending.keys()
+        self.ledger.book(self.thread, step, self.limits)
         self.thread = load_thread(dump_thread(step.thread))
         assert self.thread == step.thread
         if self.thread.closed and not self.fates.closed:
             assert self.thread.for_event, "only a thread that was made for an event closes by itself"
             self.fates.close()
-        self._check_effects(step.effects, ended)
+        stops += sum(isinstance(entry, ParkedEntry) for entry in kept)
+        self._check_effects(step.effects, reports, stops if self.thread.task else 0)
         self._check_state()
         self._check_journal()
         self._check_conversation()
@@ -104,39 +148,48 @@ class Actor:
 
     # What must hold
 
-    def _check_effects(self, effects: Sequence[Effect], ended: Set[str]) -> None:
-        assert not any(isinstance(effect, TellParent) for effect in effects) or self.thread.closed
-        timers = [effect.key for effect in effects if isinstance(effect, SetTimer)]
+    def _check_effects(self, effects: Sequence[Effect], reports: Sequence[str], stops: int) -> None:
         shown = {effect.call_id for effect in effects if isinstance(effect, ShowAuthorization)}
         hidden = {effect.call_id for effect in effects if isinstance(effect, HideAuthorization)}
-        assert len(timers) == len(set(timers)), "a timer is set and taken away"
-        withdrawn = Counter(effect.call_id for effect in effects if isinstance(effect, Withdraw))
         assert not shown & hidden
-        assert withdrawn == Counter(ended), "what has ended is withdrawn, once, and nothing else"
         assert shown <= set(self.thread.authorizing)
-        for effect in effects:
-            if isinstance(effect, Invoke):
-                assert effect.call_id in self.thread.pending
-                self._invoked[effect.call_id] += 1
-        for call_id, times in self._invoked.items():
+        for call_id, times in self.ledger.sent.items():
             assert times <= 1 + (call_id in self.fates.corrected), "sent too often"
-        assert set(self.thread.pending) <= set(self._invoked), "never sent"
+        to_parent = [
+            effect.message for effect in effects if isinstance(effect, Write) and effect.thread_id == self.thread.parent
+        ]
+        closed = [message for message in to_parent if isinstance(message, ChildClosed)]
+        said = [message for message in to_parent if isinstance(message, ChildReport)]
+        assert not closed or self.thread.closed
+        assert len(to_parent) == len(closed) + len(said)
+        last_words = [message.report for message in closed if message.report is not None]
+        assert [message.text for message in said if not message.stopped] + last_words == list(reports)
+        assert sum(message.stopped for message in said) == stops
 
     def _check_state(self) -> None:
         thread, fates = self.thread, self.fates
-        assert set(thread.pending) == fates.those("pending")
+        assert {call_id for call_id, call in thread.pending.items() if call.awaits == "tool"} == fates.those("pending")
+        for awaits in OURS:
+            assert {call_id for call_id, call in thread.pending.items() if call.awaits == awaits} == fates.those(awaits)
         assert set(thread.subscriptions) == fates.those("active")
         assert set(thread.expired) == fates.those("expired")
-        assert thread.live_calls == {*thread.pending, *thread.subscriptions, *thread.expired}
-        assert {*thread.choices, *thread.authorizing} <= {*thread.pending, *thread.subscriptions}
+        assert thread.live_calls == fates.those("pending", "active", "expired")
+        asked = {call_id: [each.asked_at for each in some] for call_id, some in thread.choices.items()}
+        assert asked == {call_id: [each.asked_at for each in some] for call_id, some in fates.questions.items()}
+        assert thread.authorizing == fates.authorizing
+        assert set(thread.allowed) == fates.allowed
         assert len(thread.subscriptions) <= self.limits.subscriptions
         assert len(thread.children) <= self.limits.children
+        assert len(thread.spawned) <= self.limits.children
+        assert list(thread.children) == fates.children
+        assert {child: each.task for child, each in thread.spawned.items()} == fates.spawned
+        assert {child for child, each in thread.spawned.items() if each.closing} == fates.closing & set(thread.spawned)
+        assert thread.owes_report == fates.owes_report
         assert not thread.waiting_events or len(thread.children) == self.limits.children
         assert set(thread.ended) == {event.call_id for event in thread.waiting_events} - set(thread.subscriptions)
         assert not thread.for_event or thread.parked is None, "nobody would revive it"
         if thread.wants_model:
             assert thread.is_free
-            assert thread.parked is None
             assert not thread.closed
         for call_id, call in thread.pending.items():
             assert call.detached == (call_id in fates.detached)
@@ -151,7 +204,7 @@ class Actor:
         assert set(answers) <= set(made)
         without = {*self.thread.pending, *self.fates.unanswered}
         for call_id in made:
-            late = call_id in self.fates.undelivered and call_id not in {*self.thread.expired, *without}
+            late = call_id in self.fates.given_up and call_id not in {*self.thread.expired, *without}
             assert answers[call_id] == (0 if call_id in without else 1) or (late and answers[call_id] == 2)
         self._check_fates(entries)
 
@@ -161,9 +214,10 @@ class Actor:
         kept += [event.seq for call in self.thread.expired.values() for event in call.early]
         kept += [event.seq for event in self.thread.waiting_events]
         kept += [seq for entry in entries if isinstance(entry, Released | Ignored) for seq in entry.seqs]
-        kept += [entry.event for entry in entries if isinstance(entry, ChildMade)]
+        kept += [entry.event for entry in entries if isinstance(entry, ChildMade) and entry.event is not None]
         events = [seq for seq, entry in enumerate(entries, 1) if isinstance(entry, Happened) and entry.fate != "shown"]
         assert sorted(kept) == events
+        assert [entry.text for entry in entries if isinstance(entry, Reported)] == self.fates.heard
 
     def _check_conversation(self) -> None:
         whole = project(self.stretches())
@@ -176,6 +230,7 @@ class Actor:
         self._check_running(whole)
         self._check_nothing_is_overlooked(whole)
         self._check_history(whole)
+        self._check_shown()
         self.check_cut(len(self._journal) * 7 % (len(self._journal) + 3))  # somewhere; every place is tried in the end
 
     def check_cut(self, cut: int) -> None:
@@ -203,8 +258,9 @@ class Actor:
         events = Counter({text: times for text, times in own.items() if text.startswith("event ")})
         assert set(events) == self.fates.texts("shown") | begun
         assert not events or max(events.values()) == 1
-        seen = Counter(text_of(a) for message in whole if isinstance(message, Heard) for a in message.answers)
-        assert all(times == 1 for text, times in seen.items() if text.startswith("event "))
+        heard = Counter(text_of(a) for message in whole if isinstance(message, Heard) for a in message.answers)
+        assert all(times == 1 for text, times in heard.items() if text.startswith("event "))
+        assert all(heard[text] for text in self.fates.heard)
 
     def _check_running(self, whole: Conversation) -> None:
         """Only its own calls can be running: the result of an ancestor's will not come here."""
@@ -214,23 +270,49 @@ class Actor:
         assert set(self.thread.pending) <= running <= own
 
     def _check_nothing_is_overlooked(self, whole: Conversation) -> None:
-        """A thread that does nothing has nothing left to reply to."""
+        """A thread that does nothing has nothing left to reply to; that the user ended a subscription needs no reply."""
         thread = self.thread
         if thread.wants_model or not thread.is_free or thread.parked is not None or thread.closed:
             return
         entries = self.entries()
         last = max((number for number, entry in enumerate(entries, 1) if isinstance(entry, ModelSaid)), default=0)
+        if any(isinstance(entry, Unsubscribed) and entry.by_user for entry in entries[last:]):
+            *others, own = self.stretches()
+            lines = [line for line in own.lines if line.seq <= last or not isinstance(line.entry, Unsubscribed)]
+            whole = project([*others, Stretch(lines)])
         assert project(self.stretches(upto=last)) == whole
 
     def _check_history(self, whole: Conversation) -> None:
         """What the model was shown stays as it was: later there is only more."""
-        before = self._before
-        assert len(whole) >= len(before)
-        if before:
-            assert whole[: len(before) - 1] == before[:-1]
-            assert _begins(whole[len(before) - 1], before[-1])
+        assert _goes_on(whole, self._before)
         if self.thread.is_free:
             self._before = whole
+
+    def _check_shown(self) -> None:
+        """What the model is shown where there are summaries: everything since the last one, and whatever goes on."""
+        if self.thread.summary is None and self.parent is None:
+            return
+        shown = self.shown()
+        if self.thread.wants_model:
+            accept_question(shown)
+            accept_question(project(self.shown_stretches(), self.thread))
+        elif shown:
+            accept(shown)
+        assert _goes_on(shown, self._shown_before)
+        if self.thread.is_free:
+            self._shown_before = shown
+        calls = [call for message in shown if isinstance(message, Said) for call in message.calls]
+        named = {call.id for call in calls}
+        active = {
+            each
+            for each in self.thread.subscriptions
+            if any(f"result:{each} " in str(call.arguments) for call in calls)
+        }
+        assert set(self.thread.pending) <= named
+        assert set(self.thread.subscriptions) <= named | active
+        for line in seen(self.thread, self._journal):
+            if isinstance(line.entry, Answered) and not line.entry.late:
+                assert line.entry.call_id in named, "an answer is cut off from its call"
 
     # What there is
 
@@ -238,15 +320,34 @@ class Actor:
         return list(self._journal)
 
     def stretches(self, upto: int | None = None) -> list[Stretch]:
-        """Its ancestors' journals, as far as they are its own history, and its own."""
+        """Its ancestors' journals, as far as they are its own history, and its own; as if nothing had been summarised."""
         before: list[Stretch] = []
         if self.parent is not None and self.thread.inherits is not None:
             before = [Stretch(each.lines, inherited=True) for each in self.parent.stretches(self.thread.inherits.upto)]
         lines = [Numbered(seq, entry) for seq, entry in enumerate(self.entries(), 1)]
         return [*before, Stretch(lines[:upto])]
 
-    def child(self, made: MakeChild) -> "Actor":
-        return Actor(made.child, self.limits, self)
+    def shown_stretches(self, upto: int | None = None) -> list[Stretch]:
+        """The same, no further back than to a summary."""
+        own = own_stretch(self._journal, upto)
+        before: list[Stretch] = []
+        if self.parent is not None and self.thread.inherits is not None and own.summary is None:
+            before = [replace(each, inherited=True) for each in self.parent.shown_stretches(self.thread.inherits.upto)]
+        return [*before, own]
+
+    def shown(self) -> Conversation:
+        return project(self.shown_stretches())
+
+    def child(self, thread: Thread) -> "Actor":
+        return Actor(thread, self.limits, self.clock, self)
+
+
+def _goes_on(later: Conversation, earlier: Conversation) -> bool:
+    """Whether it is the same conversation, or more of it."""
+    if not earlier:
+        return True
+    count = len(earlier)
+    return len(later) >= count and later[: count - 1] == earlier[:-1] and _begins(later[count - 1], earlier[-1])
 
 
 def _begins(later: Heard | Said, earlier: Heard | Said) -> bool:

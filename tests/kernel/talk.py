@@ -1,22 +1,25 @@
 """A thread and all that happens to it, as a test tells it."""
 
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rapkit.kernel.completion import Reply, WantedCall
+from rapkit.kernel.compaction import Cut, compacted, cut, summary_question
+from rapkit.kernel.completion import Reply, Usage, WantedCall
 from rapkit.kernel.conversation import Answer, Conversation, Heard, Said
-from rapkit.kernel.effects import Effect, MakeChild, Step
+from rapkit.kernel.effects import Effect, MakeChild, Spawn, Step, Write
 from rapkit.kernel.entries import Answered, Happened, Ignored, JournalEntry
-from rapkit.kernel.incoming import EventForChild, Incoming, UserMessage
+from rapkit.kernel.incoming import EventForChild, Incoming, Task, TimerDue, UserMessage
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.kernel.projection import Numbered, Stretch, project
+from rapkit.kernel.projection import Stretch, project
 from rapkit.kernel.receiving import receive
-from rapkit.kernel.replying import model_failed, reply
+from rapkit.kernel.replying import model_failed, out_of_budget, reply
 from rapkit.kernel.thread import Status, Thread
 from rapkit.protocol import SubscriptionEvent, TextContent, ToolResult
+from tests.kernel.ledger import Ledger
 from tests.kernel.strict import accept, accept_question
 from tests.kernel.tools import CATALOG
+from tests.kernel.views import own_stretch, seen
 
 
 def want(name: str, provider_id: str = "call_0", **arguments: Any) -> WantedCall:
@@ -31,6 +34,10 @@ def storms(city: str = "Oslo") -> WantedCall:
     return want("storms", city=city)
 
 
+def demolish(city: str = "Oslo") -> WantedCall:
+    return want("demolish", city=city)
+
+
 @dataclass
 class Talk:
     """Keeps the journal as a store would. `effects` are those of the last step."""
@@ -41,8 +48,10 @@ class Talk:
     effects: tuple[Effect, ...] = ()
     parent: "Talk | None" = None
     now: float = 1000.0
+    ledger: Ledger = field(default_factory=Ledger)
 
     def _apply(self, step: Step) -> tuple[JournalEntry, ...]:
+        self.ledger.book(self.thread, step, self.limits)
         self.thread = step.thread
         self.journal += step.entries
         self.effects = step.effects
@@ -59,13 +68,36 @@ class Talk:
     def user(self, text: str = "Hello") -> tuple[JournalEntry, ...]:
         return self.hears(UserMessage(text))
 
-    def says(self, text: str = "", *calls: WantedCall) -> tuple[JournalEntry, ...]:
+    def says(self, text: str = "", *calls: WantedCall, usage: Usage | None = None) -> tuple[JournalEntry, ...]:
         assert self.thread.wants_model, "the model is not asked"
-        return self._apply(reply(self.thread, Reply(text, calls), CATALOG, self.now, self.limits))
+        said = Reply(text, calls, usage=usage or Usage())
+        return self._apply(reply(self.thread, said, CATALOG, self.now, self.limits))
 
     def fails(self, problem: str = "No answer.", **how: Any) -> tuple[JournalEntry, ...]:
         assert self.thread.wants_model, "the model is not asked"
         return self._apply(model_failed(self.thread, problem, self.now, self.limits, **how))
+
+    def has_no_budget(self, reason: str = "No money.", until: float | None = None) -> tuple[JournalEntry, ...]:
+        assert self.thread.wants_model, "the model is not asked"
+        return self._apply(out_of_budget(self.thread, reason, until, self.now, self.limits))
+
+    def goes_on_until(self, now: float) -> tuple[JournalEntry, ...]:
+        """Time passes, and what is due by then is heard of, as a store would have it."""
+        self.now = now
+        due = sorted((at, key) for key, at in self.ledger.timers.items() if at <= now)
+        return self.hears(*(TimerDue(key) for _, key in due))
+
+    def is_summarised(self, text: str = "All was said.", usage: Usage | None = None) -> Cut:
+        """What was said long ago is; the question for that satisfies the strict provider too."""
+        assert self.thread.wants_model, "the model is not asked"
+        lines = seen(self.thread, self.journal)
+        where = cut(lines, [len(str(line.entry)) for line in lines], self.limits, None)
+        *others, own = self.stretches()
+        before = [*others, replace(own, lines=[line for line in own.lines if line.seq <= where.upto])]
+        accept_question(summary_question(project(before)).conversation)
+        said = Reply(text, usage=usage or Usage())
+        self._apply(compacted(self.thread, said, where, self.now, self.limits))
+        return where
 
     def result(self, call_id: str, text: str = "sunny", *, subscription: bool = False) -> tuple[JournalEntry, ...]:
         return self.hears(self.a_result(call_id, text, subscription=subscription))
@@ -85,6 +117,27 @@ class Talk:
             group_id=self.thread.id, tool_call_id=call_id, text=text, associative=associative, final=final
         )
 
+    def spawned(self, number: int = 0) -> "Talk":
+        """One of the children of the last step, which has heard its task."""
+        made = [effect for effect in self.effects if isinstance(effect, Spawn)][number]
+        child = Talk(made.child, self.limits, parent=self, now=self.now)
+        child.hears(Task(self.thread.id, made.task))
+        return child
+
+    def does(self) -> tuple[Effect, ...]:
+        """The effects of the last step, for a test that looks at those of several."""
+        return self.effects
+
+    def written(self) -> list[Write]:
+        """What the last step wrote to relatives."""
+        return [effect for effect in self.effects if isinstance(effect, Write)]
+
+    def takes_mail_of(self, relative: "Talk") -> tuple[JournalEntry, ...]:
+        """What the last step of a relative wrote to this thread."""
+        mail = [write.message for write in relative.written() if write.thread_id == self.thread.id]
+        assert mail, "nothing was written to it"
+        return self.hears(*mail)
+
     def child(self, made: MakeChild) -> "Talk":
         """The child, which has heard the event it was made for."""
         event = self.journal[made.event - 1]
@@ -97,11 +150,11 @@ class Talk:
         return project(self.stretches(), self.thread)
 
     def stretches(self, upto: int | None = None) -> list[Stretch]:
+        own = own_stretch(self.journal, upto)
         before: list[Stretch] = []
-        if self.parent is not None and self.thread.inherits is not None:
-            before = [Stretch(each.lines, inherited=True) for each in self.parent.stretches(self.thread.inherits.upto)]
-        lines = [Numbered(seq, entry) for seq, entry in enumerate(self.journal, 1)]
-        return [*before, Stretch(lines[:upto])]
+        if self.parent is not None and self.thread.inherits is not None and own.summary is None:
+            before = [replace(each, inherited=True) for each in self.parent.stretches(self.thread.inherits.upto)]
+        return [*before, own]
 
     def is_accepted(self) -> bool:
         """Every step of every example is shown to the strict provider."""

@@ -180,7 +180,7 @@ def test_the_user_cancels_a_call_and_its_result_is_ignored() -> None:
 def test_the_user_cancels_a_subscription_and_the_model_is_not_asked() -> None:
     """SUB-15"""
     talk = subscribed()
-    assert talk.hears(CancelCall("call_1")) == (Unsubscribed("call_1", "cancelled by the user"),)
+    assert talk.hears(CancelCall("call_1")) == (Unsubscribed("call_1", "cancelled by the user", by_user=True),)
     assert talk.effects == (TellCancelled("call_1"),)
     assert not talk.is_asked()
     assert talk.event("call_1") == (Ignored("subscription_event", "no such subscription is active", "call_1"),)
@@ -368,4 +368,4 @@ def test_an_answer_takes_back_what_the_call_asked_the_user() -> None:
     talk.hears(OAuthRequest(group_id="t1", id="call_1", auth_url="http://provider.test/a"))
     talk.result("call_1")
     assert talk.effects == (Withdraw("call_1"), HideAuthorization("call_1"))
-    assert talk.thread.authorizing == ()
+    assert talk.thread.authorizing == {}

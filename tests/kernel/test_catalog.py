@@ -2,7 +2,7 @@
 
 import pytest
 
-from rapkit.kernel.builtins import BUILTINS, RESERVED
+from rapkit.kernel.builtins import RESERVED
 from rapkit.kernel.catalog import Catalog, Loaded, offered_name
 from rapkit.kernel.completion import Tool
 from rapkit.protocol import ToolsetDocument
@@ -12,15 +12,16 @@ ONE, TWO = "http://one.test", "http://two.test"
 
 
 def offered(catalog: Catalog) -> list[str]:
-    return [name for name in (tool.name for tool in catalog.tools) if name not in BUILTINS]
+    return [tool.name for tool in catalog.tools]
 
 
-def test_tools_of_all_servers_are_offered_beside_ours() -> None:
+def test_tools_of_all_servers_are_offered_and_ours_are_named_first() -> None:
     catalog = Catalog([Loaded(ONE, toolset("forecast")), Loaded(TWO, toolset("storms"))])
-    assert [tool.name for tool in catalog.tools] == ["cancel_subscription", "cancel_tool_call", "forecast", "storms"]
+    assert offered(catalog) == ["forecast", "storms"]
     assert catalog.offers["storms"].server == TWO
     assert catalog.withheld == ()
-    assert catalog.names() == "cancel_subscription, cancel_tool_call, forecast, storms"
+    assert catalog.names() == "forecast, storms"
+    assert catalog.names([Tool("sleep", "", {})]) == "sleep, forecast, storms"
 
 
 def test_a_prefix_is_for_the_model_only() -> None:
@@ -95,7 +96,7 @@ def test_a_tools_description_is_passed_on_as_it_is_and_nothing_else_is_done_with
 
 def test_a_long_list_of_names_is_cut() -> None:
     catalog = Catalog([Loaded(ONE, toolset(*(f"tool{number}" for number in range(200))))])
-    assert catalog.names().endswith("tool97, and 102 more")
+    assert catalog.names().endswith("tool99, and 100 more")
 
 
 def test_the_document_of_a_server_is_at_hand() -> None:

@@ -11,6 +11,7 @@ from rapkit.kernel.completion import Usage
 from rapkit.kernel.entries import (
     Answered,
     AuthorizationAsked,
+    AuthorizationExpired,
     Began,
     ChildEnded,
     ChildMade,
@@ -18,16 +19,23 @@ from rapkit.kernel.entries import (
     ChoiceMadeEntry,
     ClosedEntry,
     Failed,
+    GrantedEntry,
     Happened,
     Ignored,
     JournalEntry,
+    LiveCall,
     MadeCall,
     ModelSaid,
+    ParentSaid,
     ParkedEntry,
     Released,
+    Reported,
+    Summary,
+    Tasked,
     Unsubscribed,
     UserSaid,
     ViewChanged,
+    WokenUp,
     dump_entry,
     load_entry,
 )
@@ -35,6 +43,16 @@ from rapkit.protocol import ImageContent, OtherSegment, TextContent, TextSegment
 
 EACH: list[JournalEntry] = [
     UserSaid("Hello"),
+    WokenUp("news", "2030-01-31 09:00 UTC", "Read them."),
+    Tasked("note_1", "t1", "Count."),
+    ParentSaid("note_1", "t1", "Faster."),
+    Reported("note_1", "t1-1", "Done.", "Count.", True),
+    Summary("All was said.", 7, (LiveCall("call_1", "x", {"a": None}, True),), Usage(1, 2, 3, 0.1)),
+    GrantedEntry(1, 2, 0.5),
+    AuthorizationExpired("call_1"),
+    ChoiceMadeEntry("call_1", text="Oslo", expired=True),
+    ChildMade("t1-1", "call_1", task="Count."),
+    ChildEnded("t1-1", "the user"),
     ModelSaid(
         "…", (MadeCall("call_1", "x", {"a": [None, 1.5]}, "p"),), ({"sig": None}, None), "m", Usage(1, 2, 3, 0.1)
     ),

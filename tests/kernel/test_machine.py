@@ -1,10 +1,11 @@
 """Everything that can happen to a thread and its children, in any order.
 
-After every step what a provider would be sent satisfies the strictest one, whatever part of the journals is shown; and every call and
-every event has become what it had to (see `fates`).
+After every step what a provider would be sent satisfies the strictest one, whatever part of the journals is shown or summarised; every
+call, every event and every child has become what it had to (see `fates`), and every timer is accounted for (see `ledger`).
 """
 
 import os
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pytest
@@ -13,23 +14,27 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from rapkit.kernel.completion import Reply, WantedCall
-from rapkit.kernel.effects import Effect, MakeChild, TellParent
-from rapkit.kernel.entries import Answered, Began, ChildMade, Happened
+from rapkit.kernel.effects import Effect, MakeChild, Spawn, Write
+from rapkit.kernel.entries import Answered, Began, ChildMade, Happened, ModelSaid, Tasked
 from rapkit.kernel.incoming import (
+    AnswerFor,
     AnswerUndelivered,
     CancelCall,
     ChildClosed,
+    ChildReport,
     ChooseFor,
     CloseThread,
     Correction,
     EventForChild,
+    Grant,
     Incoming,
     SetAside,
-    TimerDue,
+    Task,
     Undelivered,
     UserMessage,
+    WakeUp,
 )
-from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.limits import Confirmation, Confirmations, ThreadLimits, Timeouts
 from rapkit.kernel.thread import Thread
 from rapkit.protocol import (
     ImageContent,
@@ -40,7 +45,7 @@ from rapkit.protocol import (
     UserChoice,
     ViewUpdate,
 )
-from tests.kernel.actor import Actor
+from tests.kernel.actor import Actor, Clock
 
 T = TypeVar("T")
 
@@ -58,6 +63,10 @@ wishes = st.lists(
             "bad arguments",
             "no arguments",
             *["cancel_subscription", "cancel_tool_call"] * 2,
+            *["survey", "demolish", "sleep", "wait_for_event", "ask_user", "spawn_thread"] * 2,
+            *["sleep_until", "bad sleep_until", "ask in words", "own task"],
+            *["report_to_parent", "send_message_to_child"] * 2,
+            *["last report", "close_thread", "close self"],
         ]
     ),
     max_size=4,
@@ -83,8 +92,20 @@ class Threads(RuleBasedStateMachine):
         subscriptions=st.integers(1, 3),
         children=st.integers(1, 2),
         depth=st.integers(0, 2),
+        timeout=st.sampled_from([None, 50.0]),
+        question_timeout=st.sampled_from([None, 100.0]),
+        confirmation=st.sampled_from(["always", "remembered", "never"]),
     )
-    def begin(self, cancels: bool, subscriptions: int, children: int, depth: int) -> None:
+    def begin(
+        self,
+        cancels: bool,
+        subscriptions: int,
+        children: int,
+        depth: int,
+        timeout: float | None,
+        question_timeout: float | None,
+        confirmation: Confirmation,
+    ) -> None:
         self.limits = ThreadLimits(
             subscriptions=subscriptions,
             children=children,
@@ -93,8 +114,14 @@ class Threads(RuleBasedStateMachine):
             mistakes=2,
             attempts=2,
             cancel_on_interrupt=cancels,
+            window=12,
+            timeouts=Timeouts(timeout, tools={"survey": 75.0}),
+            confirmations=Confirmations(confirmation),
+            question_timeout=question_timeout,
         )
+        self.clock = Clock()
         self.actors: dict[str, Actor] = {}
+        self.letters: set[tuple[str, str]] = set()
         self.counter = 0
         self.turn(0, "", ["storms", "storms", "forecast"], 0)
         self.result(0, "pending", 0, True, None, True)
@@ -107,7 +134,7 @@ class Threads(RuleBasedStateMachine):
         lively = [actor for actor in every if not actor.thread.closed]
         if not lively:
             id = self.next("thread")
-            lively = [self.actors.setdefault(id, Actor(Thread(id), self.limits))]
+            lively = [self.actors.setdefault(id, Actor(Thread(id), self.limits, self.clock))]
         return every[pick % len(every)] if pick % 10 == 9 and every else lively[pick % len(lively)]
 
     def send(self, actor: Actor, message: Incoming, *, at_once: bool) -> None:
@@ -119,8 +146,27 @@ class Threads(RuleBasedStateMachine):
         for effect in effects:
             if isinstance(effect, MakeChild):
                 self._make_child(actor, effect)
-            elif isinstance(effect, TellParent):
-                self.actors[effect.parent].mail.append(ChildClosed(actor.thread.id))
+            elif isinstance(effect, Spawn):
+                self._spawn(actor, effect)
+            elif isinstance(effect, Write):
+                self._deliver(effect)
+
+    def _deliver(self, letter: Write) -> None:
+        """Once, as a mailbox would. Only what may come twice has a name that was used before."""
+        known = (letter.thread_id, letter.once) in self.letters
+        assert not known or isinstance(letter.message, CloseThread)
+        self.letters.add((letter.thread_id, letter.once))
+        if not known:
+            self.actors[letter.thread_id].mail.append(letter.message)
+
+    def _spawn(self, actor: Actor, made: Spawn) -> None:
+        assert made.child.id not in self.actors
+        assert made.child.inherits is not None
+        rest = actor.entries()[made.child.inherits.upto :]
+        first = next(entry for entry in rest if isinstance(entry, ModelSaid))
+        assert rest[0] is first, "it inherits up to the reply that made it, and not further"
+        child = self.actors[made.child.id] = actor.child(made.child)
+        child.mail.append(Task(actor.thread.id, made.task))
 
     def _make_child(self, actor: Actor, made: MakeChild) -> None:
         event = actor.entries()[made.event - 1]
@@ -133,7 +179,7 @@ class Threads(RuleBasedStateMachine):
             assert len(history) == made.event - 1
         else:
             assert any(isinstance(entry, Answered) and entry.call_id == event.call_id for entry in history)
-        child = self.actors[made.child.id] = actor.child(made)
+        child = self.actors[made.child.id] = actor.child(made.child)
         child.mail.append(
             EventForChild(actor.thread.id, event.call_id, event.name, made.arguments, event.text, event.final)
         )
@@ -174,6 +220,28 @@ class Threads(RuleBasedStateMachine):
     def choose(self, pick: int, which: str, call: int, selected: int | None, at_once: bool) -> None:
         actor = self.actor(pick)
         self.send(actor, ChooseFor(self.call_id(actor, which, call), selected), at_once=at_once)
+
+    @rule(pick=picks, which=which_call, call=picks, at_once=at_once)
+    def answer_in_words(self, pick: int, which: str, call: int, at_once: bool) -> None:
+        actor = self.actor(pick)
+        self.send(actor, AnswerFor(self.call_id(actor, which, call), "Oslo"), at_once=at_once)
+
+    @rule(pick=picks, call=picks, selected=st.sampled_from([None, 0, 1, 2]), at_once=at_once)
+    def answer_what_is_asked(self, pick: int, call: int, selected: int | None, at_once: bool) -> None:
+        """Whatever of whomever: permissions, questions of the model's and of tools."""
+        asking = [actor for actor in self.actors.values() if actor.thread.choices] or [self.actor(pick)]
+        actor = asking[pick % len(asking)]
+        ids = [*actor.thread.choices] or ["nobody's"]
+        self.send(actor, ChooseFor(ids[call % len(ids)], selected), at_once=at_once)
+
+    @rule(pick=picks, at_once=at_once)
+    def a_schedule_speaks(self, pick: int, at_once: bool) -> None:
+        self.send(self.actor(pick), WakeUp("news", "09:00", "Read them."), at_once=at_once)
+
+    @rule(pick=picks, at_once=at_once)
+    def grant(self, pick: int, at_once: bool) -> None:
+        poor = [actor for actor in self.actors.values() if actor.thread.parked is not None] or [self.actor(pick)]
+        self.send(poor[pick % len(poor)], Grant(slices=1, cost=0.5), at_once=at_once)
 
     @rule(pick=picks, at_once=at_once)
     def close(self, pick: int, at_once: bool) -> None:
@@ -224,13 +292,16 @@ class Threads(RuleBasedStateMachine):
         late: dict[str, Incoming] = {
             "confirmed": ToolResult(group_id="t", id=id, text=self.next("answer"), subscription=True),
             "answered": ToolResult(group_id="t", id=id, text=self.next("answer")),
-            "forgotten": TimerDue(f"expired/{id}"),
             "closed": CloseThread(),
         }
         self.send(actor, self._event(id, associative), at_once=True)
         self.send(actor, Undelivered(id, "nobody is there"), at_once=True)
         self.send(actor, self._event(id, not associative), at_once=True)
-        self.send(actor, late[end], at_once=True)
+        if end != "forgotten":
+            self.send(actor, late[end], at_once=True)
+        elif (at := actor.ledger.timers.get(f"expired/{id}")) is not None:
+            self.clock.now = max(self.clock.now, at)
+            self.carry_out(actor, actor.take(0))
 
     def _event(self, id: str, associative: bool, *, final: bool = False) -> SubscriptionEvent:
         return SubscriptionEvent(
@@ -289,7 +360,7 @@ class Threads(RuleBasedStateMachine):
         pick=picks,
         which=which_call,
         call=picks,
-        what=st.sampled_from(["tool_result", "user_choice", "event", "timer", "answer", "child"]),
+        what=st.sampled_from(["tool_result", "user_choice", "event", "answer", "child", "report", "parent"]),
         at_once=at_once,
     )
     def something_rare(self, pick: int, which: str, call: int, what: str, at_once: bool) -> None:
@@ -299,30 +370,67 @@ class Threads(RuleBasedStateMachine):
             "tool_result": SetAside("tool_result", "it kills its worker", id),
             "user_choice": SetAside("user_choice", "nobody can answer it", id),
             "event": SetAside("subscription_event", "it kills its worker", id),
-            "timer": TimerDue(f"expired/{id}"),
             "answer": AnswerUndelivered(id, "nobody is there"),
             "child": ChildClosed("nobody"),
+            "report": ChildReport("nobody", "Hello."),
+            "parent": SetAside("parent", "it kills its worker"),
         }
         self.send(actor, message[what], at_once=at_once)
+
+    @rule(pick=picks, which=which_call, call=picks, kind=st.sampled_from(["call", "expired", "other"]))
+    def a_timer_of_nothing_is_due(self, pick: int, which: str, call: int, kind: str) -> None:
+        actor = self.actor(pick)
+        self.carry_out(actor, actor.hears_timer_of_nothing(f"{kind}/{self.call_id(actor, which, call)}"))
+
+    @rule(pick=picks, far=mostly(False, True), count=st.integers(0, 2))
+    def time_passes(self, pick: int, far: bool, count: int) -> None:
+        """Until the next timer is due, or until many are; whoever waits for one also takes some mail."""
+        every = sorted({at for actor in self.actors.values() for at in actor.ledger.timers.values()})
+        if every:
+            at = every[min(pick % 4, len(every) - 1)] if far else every[0]
+            self.clock.now = max(self.clock.now, at)
+        for actor in list(self.actors.values()):
+            if any(at <= self.clock.now for at in actor.ledger.timers.values()):
+                self.carry_out(actor, actor.take(count))
 
     # The model
 
     def asked(self) -> list[Actor]:
-        return [actor for actor in self.actors.values() if actor.thread.wants_model]
+        return [actor for actor in self.actors.values() if actor.thread.asks_at is not None]
 
     @rule(pick=picks, text=texts, wishes=wishes, victim=picks)
     def turn(self, pick: int, text: str, wishes: list[str], victim: int) -> None:
         """A reply of a model that is asked; if none is, the user first writes."""
         actor = self.asked()[pick % len(self.asked())] if self.asked() else self.actor(pick)
-        if not actor.thread.wants_model:
+        if actor.thread.asks_at is None:
             self.send(actor, UserMessage(text), at_once=True)
-        if actor.thread.wants_model:
+        if actor.thread.asks_at is not None:
             calls = tuple(self._wanted(actor, wish, victim) for wish in wishes)
             self.carry_out(actor, actor.replies(Reply(text, calls)))
 
     @rule(pick=picks, text=texts, victim=picks)
     def turn_with_calls(self, pick: int, text: str, victim: int) -> None:
         self.turn(pick, text, ["storms", "forecast"], victim)
+
+    @rule(
+        pick=picks, text=texts, wish=st.sampled_from(["sleep", "wait_for_event", "sleep_until", "ask_user", "demolish"])
+    )
+    def turn_that_waits(self, pick: int, text: str, wish: str) -> None:
+        """For the time, for anything, or for the user; now and then beside a call."""
+        self.turn(pick, text, [wish, "storms"] if pick % 3 == 0 else [wish], 0)
+
+    @rule(pick=picks, text=texts, more=wishes)
+    def turn_with_a_child(self, pick: int, text: str, more: list[str]) -> None:
+        self.turn(pick, text, ["spawn_thread", *more[:1]], 0)
+        self.everybody_takes_everything()
+
+    @precondition(lambda self: any(actor.thread.task for actor in self.asked()))
+    @rule(pick=picks, wish=st.sampled_from(["report_to_parent", "last report", "storms", "close self", ""]))
+    def turn_of_a_child(self, pick: int, wish: str) -> None:
+        tasked = [actor for actor in self.asked() if actor.thread.task]
+        actor = tasked[pick % len(tasked)]
+        calls = (self._wanted(actor, wish, pick),) if wish else ()
+        self.carry_out(actor, actor.replies(Reply(self.next("words"), calls)))
 
     @rule(pick=picks, text=texts, calls=st.integers(1, 2))
     def turn_with_subscriptions(self, pick: int, text: str, calls: int) -> None:
@@ -336,7 +444,7 @@ class Threads(RuleBasedStateMachine):
         """The user is answered while a call is pending, and its result comes late."""
         actor = self.actor(pick)
         self.send(actor, UserMessage("Are you there?"), at_once=True)
-        if actor.thread.wants_model:
+        if actor.thread.asks_at is not None:
             self.carry_out(actor, actor.replies(Reply("Yes.")))
         self.result(pick, "pending", call, subscription, None, True)
 
@@ -348,7 +456,34 @@ class Threads(RuleBasedStateMachine):
     def _wanted(self, actor: Actor, wish: str, victim: int) -> WantedCall:
         thread = actor.thread
         live = [*thread.pending, *thread.subscriptions, f"call_{thread.calls_made + 1}"]
+        relatives = [*thread.spawned, *thread.children, *thread.ancestors, "nobody"]
+        relative = relatives[victim % len(relatives)]
         match wish:
+            case "sleep":
+                return WantedCall("call_0", wish, {"seconds": victim})
+            case "wait_for_event":
+                return WantedCall("call_0", wish, {})
+            case "sleep_until" | "bad sleep_until":
+                then = datetime.fromtimestamp(self.clock.now + 500, UTC).isoformat()
+                return WantedCall("call_0", "sleep_until", {"time": then if wish == "sleep_until" else "tomorrow"})
+            case "ask_user":
+                return WantedCall("call_0", wish, {"question": "Where?", "choices": ["Oslo", "Bergen"]})
+            case "ask in words":
+                return WantedCall("call_0", "ask_user", {"question": "Where?"})
+            case "spawn_thread":
+                return WantedCall("call_0", wish, {"task": self.next("task")})
+            case "own task":
+                return WantedCall("call_0", "spawn_thread", {"task": thread.task or self.next("task")})
+            case "send_message_to_child":
+                return WantedCall("call_0", wish, {"thread_id": relative, "text": self.next("message")})
+            case "report_to_parent":
+                return WantedCall("call_0", wish, {"text": self.next("report")})
+            case "last report":
+                return WantedCall("call_0", "report_to_parent", {"text": self.next("report"), "done": True})
+            case "close_thread":
+                return WantedCall("call_0", wish, {"thread_id": relative})
+            case "close self":
+                return WantedCall("call_0", "close_thread", {})
             case "cancel_subscription" | "cancel_tool_call":
                 return WantedCall("call_0", wish, {"tool_call_id": live[victim % len(live)]})
             case "bad arguments":
@@ -370,12 +505,30 @@ class Threads(RuleBasedStateMachine):
         actor = self.asked()[pick % len(self.asked())]
         self.carry_out(actor, actor.fails(retryable=retryable, lost=lost))
 
+    @precondition(lambda self: self.asked())
+    @rule(pick=picks, until=st.sampled_from([None, 500.0]))
+    def there_is_no_budget(self, pick: int, until: float | None) -> None:
+        actor = self.asked()[pick % len(self.asked())]
+        self.carry_out(actor, actor.has_no_budget(None if until is None else self.clock.now + until))
+
+    @precondition(lambda self: self.asked())
+    @rule(pick=picks, text=mostly("All was said.", ""))
+    def what_was_said_is_summarised(self, pick: int, text: str) -> None:
+        """Those who inherit it see what they always saw."""
+        actor = self.asked()[pick % len(self.asked())]
+        heirs = [each for each in self.actors.values() if actor.thread.id in each.thread.ancestors]
+        before = [heir.shown() for heir in heirs]
+        self.carry_out(actor, actor.is_summarised(text))
+        assert [heir.shown() for heir in heirs] == before
+
     # The end
 
     def teardown(self) -> None:
         """Once nothing more comes from outside, everything comes to rest."""
         for _ in range(1000):
             for actor in list(self.actors.values()):
+                if actor.thread.parked is not None and actor.thread.wants_model:
+                    actor.mail.append(Grant(slices=1))
                 self.carry_out(actor, actor.take(len(actor.mail)))
             self.all_models_are_content("Done.")
             if not self.asked() and not any(actor.mail for actor in self.actors.values()):
@@ -386,20 +539,25 @@ class Threads(RuleBasedStateMachine):
             self._check_the_end(actor)
 
     def _check_the_end(self, actor: Actor) -> None:
-        """Every event that was to have a child of its own has got it, and it alone."""
+        """Every event that was to have a child of its own has got it, and it alone; and nobody waits for a report in vain."""
         for cut in range(len(actor.entries())):
             actor.check_cut(cut)
-        made = [entry.thread_id for entry in actor.entries() if isinstance(entry, ChildMade)]
+        children = [entry for entry in actor.entries() if isinstance(entry, ChildMade)]
+        tasks = [(entry.thread_id, entry.task) for entry in children if entry.event is None]
+        assert tasks == [
+            (id, entry.text) for id, _ in tasks for entry in self.actors[id].entries() if isinstance(entry, Tasked)
+        ]
+        made = [entry.thread_id for entry in children if entry.event is not None]
         begun = [entry.text for id in made for entry in self.actors[id].entries() if isinstance(entry, Began)]
         assert len(begun) == len(made)
         assert set(begun) == actor.fates.texts("child")
         thread = actor.thread
-        waits = thread.pending or thread.subscriptions or thread.children
-        assert thread.closed or waits or not thread.for_event
+        assert thread.closed or thread.waits or not thread.for_event
+        assert thread.closed or thread.waits or thread.parked is not None or not thread.owes_report
 
 
 def test_strict_providers_are_satisfied_whatever_happens() -> None:
-    """SUB-10..16, CB-8, CAN-4, RUN-4, RUN-6 over random histories."""
+    """SUB-10..16, CB-8, CAN-4, RUN-4, RUN-6, RUN-7, DIS-11 over random histories."""
     run(max_examples=120, stateful_step_count=40, derandomize=True)
 
 

@@ -67,7 +67,7 @@ def test_where_to_authorise_is_forgotten_when_the_call_ends(end: CancelCall | Cl
     talk.hears(oauth())
     talk.hears(end)
     assert HideAuthorization("call_1") in talk.effects
-    assert talk.thread.authorizing == ()
+    assert talk.thread.authorizing == {}
 
 
 def test_where_to_authorise_is_not_shown_if_the_call_was_answered_at_once() -> None:

@@ -4,21 +4,27 @@ from copy import deepcopy
 
 import pytest
 
-from rapkit.kernel.effects import Invoke, MakeChild, SetTimer, TellClosed, TellParent, Withdraw
+from rapkit.kernel.effects import Invoke, MakeChild, SetTimer, TellClosed, Withdraw, Write
 from rapkit.kernel.entries import Answered, ClosedEntry, Ignored, UserSaid
 from rapkit.kernel.incoming import (
+    AnswerFor,
     AnswerUndelivered,
     CancelCall,
     ChildClosed,
+    ChildReport,
     ChooseFor,
     CloseThread,
     Correction,
     EventForChild,
+    Grant,
     Incoming,
+    ParentMessage,
     SetAside,
+    Task,
     TimerDue,
     Undelivered,
     UserMessage,
+    WakeUp,
 )
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.receiving import call_of, name_of, receive
@@ -46,6 +52,14 @@ ALL: list[tuple[Incoming, str, str | None]] = [
     (EventForChild("p", "c", "storms", {}, "A storm!"), "event_for_child", "c"),
     (ChildClosed("k"), "child_closed", None),
     (TimerDue("expired/c"), "timer", None),
+    (TimerDue("call/c"), "timer", None),
+    (TimerDue("of a kind that is not ours"), "timer", None),
+    (AnswerFor("c", "Oslo"), "answer", "c"),
+    (WakeUp("news", "2030-01-31 09:00 UTC", "Read them."), "schedule", None),
+    (Grant(slices=1), "grant", None),
+    (Task("p", "Count."), "task", None),
+    (ParentMessage("p", "Faster."), "parent", None),
+    (ChildReport("k", "Done."), "report", None),
     (SetAside("tool_result", "poison", "c"), "set_aside", "c"),
 ]
 
@@ -55,6 +69,10 @@ def made_for_an_event(limits: ThreadLimits | None = None) -> Talk:
     parent.event("call_1", "A storm!", associative=False)
     (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
     return parent.child(made)
+
+
+def tells_parent(by: str) -> Write:
+    return Write("t1", ChildClosed("t1-000001", by), once="closed/t1-000001")
 
 
 def test_what_piled_up_is_applied_in_order_and_one_completion_answers_it() -> None:
@@ -110,7 +128,7 @@ def test_a_call_is_not_sent_again_by_a_thread_that_is_closed_meanwhile() -> None
     assert not [effect for effect in talk.effects if isinstance(effect, Invoke)]
 
 
-@pytest.mark.parametrize(("message", "name", "call_id"), ALL, ids=[name for _, name, _ in ALL])
+@pytest.mark.parametrize(("message", "name", "call_id"), ALL)
 def test_a_closed_thread_ignores_whatever_comes(message: Incoming, name: str, call_id: str | None) -> None:
     """SUB-18"""
     talk = Talk()
@@ -120,7 +138,7 @@ def test_a_closed_thread_ignores_whatever_comes(message: Incoming, name: str, ca
     assert (name_of(message), call_of(message)) == (name, call_id)
 
 
-@pytest.mark.parametrize("message", [message for message, _, _ in ALL], ids=[name for _, name, _ in ALL])
+@pytest.mark.parametrize("message", [message for message, _, _ in ALL])
 def test_whatever_was_accepted_is_in_the_journal(message: Incoming) -> None:
     """Timers aside: nobody sent them."""
     step = receive(Thread("t1"), [message], 0.0, ThreadLimits())
@@ -137,7 +155,7 @@ def test_what_follows_the_end_in_one_batch_is_ignored() -> None:
 def test_a_child_tells_its_parent_that_it_is_closed() -> None:
     child = made_for_an_event()
     child.hears(CloseThread())
-    assert child.effects == (TellClosed(), TellParent("t1"))
+    assert child.effects == (TellClosed(), tells_parent("the user"))
 
 
 # A child that was made for one event
@@ -147,7 +165,8 @@ def test_a_child_made_for_an_event_closes_itself_when_it_is_done() -> None:
     child = made_for_an_event()
     child.says("Seen.")
     assert child.thread.closed
-    assert child.effects == (TellClosed(), TellParent("t1"))
+    by = "the thread itself, because it was made for one event and nothing is left to do"
+    assert child.effects == (TellClosed(), tells_parent(by))
 
 
 def test_it_goes_on_while_it_waits_for_something() -> None:
@@ -226,23 +245,21 @@ def test_it_closes_when_its_model_gets_nothing_right() -> None:
     child.says("", want("weather"))
     child.says("", want("weather"))
     assert child.thread.closed
-    assert child.journal[-1] == ClosedEntry(
-        "the thread itself, which was made for one event. The model made 2 wrong calls in a row."
-    )
-    assert child.effects == (Withdraw("call_2"), TellClosed(), TellParent("t1"))
+    by = "the thread itself, which was made for one event. The model made 2 wrong calls in a row."
+    assert child.journal[-1] == ClosedEntry(by)
+    assert child.effects == (Withdraw("call_2"), TellClosed(), tells_parent(by))
 
 
 def test_it_closes_when_its_model_ends_its_workers() -> None:
     child = made_for_an_event()
     step = worker_lost(child.thread, 3, 0.0, ThreadLimits())
     assert step.thread.status is Status.CLOSED
-    assert step.entries == (
-        ClosedEntry(
-            "the thread itself, which was made for one event. "
-            "Asking the model failed 3 times: the process was lost, or made a mistake that its log tells of."
-        ),
+    by = (
+        "the thread itself, which was made for one event. "
+        "Asking the model failed 3 times: the process was lost, or made a mistake that its log tells of."
     )
-    assert step.effects == (TellClosed(), TellParent("t1"))
+    assert step.entries == (ClosedEntry(by),)
+    assert step.effects == (TellClosed(), tells_parent(by))
 
 
 def test_any_other_thread_stays_open() -> None:

@@ -11,7 +11,10 @@ from rapkit.kernel.thread import Status
 from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
 from tests.kernel.tools import CATALOG, SERVER
 
-UNKNOWN = "Error: There is no tool 'weather'. There are: cancel_subscription, cancel_tool_call, forecast, storms."
+UNKNOWN = (
+    "Error: There is no tool 'weather'. There are: cancel_subscription, cancel_tool_call, sleep, sleep_until, wait_for_event, ask_user, "
+    "spawn_thread, send_message_to_child, close_thread, forecast, storms, survey, demolish."
+)
 
 
 def asked(limits: ThreadLimits | None = None) -> Talk:

@@ -7,11 +7,14 @@ from rapkit.kernel.completion import Usage
 from rapkit.kernel.thread import (
     EarlyEvent,
     Expired,
+    Granted,
     Inherited,
     OpenChoice,
     Pending,
+    SpawnedChild,
     Status,
     Subscription,
+    Summarised,
     Thread,
     WaitingEvent,
     dump_thread,
@@ -29,14 +32,25 @@ FULL = Thread(
     calls_made=4,
     children_made=2,
     pending={
+        "call_0": Pending("sleep", {"seconds": 3}, "", "sleep", 1.0, awaits="time", since=1.0, until=4.0),
         "call_1": PENDING,
         "call_2": Pending("s", {}, "", "s", 0.0, "p", True, True, (EarlyEvent(3, True, False),)),
     },
     subscriptions={"call_3": Subscription("storms", {"deep": [{"x": [1, 2.5, None]}]}, 2.0, "http://a.test")},
     expired={"call_4": Expired("forecast", {}, "http://a.test", (EarlyEvent(4, False, True),))},
     choices={"call_1": (OpenChoice("Which?", ("a", "b"), 1, "http://a.test/c", "http://a.test", 3.0),)},
-    authorizing=("call_1",),
+    authorizing={"call_1": 2.5},
     views=("plan",),
+    task="Count.",
+    owes_report=True,
+    shown=5,
+    spawned={"t1-1-2": SpawnedChild("Count.", closing=True)},
+    allowed=("demolish",),
+    timers={"call_1": 30.5},
+    granted=Granted(1, 2, 0.5),
+    context=77,
+    summary=Summarised(6, 4, 3),
+    compact_after=8,
     children=("t1-1-1",),
     waiting_events=(WaitingEvent(5, "call_9", 4),),
     ended={"call_9": Subscription("storms", {}, 1.0)},
@@ -72,6 +86,7 @@ def test_anything_else_is_no_thread(state: bytes) -> None:
         (Thread("t", pending={"c": PENDING}), Status.WAITING),
         (Thread("t", subscriptions={"c": Subscription("x", {}, 0.0)}), Status.WAITING),
         (Thread("t", children=("k",)), Status.WAITING),
+        (Thread("t", spawned={"k": SpawnedChild("Count.")}), Status.WAITING),
         (Thread("t", children=("k",), parked="why"), Status.PARKED),
         (Thread("t", parked="why", closed=True), Status.CLOSED),
     ],
@@ -86,7 +101,7 @@ def test_relatives() -> None:
 
 
 def test_calls_that_may_call_back() -> None:
-    """CB-8, SUB-15"""
+    """CB-8, SUB-15; one that was never sent may not."""
     assert FULL.live_calls == {"call_1", "call_2", "call_3", "call_4"}
     assert Thread("t", pending={"c": PENDING}, closed=True).live_calls == frozenset()
 

@@ -6,8 +6,22 @@ from typing import Any
 
 import pytest
 
+from rapkit.kernel.compaction import summary_question
 from rapkit.kernel.completion import Tool, Usage, WantedCall
 from rapkit.kernel.conversation import Said
+from rapkit.kernel.entries import (
+    Answered,
+    LiveCall,
+    MadeCall,
+    ModelSaid,
+    ParentSaid,
+    Reported,
+    Summary,
+    Tasked,
+    UserSaid,
+    WokenUp,
+)
+from rapkit.kernel.projection import Numbered, Stretch, project
 from rapkit.models import ModelError, kept_open, open_model
 from rapkit.models.images import MAX_BYTES
 from tests.models.anthropic_server import AnthropicServer, signature
@@ -105,6 +119,67 @@ async def test_a_long_conversation_with_stand_ins_events_and_silence(name: str, 
         heard(answer("c9", "")),
     )
     assert (await ask(open_model(name), history)).reply.text == "Fine."
+
+
+async def test_words_of_other_threads_and_summaries_are_taken_like_anything_else(
+    name: str, server: ProviderServer
+) -> None:
+    """As a child thread's model is shown them that has a summary, a subscription behind it, a task, and a child of its own."""
+    summary = Summary(
+        "They want to know of Oslo.", 7, (LiveCall("call_1", "watch", {"city": "Oslo"}, subscription=True),)
+    )
+    inherited = Stretch([Numbered(1, UserSaid("Plan it"))], inherited=True)
+    own = Stretch(
+        [
+            Numbered(8, Tasked("note_1", "thr_1", "look at Oslo")),
+            Numbered(9, ModelSaid("", (MadeCall("call_2", "spawn_thread", {"task": "look closer"}),))),
+            Numbered(10, Answered("call_2", "spawn_thread", "The child thread thr_2 works on it.")),
+            Numbered(11, Reported("note_3", "thr_2", "It rains.", "look closer")),
+            Numbered(12, Reported("note_4", "thr_2", "", "look closer", closed=True)),
+            Numbered(13, ParentSaid("note_5", "thr_1", "How far are you?")),
+            Numbered(14, ModelSaid("Nearly done.")),
+            Numbered(15, WokenUp("daily", "2030-01-01 09:00 UTC", "How is it?")),
+        ],
+        summary=summary,
+    )
+    for stretches in ([own], [inherited, Stretch(own.lines)]):
+        server.replies.append("Fine.")
+        conversation = project(stretches)
+        assert (await ask(open_model(name), question(*conversation))).reply.text == "Fine."
+    sent = str(server.requests[0])
+    for words in ("They want to know of Oslo.", "look at Oslo", "It rains.", "How far are you?", "daily"):
+        assert words in sent
+
+
+async def test_a_summary_is_asked_for_without_tools(name: str, server: ProviderServer) -> None:
+    """Though calls are among what is summed up."""
+    server.replies.append("Oslo is dry.")
+    told = question("Oslo?", said(call("c1", city="Oslo")), heard(answer("c1", "dry")))
+
+    summed = (await ask(open_model(name), summary_question(told.conversation))).reply
+
+    assert summed.text == "Oslo is dry."
+    (sent,) = server.requests
+    assert not sent.get("tools")
+    assert "dry" in str(sent)
+    assert "(Write the summary of everything above now.)" in str(sent)
+    assert "Write down everything the assistant needs" in str(sent)
+
+
+@pytest.mark.parametrize(
+    ("model_name", "tokens"),
+    [
+        ("openai-chat:gpt-4o", 128_000),
+        ("anthropic:claude-3-5-haiku-latest", 200_000),
+        ("openai-chat:no-such-model-at-all", None),
+    ],
+)
+def test_how_much_a_model_takes_is_known_of_those_that_are_known(
+    model_name: str, tokens: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(variable, "sk-none")
+    assert open_model(model_name).context_window == tokens
 
 
 async def test_an_image_is_shown_to_a_model_that_takes_images(name: str, server: ProviderServer) -> None:

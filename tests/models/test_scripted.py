@@ -8,8 +8,10 @@ import pytest
 
 from rapkit.errors import ConfigError
 from rapkit.kernel.completion import Question, Reply, Usage, WantedCall
+from rapkit.kernel.conversation import Answer
 from rapkit.models import Model, ModelError
 from rapkit.models.scripted import Scripted
+from rapkit.protocol import TextContent
 from tests.models.conversations import answer, ask, call, heard, question, said
 
 Rules = list[dict[str, Any]]
@@ -98,6 +100,76 @@ async def test_a_late_answer_is_an_answer_to_its_own_call() -> None:
     late = said(call("x2", "forecast", kind="result:c1 (the call is finished)"))
     asked = question("Hi", said(call("c1")), heard(answer("c1", "still running")), late, heard(answer("x2", "dry")))
     assert await says([{"answer": "forecast", "say": "{call_id}: {answer}"}], asked) == "c1: dry"
+
+
+TASK = (
+    said(call("note_1", "spawn_thread", kind="task:thr_1 (from the parent thread)")),
+    heard(Answer("note_1", "spawn_thread", (TextContent(text="What a task is."), TextContent(text="look at Oslo")))),
+)
+REPORT = (
+    said(call("note_2", "spawn_thread", task="look at Oslo", kind="report:thr_1-000001 (open)")),
+    heard(answer("note_2", "It rains.", "spawn_thread")),
+)
+MESSAGE = (
+    said(call("note_3", "spawn_thread", kind="message:thr_1 (from the parent thread)")),
+    heard(answer("note_3", "How far are you?", "spawn_thread")),
+)
+
+
+async def test_what_other_threads_say_is_told_apart_and_names_them() -> None:
+    rules: Rules = [
+        {"answer": "spawn_thread", "say": "never"},
+        {"user": "Oslo", "say": "never"},
+        {"task": {"is": "look at Oslo"}, "say": "task of {call_id}: {text}"},
+        {"parent": {"regex": "How (\\w+)"}, "say": "{call_id} asks how {match[1]}"},
+        {"report": "rain", "calls": [{"send_message_to_child": {"thread_id": "{call_id}", "text": "{text}"}}]},
+        {"report": "sun", "say": "never"},
+    ]
+    assert await says(rules, question("Hi", *TASK)) == "task of thr_1: look at Oslo"
+    assert await says(rules, question("Hi", *TASK, said(text="."), *MESSAGE)) == "thr_1 asks how far"
+    (wanted,) = (await reply(rules, question("Hi", *REPORT))).calls
+    assert wanted.arguments == {"thread_id": "thr_1-000001", "text": "It rains."}
+
+
+async def test_a_call_that_makes_a_thread_is_answered_like_any() -> None:
+    made = (
+        said(call("c1", "spawn_thread", task="look at Oslo")),
+        heard(answer("c1", "It works on it.", "spawn_thread")),
+    )
+    rules: Rules = [{"report": "", "say": "never"}, {"answer": "spawn_thread", "say": "{call_id}: {answer}"}]
+    assert await says(rules, question("Hi", *made)) == "c1: It works on it."
+
+
+async def test_words_of_other_threads_are_counted() -> None:
+    rules: Rules = [{"report": "", "nth": 2, "say": "the second"}, {"report": "", "say": "report {count}"}]
+    assert await says(rules, question("Hi", *REPORT)) == "report 1"
+    assert await says(rules, question("Hi", *REPORT, said(text="."), *REPORT)) == "the second"
+    assert await says(rules, question("Hi", *REPORT, said(text="."), *TASK, said(text="."), *REPORT)) == "the second"
+
+
+@pytest.mark.parametrize(
+    ("turns", "heard_last"),
+    [
+        (TASK, 'the parent thread gave the task "look at Oslo"'),
+        (MESSAGE, 'the parent thread said "How far are you?"'),
+        (REPORT, 'a child thread said "It rains."'),
+    ],
+    ids=["task", "parent", "report"],
+)
+async def test_without_a_rule_it_says_which_thread_it_heard(turns: tuple[Any, ...], heard_last: str) -> None:
+    told = await says([{"user": "hi", "say": "hi"}], question("Hi", *turns))
+    assert told == f"The script has no rule for what I heard last: {heard_last}."
+
+
+async def test_a_summary_is_made_without_a_rule() -> None:
+    asked = Question("Sum it up.", question("Hi", said(text="Ho"), "Now").conversation, (), for_summary=True)
+    summed = await Scripted.from_rules([{"fail": "never"}]).complete(asked, lambda _: None)
+    assert (summed.text, summed.calls) == ("(3 turns were said.)", ())
+
+
+def test_it_has_no_window_unless_it_is_given_one() -> None:
+    assert Scripted.from_rules([{"say": "x"}]).context_window is None
+    assert Scripted(lambda asked: "x").context_window is None
 
 
 async def test_a_tools_own_argument_called_kind_makes_no_event() -> None:
@@ -216,7 +288,7 @@ async def test_a_function_can_be_the_model() -> None:
     assert (await ask(Scripted(slowly), question("hi"))).reply.calls[0].problem == "broken"
 
 
-FIELDS = "user, answer, event, text, once, nth, say, calls, usage, stream, delay, fail, times, retryable, retry_after"
+FIELDS = "user, task, parent, report, answer, event, text, once, nth, say, calls, usage, stream, delay, fail, times, retryable, retry_after"
 
 
 @pytest.mark.parametrize(

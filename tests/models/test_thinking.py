@@ -7,7 +7,17 @@ import pytest
 from pydantic_ai.models import infer_model
 
 from rapkit.kernel.conversation import Answer, Heard, Said
-from rapkit.kernel.entries import Answered, Happened, JournalEntry, MadeCall, ModelSaid, UserSaid
+from rapkit.kernel.entries import (
+    Answered,
+    Happened,
+    JournalEntry,
+    MadeCall,
+    ModelSaid,
+    ParentSaid,
+    Reported,
+    Tasked,
+    UserSaid,
+)
 from rapkit.kernel.projection import Numbered, Stretch, project
 from rapkit.models import Model, open_model
 from tests.models.anthropic_server import AnthropicServer
@@ -62,6 +72,27 @@ async def test_events_and_late_results_are_told_so_that_the_model_can_think(
     assert texts[0] == "Good"
     assert texts[1] == "[result of forecast(c1): the call is finished]\ndry"
     assert texts[3] == '[event of watch(s1) with {"city": "Oslo"}: subscription remains active]\nA storm.'
+
+
+@pytest.mark.parametrize("settings", BY_BUDGET)
+async def test_what_other_threads_say_is_told_too(claude: AnthropicServer, settings: dict[str, Any]) -> None:
+    claude.replies.append(Say("Mind the storm.", thought="A storm is dangerous."))
+    journal = (
+        Tasked("note_1", "thr_1", "look at Oslo"),
+        ModelSaid("I look."),
+        Reported("note_2", "thr_2", "It rains.", "look closer"),
+        ParentSaid("note_3", "thr_1", "How far are you?"),
+    )
+    await ask(thinking(settings), question(*shown(UserSaid("Plan it"), *journal)))
+    assert claude.requests[0]["thinking"]["type"] == "enabled"
+    assert kinds(claude) == [["text", "text"], ["text"], ["text", "text"]]
+    first, _, last = claude.requests[0]["messages"]
+    assert first["content"][1]["text"].startswith("[task of thread thr_1: from the parent thread]\n")
+    assert first["content"][1]["text"].endswith("look at Oslo")
+    assert [block["text"] for block in last["content"]] == [
+        '[report of thread thr_2 with {"task": "look closer"}: open]\nIt rains.',
+        "[message of thread thr_1: from the parent thread]\nHow far are you?",
+    ]
 
 
 @pytest.mark.parametrize("settings", BY_BUDGET)

@@ -11,10 +11,14 @@ from starlette.routing import Route
 
 from rapkit import Toolset
 from rapkit.cli.loading import load_toolset
+from rapkit.kernel.limits import Confirmations, ThreadLimits
 from tests.server.oauth.provider_server import ProviderServer
 from tests.server.served import serving_app
 
 _FOLDER = Path(__file__).parents[2] / "examples"
+
+UNASKED = ThreadLimits(confirmations=Confirmations(destructive="never"))
+"""For tools that are dangerous, and tests that are about something else."""
 
 
 def example(name: str, folder: Path) -> Toolset:

@@ -1,6 +1,6 @@
 """The two ways an agent can live: with a worker, or hibernating, which is without one and woken each time its bell rings.
 
-Every scenario is told once and lived both ways. Hibernating, the agent that is talked to only receives. Whatever is done is done by a second
+Every scenario is told once and lived both ways. Hibernating, the agent that is talked to only receives. Whatever is done is done by another
 one on the same store, opened when the bell rings and gone when nothing is due: no thread ever meets the same worker twice.
 """
 
@@ -36,7 +36,9 @@ SCENARIOS = {
 """Where every test in which an agent works is lived both ways."""
 
 _PIECES = "what a model says piece by piece is heard only in the process that asks it"
-_INTERRUPTING = "only the process that asks a model can let it be; elsewhere the thread is closed when the model has spoken"
+_INTERRUPTING = (
+    "only the process that asks a model can let it be; elsewhere the thread is closed when the model has spoken"
+)
 _ONE_WORKER = "it is about how much one worker has in hand at once, and what stays in its memory"
 ONLY_WORKING = {
     "test_text_is_streamed_to_whoever_looks": _PIECES,
@@ -80,7 +82,9 @@ def lived(life: Life) -> Iterator[Life]:
                 # Nobody in the process is told what happens, so all look more often than they would.
                 patch.setattr("rapkit.runtime.following._LOOK_AGAIN_AFTER", _OFTEN)
                 patch.setattr("rapkit.runtime.alarm._LOOK_EVERY", _OFTEN)
-                patch.setattr("rapkit.runtime.alarm._PATIENCE", 0.0)  # clocks stand still here, and patience would never end
+                patch.setattr(
+                    "rapkit.runtime.alarm._PATIENCE", 0.0
+                )  # clocks stand still here, and patience would never end
                 patch.setattr("rapkit.runtime.shift._LOOK_AGAIN_AFTER", _OFTEN)
                 patch.setattr(Agent, "__init__", _without_worker(Agent.__init__))
             yield life

@@ -9,7 +9,7 @@ import pytest
 from rapkit.errors import ThreadError
 from rapkit.kernel.entries import Answered, Unsubscribed
 from tests.runtime.agents import PATIENT, Obedient, Working, call, working
-from tests.runtime.examples import example, served
+from tests.runtime.examples import UNASKED, example, served
 from tests.runtime.stranger import CANCEL, INVOKE, Stranger, listening
 from tests.server.sink import after, answer, never, reset
 
@@ -176,7 +176,7 @@ async def test_what_is_not_running_cannot_be_cancelled(agent: Working, stranger:
 async def test_the_shell_example_ends_what_was_cancelled(model: Obedient, store: str, tmp_path: Path) -> None:
     """CAN-1: the command, and the subscription to another."""
     begun = tmp_path / "begun"
-    async with served(example("shell", tmp_path)) as shell, working(model, [shell], store) as agent:
+    async with served(example("shell", tmp_path)) as shell, working(model, [shell], store, limits=UNASKED) as agent:
         talk = await agent.doing(call("run", command=f"touch {begun}; sleep 1000"))
         while not begun.exists():
             await asyncio.sleep(0.01)

@@ -10,7 +10,7 @@ from rapkit.errors import ThreadClosed
 from rapkit.kernel.entries import ClosedEntry
 from rapkit.server.closing import ClosedThread
 from tests.runtime.agents import PATIENT, Obedient, Working, call, working
-from tests.runtime.examples import example, served
+from tests.runtime.examples import UNASKED, example, served
 from tests.runtime.stranger import CANCEL, CLOSE, INVOKE, Stranger, listening
 from tests.server.sink import after, answer, never, reset
 
@@ -187,7 +187,7 @@ async def test_the_shell_example_cleans_up_after_a_closed_thread(model: Obedient
     async def gone(_thread: ClosedThread) -> None:
         closed.set()
 
-    async with served(tools) as shell, working(model, [shell], store) as agent:
+    async with served(tools) as shell, working(model, [shell], store, limits=UNASKED) as agent:
         talk = await agent.doing(call("run", command="pwd; sleep 0"))
         said = await talk.hears("heard: /")
         folder = Path(said.text.removeprefix("heard: ").strip())

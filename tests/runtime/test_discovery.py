@@ -16,7 +16,10 @@ from tests.runtime.clocks import ManualClock
 from tests.runtime.stranger import INVOKE, TOOLSET, Stranger, listening, tool
 from tests.server.sink import answer, never, reset
 
-OURS = ["cancel_subscription", "cancel_tool_call"]
+OURS = [
+    *("cancel_subscription", "cancel_tool_call", "sleep", "sleep_until", "wait_for_event", "ask_user"),
+    *("spawn_thread", "send_message_to_child", "close_thread"),
+]
 
 
 def offered(question: Question) -> list[str]:

@@ -17,6 +17,7 @@ from rapkit.runtime.following import EventName
 from rapkit.runtime.plan import Patience
 from tests.crash.processes import free_port
 from tests.runtime.agents import Obedient, Working, call
+from tests.runtime.examples import UNASKED
 from tests.runtime.stranger import Stranger, tool
 from tests.server.served import Reply, exchange, until
 
@@ -54,6 +55,7 @@ async def agent_with(
     model: Obedient, store: str, *servers: str | Server | Toolset, **options: Any
 ) -> AsyncIterator[Working]:
     patience = Patience(grace=0.5)
+    options.setdefault("limits", UNASKED)
     async with Agent(model=Scripted(model), servers=servers, store=store, patience=patience, **options) as agent:
         yield Working(agent.engine, agent.engine.plan.public_url)
 
@@ -161,7 +163,12 @@ async def test_it_answers_below_the_path_we_are_mounted_at(model: Obedient, stor
     with listen("127.0.0.1", 0) as listener:
         url = url_of("127.0.0.1", listener).replace("127.0.0.1", "localhost") + "/agent"
         agent = Agent(
-            model=Scripted(model), servers=[ops.tools], store=store, public_url=url, patience=Patience(grace=0.5)
+            model=Scripted(model),
+            servers=[ops.tools],
+            store=store,
+            public_url=url,
+            patience=Patience(grace=0.5),
+            limits=UNASKED,
         )
         async with agent.lifespan(), in_background(Router([Mount("/agent", agent.app)]), listener):
             talk = await Working(agent.engine, url).doing(call("wipe_if", disk="a"))

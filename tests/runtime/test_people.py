@@ -12,7 +12,7 @@ from rapkit.kernel.entries import AuthorizationAsked, ChoiceAsked, ChoiceMadeEnt
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.runtime.following import EventName
 from tests.runtime.agents import Obedient, Talk, Working, call, quick, working
-from tests.runtime.examples import example, github_api, served
+from tests.runtime.examples import UNASKED, example, github_api, served
 from tests.runtime.stranger import ANSWER, CANCEL, INVOKE, Invocation, Stranger, listening, post_to
 from tests.server.oauth.browser import Browser
 from tests.server.oauth.provider_server import provider_running
@@ -166,7 +166,10 @@ async def test_the_weather_example_evacuates_only_if_the_user_says_so(
     model: Obedient, store: str, tmp_path: Path
 ) -> None:
     """CHO-1"""
-    async with served(example("weather", tmp_path)) as weather, working(model, [weather], store) as agent:
+    async with (
+        served(example("weather", tmp_path)) as weather,
+        working(model, [weather], store, limits=UNASKED) as agent,
+    ):
         for selected, told in ((0, "heard: Everyone is leaving Oslo."), (None, "heard: Error: The user declined.")):
             talk = await agent.doing(call("evacuate", city="Oslo"))
             question = await talk.event(EventName.CHOICE)

@@ -22,7 +22,7 @@ from rapkit.kernel.entries import (
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.runtime.following import EventName
 from tests.runtime.agents import Obedient, Talk, call, please, working
-from tests.runtime.examples import example, github_api, served
+from tests.runtime.examples import UNASKED, example, github_api, served
 from tests.runtime.processes import agent_process, from_outside, slices_in
 from tests.runtime.stranger import ANSWER, CLOSE, INVOKE, Stranger
 from tests.server.oauth.browser import Browser
@@ -183,12 +183,12 @@ async def test_the_examples_wait_for_people_while_the_agent_is_gone(
         monkeypatch.setenv("GITHUB_API_URL", api)
         monkeypatch.setattr(OAuthProvider, "github", lambda *_, **__: provider.declare("github"))
         async with served(example("github", tmp_path)) as github, served(example("weather", tmp_path)) as weather:
-            async with working(model, [github, weather], store) as agent:
+            async with working(model, [github, weather], store, limits=UNASKED) as agent:
                 talk = await agent.talk(user_id="ann")
                 await talk.do(call("close_issue", repository="acme/api", number=7), call("evacuate", city="Oslo"))
                 await talk.until(ChoiceAsked, 2)
 
-            async with working(model, [github, weather], store, port=agent.port) as agent:
+            async with working(model, [github, weather], store, port=agent.port, limits=UNASKED) as agent:
                 talk = agent.thread(talk.id)
                 await agent.threads.choose(talk.id, "call_1", 0)
                 await agent.threads.choose(talk.id, "call_2", None)
@@ -198,7 +198,7 @@ async def test_the_examples_wait_for_people_while_the_agent_is_gone(
             # The user consents while nobody is there to be told.
             assert (await Browser("ann").authorise(consent.data["auth_url"])).status == 200
 
-            async with working(model, [github, weather], store, port=agent.port) as agent:
+            async with working(model, [github, weather], store, port=agent.port, limits=UNASKED) as agent:
                 talk = agent.thread(talk.id)
                 await talk.hears("heard: acme/api#7 is closed. | Error: The user declined.")
                 assert (await talk.becomes("idle")).authorizations == {}

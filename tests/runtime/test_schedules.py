@@ -7,21 +7,27 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from rapkit import Agent
 from rapkit.errors import ConfigError, StoreBusy
-from rapkit.kernel.incoming import WakeUp
+from rapkit.kernel.entries import ModelSaid, WokenUp
+from rapkit.kernel.incoming import CloseThread, WakeUp
 from rapkit.kernel.thread import load_thread
 from rapkit.keys import load_keyring
 from rapkit.mailbox import Commit, NewBox, Store
+from rapkit.models.scripted import Scripted
 from rapkit.runtime import letters
 from rapkit.runtime.schedules import SCHEDULE, Schedule, Schedules
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores.sqlite import SqliteStore
+from tests.runtime.agents import Obedient, Talk
+from tests.runtime.clocks import ManualClock
 from tests.server.sink import PATIENCE
 
 HOURLY = Schedule("0 * * * *", "Look at the inbox.", name="inbox")
@@ -101,17 +107,18 @@ class MortalStore:
 
 
 class WatchedStore:
-    """A store that lets something else happen before each commit."""
+    """A store that lets something else happen before the first commit."""
 
     def __init__(self, store: Store, before_commit: Callable[[], Awaitable[None]]) -> None:
         self._store = store
-        self._before_commit = before_commit
+        self._to_happen = [before_commit]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def commit(self, *arguments: Any) -> Any:
-        await self._before_commit()
+        while self._to_happen:
+            await self._to_happen.pop()()
         return await self._store.commit(*arguments)
 
 
@@ -151,7 +158,7 @@ async def hours_told(store: Store) -> list[str]:
 
 
 async def close_thread(store: Store, thread_id: str) -> None:
-    await store.accept(letters.letter(thread_id, letters.CloseThread()))
+    await store.accept(letters.letter(thread_id, CloseThread()))
     (claim,) = await store.claim("reader", THREAD, 1)
     assert claim.box.id == thread_id
     await store.commit(claim, Commit(consumed=[mail.seq for mail in claim.mail], status="closed"))
@@ -257,6 +264,35 @@ async def test_where_clocks_are_changed_each_day_has_its_message(store: SqliteSt
     ]
 
 
+async def test_an_agent_does_what_its_schedule_says_and_what_it_missed(tmp_path: Path) -> None:
+    """From the configuration to the model, and over a restart."""
+    clock = ManualClock()
+    model = Obedient()
+    agent = Agent(model=Scripted(model), store=f"sqlite:///{tmp_path}/agent.db", schedules=[HOURLY])
+
+    async def woken(number: int) -> list[WokenUp]:
+        """So many lines of the journal of the only thread, once the model has answered the last of them."""
+        async with asyncio.timeout(PATIENCE):
+            while not (looks := (await agent.engine.threads.newest()).looks):
+                await asyncio.sleep(0.01)
+        (look,) = looks
+        talk = Talk(agent.engine.threads, look.thread.id)
+        last = await talk.until(WokenUp, number)
+        await talk.until(ModelSaid, where=lambda said: last.due in said.text and "Look at the inbox." in said.text)
+        return await talk.all(WokenUp)
+
+    async with agent.lifespan(public_url="http://127.0.0.1:1", surroundings=clock.surroundings()):
+        clock.advance(3600)
+        (first,) = await woken(1)
+    clock.advance(3 * 3600)
+    async with agent.lifespan(public_url="http://127.0.0.1:1", surroundings=clock.surroundings()):
+        all_of_them = await woken(4)
+
+    times = [datetime.strptime(each.due, "%Y-%m-%d %H:%M UTC") for each in all_of_them]
+    assert all_of_them[0] == first == WokenUp("inbox", first.due, "Look at the inbox.")
+    assert times == [times[0] + timedelta(hours=n) for n in range(4)]
+
+
 # None is lost, none is doubled
 
 
@@ -358,9 +394,8 @@ async def test_what_is_under_way_when_the_process_is_stopped_is_done_by_the_next
     reached, stuck = asyncio.Event(), asyncio.Event()
 
     async def stick() -> None:
-        if not reached.is_set():
-            reached.set()
-            await stuck.wait()
+        reached.set()
+        await stuck.wait()
 
     stopped = Process(cast("Store", WatchedStore(store, stick)), clock, HOURLY)
     await store.renew(stopped._name)
@@ -477,23 +512,24 @@ async def test_what_is_due_between_its_configuration_and_its_first_claim_is_not_
     assert await hours_told(store) == ["09:00"]
 
 
+@pytest.mark.parametrize("new_thread", [False, True], ids=["one thread", "new threads"])
 async def test_a_time_that_was_told_is_not_told_again_when_the_old_configuration_comes_back(
-    store: SqliteStore, clock: SettableClock
+    store: SqliteStore, clock: SettableClock, new_thread: bool
 ) -> None:
-    changed = Schedule("30 * * * *", "Look.", name="inbox")
-    process = await Process(store, clock, HOURLY).start()
+    schedule = replace(HOURLY, new_thread=new_thread)
+    process = await Process(store, clock, schedule).start()
     clock.put("2026-11-16 09:00")
     await process.work()
 
     clock.put("2026-11-16 08:50")  # and the clock is set back, too
-    await Process(store, clock, changed).start()
-    await Process(store, clock, HOURLY).start()
+    await Process(store, clock, replace(schedule, cron="30 * * * *")).start()
+    await Process(store, clock, schedule).start()
     clock.put("2026-11-16 10:00")
     await process.work()
     heard = await told(store)
 
     assert [due[11:16] for _, due, _ in heard] == ["09:00", "10:00"]
-    assert len({thread_id for thread_id, _, _ in heard}) == 1
+    assert len({thread_id for thread_id, _, _ in heard}) == (2 if new_thread else 1)
 
 
 async def test_what_is_not_configured_any_more_is_not_told(store: SqliteStore, clock: SettableClock) -> None:
@@ -532,10 +568,7 @@ async def test_what_is_configured_again_while_it_is_removed_is_configured(
     await Process(store, clock, HOURLY).start()
     again = Process(store, clock, HOURLY)
 
-    await Process(cast("Store", WatchedStore(store, again.schedules.reconcile)), clock).schedules.reconcile()
-    removing = Process(cast("Store", WatchedStore(store, again.schedules.reconcile)), clock)
-    await removing.start()
-    await again.start()
+    await Process(cast("Store", WatchedStore(store, again.schedules.reconcile)), clock).start()
     clock.put("2026-11-16 09:00")
     await again.work()
 

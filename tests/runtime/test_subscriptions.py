@@ -12,7 +12,7 @@ from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.entries import Answered, Began, ChildEnded, ChildMade, Happened, Ignored, ModelSaid, Unsubscribed
 from rapkit.kernel.limits import ThreadLimits
 from tests.runtime.agents import Obedient, Talk, Working, call, calling, working
-from tests.runtime.examples import example, served
+from tests.runtime.examples import UNASKED, example, served
 from tests.runtime.stranger import CANCEL, INVOKE, Invocation, Stranger, post_to
 
 
@@ -371,7 +371,7 @@ async def test_the_shell_example_tells_what_a_command_writes_while_it_runs(
     model: Obedient, store: str, tmp_path: Path
 ) -> None:
     """SUB-12, SUB-14"""
-    async with served(example("shell", tmp_path)) as shell, working(model, [shell], store) as agent:
+    async with served(example("shell", tmp_path)) as shell, working(model, [shell], store, limits=UNASKED) as agent:
         talk = await agent.doing(call("follow", command="echo one"))
         await talk.until(Unsubscribed)
         told = "\n".join(each.text for each in await talk.all(Happened)).splitlines()

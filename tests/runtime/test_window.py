@@ -30,8 +30,9 @@ async def test_what_is_shown_to_people_pushes_nothing_out_of_the_conversation(
 
 
 async def test_what_came_long_ago_is_shown_no_more(model: Obedient, stranger: Stranger, store: str) -> None:
-    """A window is what it says, give or take the half of it that spares providers a new beginning each time."""
-    async with working(model, [stranger.url], store, limits=ThreadLimits(window=20)) as agent:
+    """Without summaries: a window is what it says, give or take the half of it that spares providers a new beginning each time."""
+    limits = ThreadLimits(window=20, compaction=False)
+    async with working(model, [stranger.url], store, limits=limits) as agent:
         talk = await agent.talk("message 0")
         await talk.hears("message 0")
         for number in range(1, 40):

@@ -134,7 +134,7 @@ async def test_a_model_can_be_a_function_and_any_model() -> None:
 
 
 async def test_test_models_of_pydantic_ai_will_do() -> None:
-    async with testing.agent(model=TestModel(), tools=["transfer"]) as agent:
+    async with testing.agent(model=TestModel(call_tools=["transfer"]), tools=["transfer"]) as agent:
         agent.tool("transfer").answer("Done.")
 
         assert "Done." in await (await agent.thread()).ask("pay")

@@ -12,6 +12,7 @@ _COMMANDS = {
     "demo": ("rapkit.cli.demo", "See a call outlive kill -9."),
     "serve": ("rapkit.cli.serve", "Serve a toolset."),
     "up": ("rapkit.cli.up", "Run an agent."),
+    "wake": ("rapkit.cli.wake", "Do what is due for an agent, and end."),
     "inspect": ("rapkit.cli.inspect", "Look at a tool server."),
     "call": ("rapkit.cli.call", "Call a tool and wait for its answer."),
     "outbox": ("rapkit.cli.outbox", "See what could not be delivered, and send it again."),

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -13,19 +14,21 @@ from rich.console import Console
 
 from rapkit import background
 from rapkit.cli.findings import log_findings, show_findings
+from rapkit.cli.on_accept import OnAcceptCommand
 from rapkit.cli.options import log_format, log_level, tokens_by_name
+from rapkit.cli.reaching import public_url
 from rapkit.errors import ConfigError
 from rapkit.http.callers import is_loopback_host
 from rapkit.http.serving import listen, serve_until_signal, url_of
 from rapkit.logs import set_up_logging
 from rapkit.runtime.agent import Agent
+from rapkit.runtime.port import MEMORY
 from rapkit.runtime.threads import Page
 from rapkit.settings import DEFAULT_FILE, DEFAULT_HOST, DEFAULT_PORT, Flags, Settings, load_settings
 
 if TYPE_CHECKING:
     from rapkit.runtime.toolsets import Finding
 
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what to call back instead: nobody can be called back there
 _MOST_COUNTED = 1000
 _SOON = 2.0
 
@@ -53,6 +56,12 @@ log = logging.getLogger("rapkit.cli")
     metavar="[NAME=]TOKEN",
     help="Who may use the client API: env:VARIABLE, file:PATH or the token itself. Repeat for several.",
 )
+@click.option("--no-worker", is_flag=True, help="Only receive and keep what comes, until `rapkit wake` is run.")
+@click.option(
+    "--on-accept",
+    metavar="COMMAND",
+    help='What to run when there is something to do, like "rapkit wake". It runs once at a time, and without a shell.',
+)
 @log_format
 @log_level
 def command(
@@ -63,6 +72,8 @@ def command(
     public_url: str | None,
     model: str | None,
     tokens: tuple[str, ...],
+    no_worker: bool,
+    on_accept: str | None,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -74,9 +85,15 @@ def command(
     flags = Flags(model, store, public_url, host, port, tokens_by_name(tokens) if tokens else None)
     settings = load_settings(Path(config), flags)
     agent = settings.agent()
+    agent.worker = not no_worker
     _check(settings)
+    if no_worker and settings.store == MEMORY:
+        raise ConfigError(
+            "A store in memory is this process's alone, so nobody could wake the agent. Keep it in a file."
+        )
+    bell = None if on_accept is None else OnAcceptCommand(on_accept)
     with listen(settings.host, settings.port) as listener:
-        up = _Up(agent, settings, url_of(settings.host, listener), as_json=log_format == "json")
+        up = _Up(agent, settings, listener, bell, as_json=log_format == "json")
         serve_until_signal(
             agent.app,
             listener,
@@ -98,17 +115,27 @@ def _check(settings: Settings) -> None:
 class _Up:
     """An agent that is served, and what people are told about it."""
 
-    def __init__(self, agent: Agent, settings: Settings, url: str, *, as_json: bool) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        settings: Settings,
+        listener: socket.socket,
+        bell: OnAcceptCommand | None,
+        *,
+        as_json: bool,
+    ) -> None:
         self._agent = agent
         self._settings = settings
-        self._url = url
+        self._url = url_of(settings.host, listener)
+        self._public_url = public_url(settings, listener.getsockname()[1])
+        self._bell = bell
         self._as_json = as_json
         self._console = Console(stderr=True, highlight=False)
 
     @contextlib.asynccontextmanager
     async def life(self) -> AsyncIterator[None]:
         """The agent at work. Servers are asked while it is: one that does not answer holds up nothing, neither callbacks nor Ctrl-C."""
-        async with self._agent.lifespan(public_url=self._public_url):
+        async with self._commanding(), self._agent.lifespan(public_url=self._public_url):
             survey = asyncio.create_task(self._agent.engine.toolsets.survey())
             telling = background.start(partial(self._tell, survey), "looking at the servers")
             try:
@@ -117,12 +144,23 @@ class _Up:
                 telling.cancel()  # and not waited for here: what a second signal cuts short is to be the agent's own end
         await asyncio.wait({telling, survey})  # both end now at the latest: the agent's connections are closed
 
-    @property
-    def _public_url(self) -> str:
-        if self._settings.public_url is not None:
-            return self._settings.public_url
-        host = self._settings.host
-        return self._url.replace(host, _EVERYWHERE.get(host, host), 1)
+    @contextlib.asynccontextmanager
+    async def _commanding(self) -> AsyncIterator[None]:
+        """The command of the bell runs when it rings. It finds the same agent as we do, whatever was said on our command line."""
+        if self._bell is None:
+            yield
+            return
+        self._agent.on_accept = self._bell.ring
+        self._bell.environment = {
+            "RAPKIT_MODEL": self._settings.model,
+            "RAPKIT_STORE": self._settings.store,
+            "RAPKIT_PUBLIC_URL": self._public_url,
+        }
+        commanding = background.start(self._bell.run, "running the command of --on-accept")
+        try:
+            yield
+        finally:
+            await background.end(commanding)
 
     async def _tell(self, survey: "asyncio.Task[list[Finding]]") -> None:
         done, _ = await asyncio.wait({survey}, timeout=_SOON)
@@ -144,9 +182,16 @@ class _Up:
                 "Only clients with a token are served."
                 if self._settings.tokens
                 else "No token is configured: only clients on this machine are served."
-            ),
+            )
+            + ("" if self._agent.worker else f"\n{self._hibernating}"),
             err=True,
         )
+
+    @property
+    def _hibernating(self) -> str:
+        if self._bell is None:
+            return "Nobody works on threads here: what comes is kept until somebody runs `rapkit wake`."
+        return "Nobody works on threads here: what comes is kept, and the command of --on-accept is run."
 
 
 def _counted(waiting: Page) -> str:

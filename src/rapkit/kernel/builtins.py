@@ -14,7 +14,7 @@ from rapkit.kernel.events import may_have_children
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.moments import moment, spoken
 from rapkit.kernel.people import ask
-from rapkit.kernel.relatives import close_child, report, spawn, tell_child
+from rapkit.kernel.relatives import brief, close_child, report, spawn, tell_child
 from rapkit.kernel.thread import OpenChoice, Pending, Thread
 from rapkit.protocol import ArgumentChecker
 
@@ -127,7 +127,7 @@ def _spawn_thread(draft: Draft, call: MadeCall) -> str:
         raise Refused("This thread may have no child threads. Do it here.")
     if not task:
         raise Refused("A child thread needs a task.")
-    if task == thread.task:
+    if brief(task) == thread.task:
         raise Refused("That is what this thread was made for. Do it here.")
     if len(thread.spawned) >= draft.limits.children:
         raise Refused(

@@ -9,6 +9,7 @@ from rapkit.kernel.entries import Answered, Unsubscribed
 from rapkit.kernel.events import confirm, refuse_early, refuse_waiting
 from rapkit.kernel.incoming import CancelCall, SetAside, TimerDue, Undelivered
 from rapkit.kernel.people import receive_question_over, refuse_question
+from rapkit.kernel.relatives import report
 from rapkit.kernel.thread import Expired, Pending, Subscription
 from rapkit.protocol import ToolResult
 
@@ -136,12 +137,14 @@ def _receive_call_timer(draft: Draft, call_id: str) -> None:
 
 
 def receive_set_aside(draft: Draft, lost: SetAside) -> None:
-    """A message that cannot be processed. If a call would hang without it, the call is answered with that."""
+    """A message that cannot be processed. If a call would hang without it, or a parent, they are answered with that."""
     call_id = lost.call_id
     if lost.what == "user_choice" and call_id is not None:
         refuse_question(draft, call_id, lost.reason)
         return
     draft.ignore(lost.what, lost.reason, call_id)
+    if lost.what in ("task", "parent") and draft.thread.task:
+        report(draft, f"It could not take what it was told: {lost.reason}", stopped=True)
     if lost.what == "tool_result" and call_id is not None and call_id in draft.thread.pending:
         call = draft.take_pending(call_id)
         draft.answer(call_id, call, f"Error: The tool answered, but its answer could not be processed: {lost.reason}")

@@ -36,9 +36,14 @@ def lines_since(thread: Thread) -> int:
     return thread.shown - (thread.summary.shown if thread.summary else 0)
 
 
+def may_be_tried(thread: Thread, limits: ThreadLimits) -> bool:
+    """Whether there is anything to be summed up, and it did not fail just now."""
+    return limits.compaction and lines_since(thread) > 0 and thread.shown >= thread.compact_after
+
+
 def is_due(thread: Thread, limits: ThreadLimits, window: int | None, estimate: int) -> bool:
     """Whether room is to be made before the model is asked. `estimate` is the size of the conversation in tokens, about."""
-    if not limits.compaction or not lines_since(thread) or thread.shown < thread.compact_after:
+    if not may_be_tried(thread, limits):
         return False
     tokens = max(estimate, thread.context)
     return tokens >= _FULL * (limits.context_window or window or CONTEXT_WINDOW) or lines_since(thread) > limits.window
@@ -46,7 +51,7 @@ def is_due(thread: Thread, limits: ThreadLimits, window: int | None, estimate: i
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Up to which line of its own journal a thread is summarised, and the calls that are shown behind that."""
+    """Up to which line of its own journal a thread is summarised (0 is none of them), and the calls that are shown behind that."""
 
     upto: int
     shown_behind: int
@@ -64,7 +69,7 @@ def cut(lines: Sequence[Numbered], sizes: Sequence[int], limits: ThreadLimits, w
     first = _whole(lines, first)
     behind = lines[first:]
     calls = {call.id for line in behind if isinstance(line.entry, ModelSaid) for call in line.entry.calls}
-    upto = lines[first - 1].seq if first > 0 else (lines[0].seq - 1 if lines else 0)
+    upto = lines[first - 1].seq if first > 0 else 0
     return Cut(upto, sum(line.entry.kind in SHOWN for line in behind), frozenset(calls))
 
 

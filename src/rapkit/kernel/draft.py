@@ -114,12 +114,16 @@ class Draft:
     def take_back_questions(self, call_id: str) -> None:
         """Forget what a call asked the user."""
         if call_id in self.thread.authorizing:
-            self.change(authorizing=without(self.thread.authorizing, call_id))
-            self.undo(lambda effect: isinstance(effect, ShowAuthorization) and effect.call_id == call_id)
-            self.do(HideAuthorization(call_id))
+            self.take_back_authorization(call_id)
         if call_id in self.thread.choices:
             self.change(choices=without(self.thread.choices, call_id))
         self.set_call_timer(call_id)
+
+    def take_back_authorization(self, call_id: str) -> None:
+        """Show the user no more where to authorise a call."""
+        self.change(authorizing=without(self.thread.authorizing, call_id))
+        self.undo(lambda effect: isinstance(effect, ShowAuthorization) and effect.call_id == call_id)
+        self.do(HideAuthorization(call_id))
 
     def set_call_timer(self, call_id: str) -> None:
         """Be woken when the time of a call is over, or that of its question: whichever it waits for now."""

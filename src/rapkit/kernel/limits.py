@@ -1,5 +1,6 @@
 """How far a thread may go, how long it waits, and what it asks a person first."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -8,12 +9,16 @@ Confirmation = Literal["always", "remembered", "never"]
 """Whether a person is asked before a call is made: each time, until they say that they need not be asked again, or not at all."""
 
 
+_AS_LONG = 10
+
+
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """Seconds after which a call is given up (RUN-7); None is never.
 
-    `call` is for all calls, `long_running` for those of tools that say of themselves that they take long; `tools` wins over both, by the
-    name the model has for a tool. A call that waits for a person does not run out of time.
+    `call` is for all calls, `long_running` for those of tools that say of themselves that they take long: ten times as long if it is not
+    given, for ever if it is infinite. `tools` wins over both, by the name the model has for a tool. A call that waits for a person does
+    not run out of time.
     """
 
     call: float | None = None
@@ -22,9 +27,14 @@ class Timeouts:
 
     def of(self, name: str, *, long_running: bool) -> float | None:
         """That of one tool."""
+        seconds = self.call
         if name in self.tools:
-            return self.tools[name]
-        return self.long_running if long_running else self.call
+            seconds = self.tools[name]
+        elif long_running and self.long_running is not None:
+            seconds = self.long_running
+        elif long_running and seconds is not None:
+            seconds *= _AS_LONG
+        return None if seconds == math.inf else seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,11 @@ def receive_answer(draft: Draft, answer: AnswerFor) -> None:
 
 def receive_question_over(draft: Draft, call_id: str) -> None:
     """Nobody has answered in time: what was asked is dismissed, and what was not authorised is refused."""
-    if call_id in draft.thread.choices:
+    choices = draft.thread.choices.get(call_id)
+    authorizing = draft.thread.authorizing.get(call_id)
+    if choices and (
+        authorizing is None or choices[0].asked_at < authorizing
+    ):  # whichever was asked first is over first
         _take(draft, call_id, ChoiceMadeEntry(call_id, dismissed=True, expired=True))
         return
     draft.journal(AuthorizationExpired(call_id))
@@ -129,7 +133,8 @@ def receive_question_over(draft: Draft, call_id: str) -> None:
         draft.answer(call_id, cancel_pending(draft, call_id), _NOT_AUTHORISED)
         draft.wake()
     else:
-        draft.take_back_questions(call_id)
+        draft.take_back_authorization(call_id)
+        draft.set_call_timer(call_id)
 
 
 def _take(draft: Draft, call_id: str, made: ChoiceMadeEntry) -> None:

@@ -10,6 +10,12 @@ from rapkit.kernel.incoming import ChildClosed, ChildReport, CloseThread, Parent
 from rapkit.kernel.thread import SpawnedChild
 
 _BY_PARENT = "its parent thread"
+_LONGEST_BRIEF = 1000
+
+
+def brief(task: str) -> str:
+    """A task as it is kept in the state of both threads, which is written at every step; their journals have the whole."""
+    return task if len(task) <= _LONGEST_BRIEF else f"{task[:_LONGEST_BRIEF]}…"
 
 
 # In the parent
@@ -17,8 +23,8 @@ _BY_PARENT = "its parent thread"
 
 def spawn(draft: Draft, call_id: str, task: str, upto: int) -> str:
     """Make a child with a task, and with our history up to a line; its id."""
-    child = next_child(draft, upto, task=task, owes_report=True)
-    draft.change(spawned={**draft.thread.spawned, child.id: SpawnedChild(task)})
+    child = next_child(draft, upto, task=brief(task), owes_report=True)
+    draft.change(spawned={**draft.thread.spawned, child.id: SpawnedChild(brief(task))})
     draft.journal(ChildMade(child.id, call_id, task=task))
     draft.do(Spawn(child, task))
     return child.id

@@ -58,7 +58,7 @@ def reply(thread: Thread, said: Reply, catalog: Catalog, now: float, limits: Thr
 def _report_if_owed(draft: Draft, text: str) -> None:
     """A child that comes to rest without a word to its parent would be waited for in vain: what it said last is its report."""
     if draft.thread.owes_report and not draft.thread.waits:
-        report(draft, text or "(It ended its turn and said nothing.)")
+        report(draft, text if text.strip() else "(It ended its turn and said nothing.)")
 
 
 def _make(draft: Draft, call: MadeCall, wanted: WantedCall, catalog: Catalog) -> bool:
@@ -229,8 +229,9 @@ def _give_up(draft: Draft, reason: str, way_out: str) -> None:
 
 
 def park(draft: Draft, reason: str, retry_at: float = 0.0, *, keep_asking: bool = False) -> None:
-    """Stop, and say so to whoever waits for a report."""
+    """Stop, and say so to a parent that would wait in vain for what comes next."""
     draft.park(reason, retry_at, keep_asking=keep_asking)
-    if draft.thread.owes_report:
+    if draft.thread.task:
+        owes_report = draft.thread.owes_report
         report(draft, f"It has stopped: {reason}", stopped=True)
-        draft.change(owes_report=True)
+        draft.change(owes_report=owes_report)

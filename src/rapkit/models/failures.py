@@ -9,6 +9,7 @@ from pydantic_ai.exceptions import (
     ContentFilterError,
     ModelAPIError,
     ModelConnectionError,
+    ModelContextWindowExceededError,
     ModelHTTPError,
     ModelQuotaExceededError,
     ModelRequestRejectedError,
@@ -52,7 +53,12 @@ def explain(error: Exception, provider: str, secrets: Iterable[str] = ()) -> Mod
     elif isinstance(error, ModelUnavailableError):
         retryable = True
     retry_after = error.retry_after if isinstance(error, ModelAPIError) else None
-    return ModelError(sentence(text, secrets), retryable=retryable, retry_after=retry_after if retryable else None)
+    return ModelError(
+        sentence(text, secrets),
+        retryable=retryable,
+        retry_after=retry_after if retryable else None,
+        too_long=isinstance(error, ModelContextWindowExceededError),
+    )
 
 
 def _message(body: object) -> str:

@@ -23,7 +23,9 @@ from rapkit.runtime.engine import Engine, Surroundings, Woken, opened, running
 from rapkit.runtime.in_process import PATH, InProcess, InProcessServer
 from rapkit.runtime.plan import Capacity, Patience, Plan
 from rapkit.runtime.port import MEMORY, listen_as_before, port_before
+from rapkit.runtime.schedules import Schedule, check_names
 from rapkit.runtime.server import Server
+from rapkit.runtime.spending import Budget
 from rapkit.runtime.threads import Line, Look, ThreadEvent
 from rapkit.secret import read_secret
 
@@ -43,7 +45,8 @@ class Agent:
 
     `servers` are base URLs, `Server`s, or toolsets, which are served in this process. `store` is where threads are kept. `public_url` is
     where tools reach us: needed when `agent.app` is served by your own server, found out by itself otherwise. `tokens` are who may use the
-    client API, by name, as `env:VARIABLE`, `file:path` or the token itself; without any, only this machine may.
+    client API, by name, as `env:VARIABLE`, `file:path` or the token itself; without any, only this machine may. `schedules` are messages
+    that come to threads by themselves. `budget` is what all threads together may spend.
 
     As a context manager it listens on this machine, on `port` or on a free one; that one is remembered in the store, because callback URLs
     of calls under way contain it. Mounted, it is `agent.app` with `agent.lifespan`.
@@ -66,6 +69,8 @@ class Agent:
         limits: ThreadLimits | None = None,
         capacity: Capacity | None = None,
         patience: Patience | None = None,
+        schedules: Sequence[Schedule] = (),
+        budget: Budget | None = None,
         worker: bool = True,
         on_accept: OnAccept | None = None,
     ) -> None:
@@ -77,6 +82,8 @@ class Agent:
         self.limits = limits or ThreadLimits()
         self.capacity = capacity or Capacity()
         self.patience = patience or Patience()
+        self.schedules = tuple(schedules)
+        self.budget = budget
         self.worker = worker
         self.on_accept = on_accept
         self.servers = tuple(Server(each) if isinstance(each, str) else each for each in servers)
@@ -86,6 +93,7 @@ class Agent:
         self._stack: contextlib.AsyncExitStack | None = None
         self._app: ASGIApp | None = None
         _check_names(self.servers)
+        check_names(self.schedules)
 
     # Running
 
@@ -163,6 +171,8 @@ class Agent:
             limits=self.limits,
             capacity=self.capacity,
             patience=self.patience,
+            schedules=self.schedules,
+            budget=self.budget,
             on_accept=self.on_accept,
         )
 

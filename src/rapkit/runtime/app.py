@@ -53,7 +53,7 @@ def make_app(
         routes=[
             Route(f"{CALLBACK_PATH}{{token}}", Only(CallbackEndpoint(engine, capacity.callback), "POST")),
             *api_routes(lambda: engine().threads, callers, capacity.message),
-            Route("/metrics", Only(MetricsPage(lambda: engine().metrics.render(), callers), "GET")),
+            Route("/metrics", Only(_metrics_page(engine, callers), "GET")),
             Route("/healthz", Only(Health(), "GET", "HEAD")),
             Route("/readyz", Only(Readiness(lambda: engine().ready()), "GET", "HEAD")),
             *(Mount(f"{TOOLSETS_PATH}{toolset.name}", OnlyForStrangers(toolset.app)) for toolset in toolsets),
@@ -62,6 +62,10 @@ def make_app(
         default=_nothing_here,
         lifespan=lifespan,
     )
+
+
+def _metrics_page(engine: FindEngine, callers: Callers) -> MetricsPage:
+    return MetricsPage(lambda: engine().metrics.render(), callers, read=lambda: engine().metrics.read())
 
 
 class CallbackEndpoint:

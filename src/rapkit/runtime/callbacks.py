@@ -10,6 +10,7 @@ from rapkit.mailbox import Letter, Reception
 from rapkit.protocol import Callback, SubscriptionEvent, ToolResult, ViewUpdate, parse_callback
 from rapkit.runtime.addresses import Addresses
 from rapkit.runtime.letters import callback_letter
+from rapkit.tracing import incoming
 
 _MESSAGE_ID = b"webhook-id"
 _LONGEST_ID = 256
@@ -53,7 +54,8 @@ class Callbacks:
             log.warning("a callback for one call came to the URL of another", extra={"thread_id": thread_id})
             raise Refusal(404, "This URL was made for another call than the message is about.")
         dedup = _dedup(call_id, callback, body, headers)
-        reception = await self._accept(callback_letter(thread_id, call_id, callback, body, dedup))
+        trace = incoming(headers.items())
+        reception = await self._accept(callback_letter(thread_id, call_id, callback, body, dedup, trace))
         if reception not in (Reception.ACCEPTED, Reception.DUPLICATE):
             # CB-8, SUB-15, SUB-18
             log.info("a callback is discarded: %s", reception, extra={"thread_id": thread_id, "call_id": call_id})

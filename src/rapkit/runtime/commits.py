@@ -29,6 +29,7 @@ from rapkit.mailbox import Commit, Entry, Letter, NewBox, Outgoing, Record, Time
 from rapkit.runtime.dispatch import Dispatch, lane_of
 from rapkit.runtime.letters import LIVE, letter
 from rapkit.runtime.toolsets import THREAD
+from rapkit.tracing import here
 
 OAUTH = "oauth"
 """Records of where the user authorises a tool, by call."""
@@ -65,7 +66,7 @@ class Commits:
         """
         parts = _Parts()
         for call_id in sorted(step.thread.live_calls - before.live_calls):
-            parts.put.append(Record(LIVE, call_id))
+            parts.put.append(Record(LIVE, call_id, traceparent=here()))
         for call_id in sorted(before.live_calls - step.thread.live_calls):
             parts.drop.append((LIVE, call_id))
         for effect in step.effects:
@@ -81,6 +82,7 @@ class Commits:
             unsend=parts.unsend,
             spawn=parts.spawn,
             letters=parts.letters,
+            traceparent=here(),
             **rest,
         )
 

@@ -25,6 +25,7 @@ from rapkit.runtime.addresses import Addresses
 from rapkit.runtime.in_process import origin_of_in_process
 from rapkit.runtime.letters import letter
 from rapkit.runtime.server import Server
+from rapkit.tracing import here
 
 _STALE = 409
 _NEEDS_A_TOKEN = (401, 403)
@@ -89,6 +90,7 @@ class Dispatch:
             url=url,
             body=b"\n".join((server.encode(), self._addresses.seal.encode(), body)),
             once=once,
+            traceparent=here(),
         )
 
     def _origin_of(self, url: str) -> str:

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 from rapkit import background
 from rapkit.clock import Clock, SystemClock
@@ -24,11 +25,13 @@ from rapkit.runtime.hub import Hub
 from rapkit.runtime.in_process import Exchange, Line
 from rapkit.runtime.metrics import Metrics
 from rapkit.runtime.plan import Plan
+from rapkit.runtime.schedules import Schedules
 from rapkit.runtime.shift import TOPICS, Shift, Workplace
 from rapkit.runtime.threads import Threads
-from rapkit.runtime.toolsets import Toolsets
+from rapkit.runtime.toolsets import THREAD, Toolsets
 from rapkit.signer import Signer
 from rapkit.stores import open_store
+from rapkit.tracing import Tracing
 
 _PATIENCE_WITH_STORE = 2.0
 
@@ -44,6 +47,7 @@ class Surroundings:
     open_store: Callable[[Plan], Store] = lambda plan: open_store(plan.store, lease=Lease(plan.patience.lease))
     open_line: Callable[[Guard], contextlib.AbstractAsyncContextManager[Line]] = HttpClient
     in_thread: InThread = asyncio.to_thread
+    tracing: Tracing = field(default_factory=Tracing)
     is_lost: Callable[[], bool] = lambda: False
 
 
@@ -64,18 +68,21 @@ class Engine:
         self._store = store
         self._clock = outside.clock
         self._name = new_id("receiver")
+        self._configured = False
         self._shift: Shift | None = None
         self._wakes: dict[asyncio.Task[Woken], Shift] = {}
         self._alarm: asyncio.Task[None] | None = None
         self._doorbell = Doorbell(plan.on_accept)
-        self.metrics = Metrics()
+        self.metrics = Metrics(partial(store.load, THREAD))
         self.hub = Hub()
         self._addresses = addresses = Addresses(plan.public_url, Signer(store.derive("rapkit callbacks")))
         dispatch = Dispatch(plan.servers, addresses, Guard(_origins(plan), loopback=True))
         discovery = Discovery(line, outside.in_thread)
         self.toolsets = Toolsets(store, discovery, plan.servers, outside.clock, plan.patience.rediscover)
-        self._place = Workplace(plan, store, line, outside.clock, self.toolsets, dispatch, self.hub, self.metrics)
-        self.threads = Threads(store, self.hub, outside.clock.now, self._interrupt, self._doorbell.ring)
+        self._place = Workplace(
+            plan, store, line, outside.clock, self.toolsets, dispatch, self.hub, self.metrics, outside.tracing
+        )
+        self.threads = Threads(store, self.hub, outside.clock.now, self._interrupt, self._doorbell.ring, plan.limits)
         self.callbacks = Callbacks(self._accept, addresses)
         self.metrics.gauge(
             "rapkit_slices_running", "Slices that run now.", lambda: sum(each.running for each in self._shifts)
@@ -113,7 +120,9 @@ class Engine:
             shift.interrupt(thread_id)
 
     async def ready(self) -> bool:
-        """Whether messages can be accepted and, if there is a worker, are worked on."""
+        """Whether messages can be accepted and, if there is a worker, are worked on; not any more once it is about to stop."""
+        if self.hub.over:
+            return False
         try:
             async with asyncio.timeout(_PATIENCE_WITH_STORE):
                 await self._store.renew(self._name)  # something that is written, and harmless
@@ -125,6 +134,7 @@ class Engine:
 
     async def start(self, *, worker: bool) -> None:
         """Begin to work, or without a worker only to ring when there is something to do."""
+        await self._configure()
         if worker:
             shift = Shift(self._place)
             await shift.start()
@@ -133,12 +143,19 @@ class Engine:
             alarm = Alarm(self._store, TOPICS, self._clock, self._doorbell)
             self._alarm = background.start(alarm.run, "looking at what is due")
 
+    async def _configure(self) -> None:
+        """Have the store know the schedules: they are due for whoever works next."""
+        if not self._configured:
+            await Schedules(self._store, self._name, self._plan.schedules, self._clock.now).reconcile()
+            self._configured = True
+
     async def wake(self, at_most: float | None = None) -> Woken:
         """Do what is due until nothing is, and nothing that was begun still runs; after `at_most` seconds nothing more is begun."""
         if self._shift is not None:
             raise ConfigError(
                 "The agent runs with a worker, which does what is due by itself. Only one without is woken: Agent(worker=False)."
             )
+        await self._configure()
         shift = Shift(self._place)
         task = asyncio.create_task(self._wake(shift, at_most))
         self._wakes[task] = shift

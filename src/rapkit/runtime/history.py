@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from rapkit.errors import StoreError
-from rapkit.kernel.compaction import CHARS_PER_TOKEN, Cut, cut, lines_since
+from rapkit.kernel.compaction import CHARS_PER_TOKEN, CONTEXT_WINDOW, Cut, cut, lines_since
 from rapkit.kernel.conversation import Conversation
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import SHOWN, Happened, Released, Summary, dump_entry, load_entry
@@ -55,9 +55,8 @@ class View:
     def _project(
         self, stretches: tuple[Stretch, ...], known: Thread | None, limits: ThreadLimits, window: int | None
     ) -> Conversation:
-        most = limits.total_chars
-        if tokens := limits.context_window or window:
-            most = min(most, int(_USABLE * tokens * CHARS_PER_TOKEN))
+        tokens = limits.context_window or window or CONTEXT_WINDOW
+        most = min(limits.total_chars, int(_USABLE * tokens * CHARS_PER_TOKEN))
         return project(stretches, known, answer_chars=limits.answer_chars, total_chars=most)
 
 

@@ -111,6 +111,11 @@ class Hub:
             for watcher in self._watchers[thread_id]:
                 watcher.tell(news)
 
+    @property
+    def over(self) -> bool:
+        """Whether everybody was sent away: the process is about to stop."""
+        return self._over
+
     def end(self) -> None:
         """Send everybody away: the process is about to stop, and open connections would keep it from that."""
         self._over = True

@@ -1,10 +1,12 @@
 """What the model is told before the conversation."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from rapkit.kernel.thread import Thread
 from rapkit.runtime.plan import Plan
 
+_A_DAY = 86400
 _CALLS = (
     "Tools answer when they are done, which may take seconds or days. You may be told that a call is still running: "
     "its result comes later, by itself. A tool call with an argument `kind` was not made by you: it shows you an event "
@@ -22,9 +24,14 @@ _FOR_TASK = (
 )
 
 
+@lru_cache(maxsize=4)
+def _today(day: int) -> str:
+    return f"Today is {datetime.fromtimestamp(day * _A_DAY, UTC):%A, %Y-%m-%d} (UTC)."
+
+
 def instructions_for(plan: Plan, thread: Thread, now: float) -> str:
     """The agent's own instructions, what a model has to know about calls that take long, what day it is, and what this thread is for."""
-    parts = [plan.instructions, _CALLS, f"Today is {datetime.fromtimestamp(now, UTC):%A, %Y-%m-%d} (UTC)."]
+    parts = [plan.instructions, _CALLS, _today(int(now // _A_DAY))]
     if thread.for_event:
         parts.append(_FOR_EVENT)
     if thread.task:

@@ -28,6 +28,7 @@ from rapkit.kernel.incoming import (
 from rapkit.kernel.receiving import call_of, name_of
 from rapkit.mailbox import Letter, Mail
 from rapkit.protocol import Callback, parse_callback
+from rapkit.tracing import here
 
 REMEMBERED = 4 * 24 * 3600.0
 """Seconds for which a repetition is recognised: longer than any sender of ours goes on trying."""
@@ -69,11 +70,14 @@ def letter(thread_id: str, message: Incoming, *, dedup: str | None = None, live:
         dedup=dedup,
         needs=None if live is None else (LIVE, live),
         remember_for=REMEMBERED,
+        traceparent=here(),
     )
 
 
-def callback_letter(thread_id: str, call_id: str, callback: Callback, body: bytes, dedup: str | None) -> Letter:
-    """What a tool server said about a live call, as it said it."""
+def callback_letter(
+    thread_id: str, call_id: str, callback: Callback, body: bytes, dedup: str | None, traceparent: str
+) -> Letter:
+    """What a tool server said about a live call, as it said it; if it names no trace, it is part of the call's."""
     return Letter(
         box=thread_id,
         kind=f"{callback.type}/{call_id}",
@@ -81,6 +85,7 @@ def callback_letter(thread_id: str, call_id: str, callback: Callback, body: byte
         dedup=dedup,
         needs=(LIVE, call_id),
         remember_for=REMEMBERED,
+        traceparent=traceparent,
     )
 
 

@@ -8,7 +8,9 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.models.model import Model
 from rapkit.runtime.doorbell import OnAccept
 from rapkit.runtime.in_process import InProcess
+from rapkit.runtime.schedules import Schedule
 from rapkit.runtime.server import Server
+from rapkit.runtime.spending import Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +54,6 @@ class Plan:
     capacity: Capacity = field(default_factory=Capacity)
     patience: Patience = field(default_factory=Patience)
     policies: Mapping[Kind, RetryPolicy] = field(default_factory=lambda: POLICIES)
+    schedules: tuple[Schedule, ...] = ()
+    budget: Budget | None = None
     on_accept: OnAccept | None = None

@@ -11,6 +11,7 @@ from rapkit.runtime.metrics import Metrics
 from rapkit.runtime.plan import Plan
 from rapkit.runtime.spending import Spending
 from rapkit.runtime.toolsets import Toolsets
+from rapkit.tracing import Tracing
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,4 +27,5 @@ class Premises:
     dispatch: Dispatch
     hub: Hub
     metrics: Metrics
+    tracing: Tracing
     spending: Spending | None = None

@@ -16,12 +16,15 @@ from rapkit.runtime.hub import Hub
 from rapkit.runtime.metrics import Metrics
 from rapkit.runtime.plan import Plan
 from rapkit.runtime.premises import Premises
+from rapkit.runtime.schedules import SCHEDULE, Schedules
+from rapkit.runtime.spending import Spending
 from rapkit.runtime.toolsets import THREAD, Toolsets
 from rapkit.runtime.worker import Worker
+from rapkit.tracing import Tracing
 
 _LOOK_AGAIN_AFTER = 0.25
 
-TOPICS = (THREAD, OUTBOX)
+TOPICS = (SCHEDULE, THREAD, OUTBOX)
 """All that can be due."""
 
 
@@ -37,19 +40,24 @@ class Workplace:
     dispatch: Dispatch
     hub: Hub
     metrics: Metrics
+    tracing: Tracing
 
 
 class Shift:
-    """A worker, a courier and what they need to be at work. `threads` and `posts` say what they have done."""
+    """A worker, a courier, and whoever sees to schedules and budgets. `threads` and `posts` say what they have done."""
 
     def __init__(self, place: Workplace) -> None:
         self._place = place
         self._store = place.store
         self._grace = place.plan.patience.grace
         self._name = name = new_id("worker")
-        self._background: list[asyncio.Task[None]] = []
+        self._working: list[asyncio.Task[None]] = []
+        self._delivering: list[asyncio.Task[None]] = []
+        self._keeping: list[asyncio.Task[None]] = []
         self._finishing: asyncio.Task[None] | None = None
         self._upkeep = background.Upkeep(place.store, name, place.plan.patience.dead_letters)
+        budget = place.plan.budget
+        self._spending = None if budget is None else Spending(place.store, name, budget, place.clock.now)
         self._courier = Courier(
             place.store,
             place.line,
@@ -58,6 +66,7 @@ class Shift:
             prepare=place.dispatch.prepare,
             report=place.dispatch.report,
             on_attempt=self._attempted,
+            tracing=place.tracing,
             clock=place.clock.now,
         )
         self._worker = Worker(
@@ -71,10 +80,13 @@ class Shift:
                 dispatch=place.dispatch,
                 hub=place.hub,
                 metrics=place.metrics,
+                tracing=place.tracing,
+                spending=self._spending,
             ),
             self._began,
         )
-        self._pumps = (self._worker.pump, self._courier.pump)
+        self._schedules = Schedules(place.store, name, place.plan.schedules, place.clock.now)
+        self._pumps = (self._schedules.pump, self._worker.pump, self._courier.pump)
         self._ran: set[str] | None = None
         self.posts = 0
 
@@ -96,8 +108,8 @@ class Shift:
     @property
     def healthy(self) -> bool:
         """Whether what is due can be fetched, and everything goes on that is to go on."""
-        healthy = self._worker.healthy and self._courier.healthy
-        return healthy and not any(task.done() for task in self._background)
+        healthy = self._worker.healthy and self._courier.healthy and self._schedules.healthy
+        return healthy and not any(task.done() for task in self._tasks)
 
     async def accept(self, letter: Letter) -> Reception:
         """Put a letter into a thread's mail; the thread runs at once if there is room."""
@@ -119,34 +131,44 @@ class Shift:
 
     async def start(self) -> None:
         """Begin to work."""
-        await self._store.renew(self._name)
-        self._background = [
-            background.start(work, what)
-            for work, what in (
-                (self._upkeep.renew, "renewing the lease"),
-                (self._courier.run, "delivering POSTs"),
-                (self._worker.run, "running threads"),
-                (self._upkeep.sweep, "sweeping"),
-            )
+        await self._begin()
+        self._delivering.append(background.start(self._courier.run, "delivering POSTs"))
+        self._working += [
+            background.start(self._worker.run, "running threads"),
+            background.start(self._schedules.run, "carrying out schedules"),
+            background.start(self._upkeep.sweep, "sweeping"),
         ]
+
+    async def _begin(self) -> None:
+        await self._store.renew(self._name)
+        if self._spending is not None:
+            await self._spending.start()
+            self._keeping.append(background.start(self._spending.run, "writing down what is spent"))
+        self._keeping.append(background.start(self._upkeep.renew, "renewing the lease"))
 
     async def stop(self) -> None:
         """End in order: no new slices, let running ones end, send what they said, leave the rest to whoever comes next."""
-        renewing, delivering, *others = self._background
         try:
-            await background.end(*others)
+            await background.end(*self._working)
+            await self._schedules.drain(self._grace)
             await self._worker.drain(self._grace)
+            if self._spending is not None:
+                await self._spending.close()
             await self._upkeep.let_outbox_leave(self._grace)
-            await background.end(delivering)
+            await background.end(*self._delivering)
             await self._courier.drain(self._grace)
         finally:
-            await background.end(renewing, delivering)
+            await background.end(*self._delivering, *self._keeping)
             await self._upkeep.retire()
 
     async def abandon(self) -> None:
         """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
-        await background.end(*self._background)
-        await asyncio.gather(self._worker.drain(0), self._courier.drain(0))
+        await background.end(*self._tasks)
+        await asyncio.gather(*(pump.drain(0) for pump in self._pumps))
+
+    @property
+    def _tasks(self) -> "list[asyncio.Task[None]]":
+        return [*self._working, *self._delivering, *self._keeping]
 
     # Until nothing is due
 
@@ -156,8 +178,7 @@ class Shift:
         What others hold is theirs, and not waited for. Raises `StoreError` if it cannot be seen what is due.
         """
         self._ran = set()
-        await self._store.renew(self._name)
-        renewing = background.start(self._upkeep.renew, "renewing the lease")
+        await self._begin()
         self._finishing = asyncio.create_task(self._until_nothing_is_due())
         try:
             with contextlib.suppress(TimeoutError):
@@ -165,8 +186,8 @@ class Shift:
                     await asyncio.wait({self._finishing})
         finally:
             await background.end(self._finishing)
-            # Whatever is in hand is brought to its end now; where there is nothing, nothing is waited for.
-            self._background = [renewing, background.start(self._courier.run, "delivering POSTs")]
+            # For what those say who are still at it. Where all is done, all this takes no time.
+            self._delivering.append(background.start(self._courier.run, "delivering POSTs"))
             await self.stop()
         if not self._finishing.cancelled():
             self._finishing.result()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,11 @@ from rapkit.errors import Fenced, StoreError
 from rapkit.insisting import insist
 from rapkit.kernel.budgets import used_up
 from rapkit.kernel.builtins import offered
-from rapkit.kernel.compaction import compacted, is_due, not_compacted, summary_question
+from rapkit.kernel.compaction import compacted, is_due, may_be_tried, not_compacted, summary_question
 from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.effects import Invoke, Step
 from rapkit.kernel.incoming import Correction, Incoming, SetAside, TimerDue, Undelivered
+from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.receiving import receive
 from rapkit.kernel.replying import model_failed, out_of_budget, reply, worker_lost
 from rapkit.kernel.thread import Thread, load_thread
@@ -56,7 +58,8 @@ class Slice:
     async def run(self) -> None:
         """Do all of it. If somebody else has the thread by now, nothing happened."""
         try:
-            await self._run()
+            with self._premises.tracing.slice(self._claim):
+                await self._run()
         except Fenced as error:
             log.debug("%s", error)
         except asyncio.CancelledError:
@@ -191,7 +194,7 @@ class Slice:
         if spending is not None and (over := await spending.exceeded()) is not None:
             return out_of_budget(thread, over.reason, over.until, clock.now(), limits)
         if is_due(thread, limits, self._window, view.tokens) and (where := view.cut(limits, self._window)) is not None:
-            return await self._compact(thread, view, where)
+            return await self._compact(thread, view, where, limits)
         question = Question(
             instructions_for(self._premises.plan, thread, clock.now()),
             view.conversation(limits, self._window),
@@ -202,13 +205,19 @@ class Slice:
         except ModelError as error:
             self._premises.hub.tell(thread.id, Reset())
             log.warning("the model failed: %s", error, extra={"thread_id": thread.id})
+            if error.too_long and may_be_tried(thread, limits):
+                # It takes less than we thought. That is half of what it was shown, for all we know.
+                less = replace(limits, context_window=max(1, view.tokens // 2))
+                if (where := view.cut(less, None)) is not None:
+                    return await self._compact(thread, view, where, less)
             return model_failed(
                 thread, str(error), clock.now(), limits, retryable=error.retryable, retry_after=error.retry_after
             )
         return reply(thread, said, catalog, clock.now(), limits)
 
-    async def _compact(self, thread: Thread, view: View, where: "Cut") -> Step:
-        clock, limits = self._premises.clock, self._limits
+    async def _compact(self, thread: Thread, view: View, where: "Cut", limits: ThreadLimits) -> Step:
+        """Have what was said long ago summed up."""
+        clock = self._premises.clock
         question = summary_question(view.before(where, limits, self._window))
         try:
             said = await self._complete(thread.id, question)
@@ -233,13 +242,15 @@ class Slice:
             if not question.for_summary:  # which nobody has asked for
                 premises.hub.tell(thread_id, Delta(text))
 
-        with premises.metrics.completion() as outcome:
+        model = premises.plan.model
+        with premises.metrics.completion() as outcome, premises.tracing.completion(model.name, thread_id) as span:
             try:
                 async with premises.clock.timeout(patience):
-                    said = await self._interruptible(premises.plan.model.complete(question, tell))
+                    said = await self._interruptible(model.complete(question, tell))
             except TimeoutError:
                 raise ModelError(f"The model did not answer within {patience:g} s.", retryable=True) from None
             outcome.said(said)
+            span.used(said.usage.input_tokens, said.usage.output_tokens, said.usage.cost)
         if premises.spending is not None:
             premises.spending.add(said.usage)
         return said
@@ -327,8 +338,8 @@ class Slice:
             await insist(lambda: self._store.commit(self._claim, commit))
 
 
-class _Interrupted(Exception):
-    """The completion is not wanted any more."""
+class _Interrupted(BaseException):
+    """The completion is not wanted any more: it is cancelled, which is no error."""
 
 
 class _Unreadable(StoreError):

@@ -62,7 +62,7 @@ class Worker:
         self._on_slice(thread_id)
         running = self._slices[thread_id] = Slice(self._premises, claim)
         try:
-            with self._premises.metrics.slice():
+            with self._premises.metrics.slice(claim):
                 await running.run()
         finally:
             if self._slices.get(thread_id) is running:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from rapkit.kernel.limits import ThreadLimits
+from rapkit.runtime.schedules import Schedule
+from rapkit.runtime.spending import Budget
 from rapkit.server.toolset import Toolset
 from rapkit.testing.clock import ManualClock
 from rapkit.testing.fake_tools import FakeTool, FakeTools
@@ -36,20 +38,32 @@ async def agent(
     tools: Sequence[Toolset | FakeTools | str] = (),
     instructions: str = "",
     limits: ThreadLimits | None = None,
+    schedules: Sequence[Schedule] = (),
+    budget: Budget | None = None,
     patience: float = _PATIENCE,
 ) -> "AsyncIterator[StagedAgent]":
     """Run an agent and its tools in memory: no port, no file, no key, and one clock for all that stands still until it is advanced.
 
     `model` is a list of rules, a function from question to reply, or any model. `tools` are toolsets, `FakeTools`, or plain names of tools
-    whose calls the test answers: see `StagedAgent.tool`. Threads, store, retries, callbacks are those of a real agent. `patience` is how
-    many real seconds are waited for anything that is expected. What still runs when the context ends is interrupted.
+    whose calls the test answers: see `StagedAgent.tool`. Threads, store, retries, callbacks are those of a real agent, and so are
+    `instructions`, `limits`, `schedules` and `budget`. `patience` is how many real seconds are waited for anything that is expected. What
+    still runs when the context ends is interrupted.
     """
     named = [each for each in tools if isinstance(each, str)]
     others = [each for each in tools if not isinstance(each, str)]
     if named:
         others.append(FakeTools(_FAKES, named))
     with tempfile.TemporaryDirectory(prefix="rapkit-testing-", ignore_cleanup_errors=True) as folder:
-        scene = Scene(model_of(model), others, instructions, limits, patience, Path(folder))
+        scene = Scene(
+            model_of(model),
+            others,
+            patience,
+            Path(folder),
+            instructions=instructions,
+            limits=limits,
+            schedules=schedules,
+            budget=budget,
+        )
         try:
             await scene.start()
             yield StagedAgent(scene)

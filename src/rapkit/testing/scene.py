@@ -4,11 +4,10 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from rapkit.errors import ConfigError, StoreError
-from rapkit.kernel.limits import ThreadLimits
 from rapkit.models import Model
 from rapkit.runtime.agent import Agent
 from rapkit.runtime.engine import Surroundings
@@ -36,16 +35,18 @@ _NOWHERE = "sqlite:///:memory:"
 
 
 class Scene:
-    """The agent, its toolsets and its fake tools: one clock, one network, and each of them a process that can be lost."""
+    """The agent, its toolsets and its fake tools: one clock, one network, and each of them a process that can be lost.
+
+    `of_the_agent` is what else the agent is made with.
+    """
 
     def __init__(
         self,
         model: Model,
         tools: Sequence[Toolset | FakeTools],
-        instructions: str,
-        limits: ThreadLimits | None,
         patience: float,
         folder: Path,
+        **of_the_agent: Any,
     ) -> None:
         self.activity = Activity()
         self.clock = ManualClock(on_use=self.activity.note)
@@ -57,14 +58,7 @@ class Scene:
         self.keys = (f"key_{number}" for number in itertools.count(1))
         ports = itertools.count(_FIRST_PORT)
         servers = [self._admit(each, f"127.0.0.1:{next(ports)}", folder) for each in tools]
-        self.agent = Agent(
-            model=self.model,
-            servers=servers,
-            instructions=instructions,
-            store=_NOWHERE,
-            public_url=_AGENT_URL,
-            limits=limits,
-        )
+        self.agent = Agent(model=self.model, servers=servers, store=_NOWHERE, public_url=_AGENT_URL, **of_the_agent)
         self.app = AppPlace(self.agent.app, _AGENT_URL)
         self.network.add(AGENT, _AGENT_URL, self.app)
         self.process = Process(self._work, self.clock, self.activity)

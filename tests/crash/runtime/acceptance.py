@@ -16,6 +16,7 @@ from rapkit.kernel.entries import (
     ViewChanged,
 )
 from tests.crash.runtime.evidence import Evidence, Journal
+from tests.crash.runtime.questions import is_ours
 
 _TOLD = ("user", "tool_result", "subscription_event", "user_choice", "view_update")
 Name = tuple[str, str, str]
@@ -52,7 +53,7 @@ def _heard(evidence: Evidence, journal: Journal) -> list[_Told]:
 
 def _lost_or_doubled(journal: Journal, told: list[_Told]) -> Iterator[str]:
     """Each is an entry of its own, or an ignored record of its kind; and there is nothing else."""
-    written = Counter(name for entry in journal.entries if (name := _name_of(entry)) is not None)
+    written = Counter(name for entry in journal.entries if (name := _name_of(journal, entry)) is not None)
     said = Counter(each.name for each in told)
     acknowledged = Counter(each.name for each in told if each.answered is not None)
     for name, count in written.items():
@@ -88,16 +89,16 @@ def _granted(entry: JournalEntry) -> tuple[str, str] | None:
             return "cancel", call_id
         case Unsubscribed(call_id, "cancelled by the user"):
             return "cancel", call_id
-        case ChoiceMadeEntry(call_id):
-            return "choice", call_id
-        case Ignored("cancel" | "choice" as what, _, str(call_id)):
+        case ChoiceMadeEntry(call_id, expired=False, text=text):
+            return "choice" if text is None else "answer", call_id
+        case Ignored("cancel" | "choice" | "answer" as what, _, str(call_id)):
             return what, call_id
     return None
 
 
 def _out_of_order(journal: Journal, told: list[_Told]) -> Iterator[str]:
     """What was acknowledged before another thing was first said stands before it."""
-    places = {name: number for number, entry in journal.numbered if (name := _name_of(entry)) is not None}
+    places = {name: number for number, entry in journal.numbered if (name := _name_of(journal, entry)) is not None}
     said = Counter(each.name for each in told)
     # A tool that runs again after a crash may show the same view again: which of them is which cannot be told.
     placed = [each for each in told if each.name in places and said[each.name] == 1]
@@ -113,7 +114,7 @@ def _kind(name: Name) -> tuple[str, str]:
     return name[0], "" if name[0] in ("user", "view_update") else name[1]
 
 
-def _name_of(entry: JournalEntry) -> Name | None:
+def _name_of(journal: Journal, entry: JournalEntry) -> Name | None:
     match entry:
         case UserSaid(text):
             return "user", "", text
@@ -121,7 +122,7 @@ def _name_of(entry: JournalEntry) -> Name | None:
             return "tool_result", call_id, ""
         case Happened(call_id, _, text):
             return "subscription_event", call_id, text
-        case ChoiceAsked(call_id, prompt):
+        case ChoiceAsked(call_id, prompt) if not is_ours(entry, journal.calls):
             return "user_choice", call_id, prompt
         case ViewChanged(view_type):
             return "view_update", "", view_type

@@ -3,11 +3,27 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from rapkit.kernel.entries import Answered, Happened, Ignored, ModelSaid, UserSaid
+from rapkit.kernel.entries import (
+    Answered,
+    ChildMade,
+    ChoiceMadeEntry,
+    Happened,
+    Ignored,
+    ModelSaid,
+    Reported,
+    Summary,
+    UserSaid,
+    WokenUp,
+)
 from tests.crash.runtime.acceptance import account_acceptance
 from tests.crash.runtime.calls import account_calls
 from tests.crash.runtime.events import account_events
 from tests.crash.runtime.evidence import Evidence, Journal, Run
+from tests.crash.runtime.questions import account_questions
+from tests.crash.runtime.relatives import account_relatives
+from tests.crash.runtime.summaries import account_summaries
+from tests.crash.runtime.times import TIMED_OUT, account_times
+from tests.crash.runtime.timetables import account_timetables
 
 
 def account(evidence: Evidence) -> list[str]:
@@ -19,18 +35,29 @@ def account(evidence: Evidence) -> list[str]:
         *account_acceptance(evidence),
         *account_calls(evidence),
         *account_events(evidence),
+        *account_times(evidence),
+        *account_questions(evidence),
+        *account_relatives(evidence),
+        *account_timetables(evidence),
+        *account_summaries(evidence),
         *_at_once(evidence),
     ]
 
 
 def summary(evidence: Evidence) -> str:
     """How much was tried, in a line."""
-    entries = Counter(type(entry) for journal in evidence.journals.values() for entry in journal.entries)
     deaths = dict(Counter(death.who for death in evidence.deaths))
+    all_entries = [entry for journal in evidence.journals.values() for entry in journal.entries]
+    entries = Counter(map(type, all_entries))
+    late = sum(isinstance(entry, Answered) and bool(TIMED_OUT.fullmatch(entry.text or "")) for entry in all_entries)
+    slept = sum("seconds have passed" in (e.text or "") for e in all_entries if isinstance(e, Answered))
+    spawned = sum(isinstance(entry, ChildMade) and entry.task is not None for entry in all_entries)
     return (
         f"{len(evidence.threads)} conversations, {len(evidence.journals)} threads, {entries[UserSaid]} messages, "
         f"{entries[ModelSaid]} replies, {entries[Answered]} results, {entries[Happened]} events, "
-        f"{entries[Ignored]} ignored, {len(evidence.runs)} slices, deaths: {deaths}"
+        f"{slept} sleeps, {late} timed out, {entries[ChoiceMadeEntry]} questions, {spawned} spawned, "
+        f"{entries[Reported]} reports, {entries[WokenUp]} times of schedules, {entries[Summary]} summaries, "
+        f"{entries[Ignored]} ignored, {len(evidence.runs)} slices, {len(evidence.samples)} lines looked at twice, deaths: {deaths}"
     )
 
 
@@ -39,7 +66,8 @@ def _missing(evidence: Evidence) -> Iterator[str]:
         if thread not in evidence.journals:
             yield f"thread {thread} was acknowledged, and is not in the store"
     for journal in evidence.journals.values():
-        if journal.thread.parent is None and journal.id not in evidence.threads:
+        by_schedule = bool(journal.entries) and isinstance(journal.entries[0], WokenUp)
+        if journal.thread.parent is None and journal.id not in evidence.threads and not by_schedule:
             yield f"thread {journal.id} is in the store, and nobody was told of it"
         if journal.id in evidence.closed and not journal.thread.closed:
             yield f"thread {journal.id} was acknowledged to be closed, and is not"
@@ -68,6 +96,8 @@ def _unfit(journal: Journal) -> Iterator[str]:
             "expired calls": thread.expired,
             "questions": thread.choices,
             "children": thread.children,
+            "children it made": thread.spawned,
+            "timers": thread.timers,
             "waiting events": thread.waiting_events,
             "a question to the model": thread.wants_model,
             "a reason to be parked": thread.parked,

@@ -7,25 +7,38 @@ import os
 import random
 import sys
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
 from rapkit.delivery.retry import Kind
+from rapkit.kernel.entries import JournalEntry
 from rapkit.stores import open_store
 from tests.crash.history import Death
 from tests.crash.processes import HERE, Process, complaints_in, free_port
 from tests.crash.runtime.account import account, summary
 from tests.crash.runtime.client import Client
 from tests.crash.runtime.conversations import Conversation
-from tests.crash.runtime.evidence import Evidence, effects_in, heard_in, invoked_in, runs_in
+from tests.crash.runtime.evidence import Evidence, Sample, Timetable, effects_in, heard_in, invoked_in, runs_in
+from tests.crash.runtime.hurry import SCHEDULES, Hurry
 from tests.crash.runtime.runtime_process import Settings
-from tests.crash.runtime.stores import dead_letters, is_sound, journals_of, threads_of, unfinished
+from tests.crash.runtime.stores import (
+    configured_at,
+    dead_letters,
+    is_sound,
+    journals_of,
+    lines_after,
+    threads_of,
+    unfinished,
+)
 from tests.crash.runtime.trace import read_trace
 
 _PATHS = os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
 _TRACE = "runtime.jsonl"
+_END = "schedules.end"
+_LOOK_EVERY = 1.0
 
 
 @dataclass(frozen=True)
@@ -36,7 +49,9 @@ class Setting:
     lease: float = 3.0
     conversations: int = 30
     slowest: float = 0.1
-    die: str = ""
+    die: tuple[str, ...] = ()
+    schedules: bool = True
+    question_timeout: float = 6.0
 
 
 class Arena:
@@ -52,6 +67,8 @@ class Arena:
         self._are_ours = servers is None
         self.servers = [server_process(folder, name) for name in ("a", "b")] if servers is None else list(servers)
         ports = [free_port() for _ in range(self.setting.runtimes)]
+        self._hurry = Hurry(time.time(), folder / _END)
+        self._samples: dict[str, list[JournalEntry]] = defaultdict(list)
         self.runtimes = [self._runtime(port, ports[0]) for port in ports]
         self.client = Client(ports, self.random)
         self._stack = contextlib.AsyncExitStack()
@@ -68,6 +85,10 @@ class Arena:
             lease=self.setting.lease,
             slowest=self.setting.slowest,
             die=self.setting.die,
+            question_timeout=self.setting.question_timeout,
+            schedules=self.setting.schedules,
+            begin=self._hurry.begin,
+            end=_END,
         )
         return Process("runtime", _command(settings), self.folder, port, {"PYTHONPATH": _PATHS})
 
@@ -105,6 +126,7 @@ class Arena:
         ]
         async with asyncio.timeout(900):
             running = asyncio.gather(*(talk.run() for talk in talks))
+            looking = asyncio.create_task(self._look_on())
             try:
                 yield
                 for talk in talks:
@@ -112,7 +134,17 @@ class Arena:
                 await running
             finally:
                 running.cancel()
-                await asyncio.gather(running, return_exceptions=True)
+                looking.cancel()
+                await asyncio.gather(running, looking, return_exceptions=True)
+
+    async def _look_on(self) -> None:
+        """Read the journals while they grow, to see afterwards that they only grew."""
+        while True:
+            for box in await threads_of(self._store):
+                read = self._samples[box.id]
+                if box.length > len(read):
+                    read += await lines_after(self._store, box.id, len(read))
+            await asyncio.sleep(_LOOK_EVERY)
 
     async def some_time(self, least: float, most: float) -> None:
         await asyncio.sleep(self.random.uniform(least, most))
@@ -123,17 +155,24 @@ class Arena:
         await process.ready()
 
     async def revive(self) -> None:
-        """Wait until the runtime has ended itself, and start it again as one that does not."""
+        """Each time the runtime has ended itself, start it again as one that does not do so at that moment any more."""
         (runtime,) = self.runtimes
-        while runtime.running:
-            await asyncio.sleep(0.01)
-        runtime.deaths.append(Death(time.monotonic(), runtime.pid, runtime.who))
-        settings = Settings(**json.loads(runtime.command[-1]))
-        runtime.command = _command(replace(settings, die=""))
-        runtime.start()
+        while left := set(self.setting.die) - self.died_at:
+            while runtime.running:
+                await asyncio.sleep(0.01)
+            runtime.deaths.append(Death(time.monotonic(), runtime.pid, runtime.who))
+            settings = Settings(**json.loads(runtime.command[-1]))
+            runtime.command = _command(replace(settings, die=tuple(left - self.died_at)))
+            runtime.start()
+
+    @property
+    def died_at(self) -> set[str]:
+        """The moments at which a runtime has ended itself."""
+        return {line["moment"] for line in read_trace(self.folder / _TRACE) if line["what"] == "dies"}
 
     async def settle(self, patience: float) -> Evidence:
         """The faults are over: everything drains, and the account is right."""
+        self._hurry.stop()
         for process in self.processes:
             await self.start_again(process)
         with contextlib.suppress(TimeoutError):
@@ -193,8 +232,19 @@ class Arena:
             runs_in(lines),
             tuple(effect for effect in effects if effect.call[0] in journals or self._are_ours),
             tuple(death for process in self.processes for death in process.deaths),
+            self._timetables(),
+            tuple(
+                Sample(thread, number, entry)
+                for thread, lines in self._samples.items()
+                for number, entry in enumerate(lines, 1)
+            ),
             (*left, *refused, *unacceptable),
         )
+
+    def _timetables(self) -> tuple[Timetable, ...]:
+        if not self.setting.schedules:
+            return ()
+        return tuple(self._hurry.timetable(each, configured_at(self._path, each.name)) for each in SCHEDULES)
 
 
 def _command(settings: Settings) -> list[str]:

@@ -3,17 +3,31 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from rapkit.kernel.builtins import RESERVED
-from rapkit.kernel.entries import Answered, ChoiceMadeEntry, MadeCall, UserSaid
+from rapkit.kernel.entries import (
+    Answered,
+    ChoiceMadeEntry,
+    JournalEntry,
+    MadeCall,
+    ParentSaid,
+    Tasked,
+    UserSaid,
+    WokenUp,
+)
 from tests.crash.runtime.evidence import Evidence, Journal
-from tests.crash.runtime.model import calls_of
+from tests.crash.runtime.model import Calls, calls_of, scheduled_call
+from tests.crash.runtime.times import timed_out
 
-_UNREPEATABLE = re.compile(r"\w_(pay|hold)")
+_UNREPEATABLE = re.compile(r"\w_(pay|hold|wipe)")
 _SUBSCRIBING = re.compile(r"\w_(count|apart)")
 _UNKNOWN = "it is not known whether"
 _GIVEN_UP = "and given up"
 _TOO_LATE = "nobody answered in time"
+_NOT_OFFERED = "Error: There is no tool"  # of a server that was down when the thread began
+_LABELS = ("Yes", "No")
+_BY_THE_USER = ("The user cancelled", "The user was asked whether this call may be made")
 
 
 def account_calls(evidence: Evidence) -> Iterator[str]:
@@ -26,18 +40,34 @@ def account_calls(evidence: Evidence) -> Iterator[str]:
 
 def _asked_for(journal: Journal) -> Iterator[str]:
     """The model may be asked twice; what it says has its effect once."""
-    made = Counter(call.arguments.get("key") for call in journal.made if call.name not in RESERVED)
-    for key, count in made.items():
+    made = Counter(what for call in journal.made if (what := _what(call.name, call.arguments)) is not None)
+    for what, count in made.items():
         if count > 1:
-            yield f"thread {journal.id}: the call with the key {key} was made {count} times"
+            yield f"thread {journal.id}: the call with the key {what} was made {count} times"
+    ids = Counter(call.id for call in journal.made)
+    yield from (f"thread {journal.id}: {count} calls have the id {id}" for id, count in ids.items() if count > 1)
     if journal.thread.closed:
         return
     for entry in journal.entries:
-        for name, arguments in calls_of(entry.text) if isinstance(entry, UserSaid) else ():
-            if name not in RESERVED and not made[arguments["key"]]:
-                yield f"thread {journal.id}: the user asked for {name} {arguments['key']}, and it was never made"
-    ids = Counter(call.id for call in journal.made)
-    yield from (f"thread {journal.id}: {count} calls have the id {id}" for id, count in ids.items() if count > 1)
+        for name, arguments in _wanted(entry):
+            if (what := _what(name, arguments)) is not None and not made[what]:
+                yield f"thread {journal.id}: somebody asked for {name} {what}, and it was never made"
+
+
+def _wanted(entry: JournalEntry) -> Calls:
+    match entry:
+        case UserSaid(text) | Tasked(text=text) | ParentSaid(text=text):
+            return calls_of(text)
+        case WokenUp(schedule, due):
+            return [scheduled_call(schedule, due)]
+    return []
+
+
+def _what(name: str, arguments: dict[str, Any]) -> str | None:
+    """What tells a call from all others, if anything does: its key, or what is unlike all else that is asked for."""
+    if name in ("close_thread", "cancel_tool_call", "cancel_subscription"):
+        return None
+    return str(arguments.get("key") or [name, *arguments.values()])
 
 
 def _answers(evidence: Evidence, journal: Journal) -> Iterator[str]:
@@ -48,7 +78,7 @@ def _answers(evidence: Evidence, journal: Journal) -> Iterator[str]:
     cancelled = {call.arguments.get("tool_call_id") for call in journal.made if call.name == "cancel_tool_call"}
     for call in made.values():
         answers = journal.answers(call.id)
-        if len(answers) > 1:
+        if len(answers) > (2 if timed_out(call, answers) else 1):
             yield f"{_named(journal, call)} has {len(answers)} results, not one"
         elif not answers and journal.closed_at is None and call.id not in cancelled:
             yield f"{_named(journal, call)} never got a result"
@@ -62,7 +92,10 @@ def _wrong(evidence: Evidence, journal: Journal, call: MadeCall, answer: Answere
     if call.name in RESERVED:
         return None if answer.by == "runtime" else "a tool cannot answer for the runtime"
     if answer.by == "runtime":
-        return None if "The user cancelled" in text else "nobody cancelled it"
+        if any(each in text for each in _BY_THE_USER) or timed_out(call, [answer]):
+            return None
+        unseen = text.startswith(_NOT_OFFERED) and evidence.died_between(call.name.split("_", 1)[0], 0.0)
+        return None if unseen else "nobody cancelled it"
     if _SUBSCRIBING.fullmatch(call.name):
         return None if answer.subscription else "it is no subscription"
     server, name = call.name.split("_", 1)
@@ -70,7 +103,9 @@ def _wrong(evidence: Evidence, journal: Journal, call: MadeCall, answer: Answere
         "chain": f"chain {call.arguments['key']} {call.arguments.get('left')}",
         "refuse": f"Error: refuse {call.arguments['key']}",
     }.get(name, f"{name} {call.arguments['key']}")
-    if text == expected or (name == "ask" and text in (f"{expected} Yes", f"{expected} No")):
+    if name == "ask" and text in (f"{expected} {label}" for label in _LABELS):
+        return _other_choice(journal, call, text)
+    if text == expected and name != "ask":
         return None
     died = evidence.died_between(server, 0.0)
     if text.startswith("Error: ") and died and (_UNKNOWN in text or _GIVEN_UP in text):
@@ -79,6 +114,12 @@ def _wrong(evidence: Evidence, journal: Journal, call: MadeCall, answer: Answere
         chosen = any(isinstance(entry, ChoiceMadeEntry) and entry.call_id == call.id for entry in journal.entries)
         return "the user chose" if chosen and not died else None
     return f"it should have been {expected!r}"
+
+
+def _other_choice(journal: Journal, call: MadeCall, text: str) -> str | None:
+    made = [entry for entry in journal.entries if isinstance(entry, ChoiceMadeEntry) and entry.call_id == call.id]
+    chosen = [_LABELS[entry.selected] for entry in made if entry.selected is not None]
+    return None if chosen and text.endswith(f" {chosen[0]}") else f"the user chose {chosen}"
 
 
 def _sent(evidence: Evidence) -> Iterator[str]:

@@ -21,12 +21,25 @@ _TOO_LATE = (404, 409)
 
 @dataclass(frozen=True)
 class Glance:
-    """A thread at a moment: its calls and subscriptions by id, each with the key it was made with; the calls that ask something."""
+    """A thread at a moment: its calls and subscriptions by id, each with the key it was made with; what is asked, by call; its children.
+
+    What has no key is known by what it asks.
+    """
 
     status: str
     pending: dict[str, str]
     subscriptions: dict[str, str]
-    choices: frozenset[str]
+    choices: dict[str, "Asked"]
+    children: tuple[str, ...] = ()
+    has_task: bool = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question to the user."""
+
+    choices: tuple[str, ...]
+    in_words: bool
 
 
 @dataclass
@@ -69,7 +82,11 @@ class Client:
 
     async def choose(self, thread_id: str, call_id: str, selected: int | None, key: str) -> None:
         taken = await self._post(f"/{thread_id}/calls/{call_id}/choice", {"selected": selected}, key)
-        self.ledger.wishes.append(Wish("choice", thread_id, call_id, taken))
+        self.ledger.wishes.append(Wish("choice", thread_id, call_id, taken, selected))
+
+    async def answer(self, thread_id: str, call_id: str, text: str, key: str) -> None:
+        taken = await self._post(f"/{thread_id}/calls/{call_id}/answer", {"text": text}, key)
+        self.ledger.wishes.append(Wish("answer", thread_id, call_id, taken, text))
 
     async def close(self, thread_id: str, key: str) -> None:
         if await self._post(f"/{thread_id}/close", None, key):
@@ -77,8 +94,9 @@ class Client:
 
     async def look(self, thread_id: str) -> Glance:
         _, seen = await self._insist("GET", f"/{thread_id}")
-        asking = frozenset(question["call_id"] for question in seen["choices"])
-        return Glance(seen["status"], _keys(seen["pending_calls"]), _keys(seen["subscriptions"]), asking)
+        asking = {each["call_id"]: Asked(tuple(each["choices"]), each["in_words"]) for each in seen["choices"]}
+        pending, subscriptions = _keys(seen["pending_calls"]), _keys(seen["subscriptions"])
+        return Glance(seen["status"], pending, subscriptions, asking, tuple(seen["children"]), seen["task"] is not None)
 
     async def _post(self, path: str, body: dict[str, Any] | None, key: str) -> bool:
         """Whether it was taken; it may have come too late."""
@@ -119,4 +137,5 @@ class Client:
 
 
 def _keys(calls: list[dict[str, Any]]) -> dict[str, str]:
-    return {call["call_id"]: call["arguments"].get("key", "") for call in calls}
+    named = ((call["call_id"], call["arguments"]) for call in calls)
+    return {call_id: arguments.get("key") or arguments.get("question", "") for call_id, arguments in named}

@@ -1,11 +1,16 @@
-"""People who talk to an agent: they ask for several things at once, interrupt, choose, change their minds and leave."""
+"""People who talk to an agent: they ask for several things at once, interrupt, choose, answer, change their minds and leave.
+
+They have it sleep, begin child threads and make calls that come too late, and let some of its questions go unanswered.
+"""
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
-from tests.crash.runtime.client import Client, Glance
+from tests.crash.runtime.client import Asked, Client, Glance
 from tests.crash.runtime.model import command
 
 _PATIENCE = 5.0
@@ -41,9 +46,15 @@ class Conversation:
             self._choose,
             self._cancel_a_call,
             self._cancel_a_subscription,
+            self._have_it_sleep,
+            self._ask_for_what_comes_late,
+            self._ask_for_what_must_be_permitted,
+            self._have_it_ask,
+            self._have_it_spawn,
+            self._tend_a_child,
         )
         while not self._stopped:
-            await self._random.choices(turns, (4, 2, 2, 2, 1, 1))[0]()
+            await self._random.choices(turns, (3, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2))[0]()
             if self._random.random() < 0.5:
                 await self._until(lambda glance: not glance.pending)
             await asyncio.sleep(self._random.uniform(0.1, 0.8))
@@ -90,11 +101,104 @@ class Conversation:
 
     async def _choose(self) -> None:
         call = self._tool("ask")
-        key = call[1]["key"]
         await self._say(call)
+        await self._decide_on(call[1]["key"])
+
+    async def _have_it_sleep(self) -> None:
+        # No two are the same, so that none can be taken for another.
+        seconds = round(self._random.uniform(0.2, 1.3), 2) + int(self._key().rpartition(".")[2]) / 1e6
+        until = datetime.fromtimestamp(time.time() + 1 + seconds, UTC).isoformat()
+        call = self._random.choice(
+            (
+                ("sleep", {"seconds": seconds}),
+                ("sleep_until", {"time": until}),
+                ("wait_for_event", {"at_most_seconds": seconds}),
+            )
+        )
+        await self._say(call)
+        if self._random.random() < 0.4:
+            await asyncio.sleep(self._random.uniform(0.0, seconds))
+            await self._say(*(self._some_call() for _ in range(self._random.randint(0, 1))))
+
+    async def _ask_for_what_comes_late(self) -> None:
+        seconds = self._random.choices((0.0, 0.4, 0.8, 3.0), (1, 2, 4, 1))[0]
+        await self._say(self._tool("late", seconds=seconds), *(self._some_call() for _ in range(1)))
+
+    async def _ask_for_what_must_be_permitted(self) -> None:
+        call = self._tool("wipe")
+        await self._say(call)
+        if self._random.random() < 0.9:  # else the time for it runs out
+            await self._decide_on(call[1]["key"])
+
+    async def _have_it_ask(self) -> None:
+        question = f"What now, {self._key()}?"
+        choices = self._random.choice(((), ("Go on", "Stop")))
+        await self._say(("ask_user", {"question": question, "choices": list(choices)}))
+        how = self._random.random()
+        if how < 0.8:
+            await self._decide_on(question)
+        elif how < 0.9:
+            await self._until(lambda glance: question in _asking(glance))
+            await self._say()
+
+    async def _have_it_spawn(self) -> None:
+        await self._say(("spawn_thread", {"task": command(self._key(), *self._part_of_a_task())}))
+        await self._until(lambda glance: bool(glance.children))
+
+    def _part_of_a_task(self) -> list[Call]:
+        """Something to do in a child, which is done then, or waits for more."""
+        last = ("a_put", {"key": f"{self._key()}~", "seconds": 0.05})
+        calls = self._random.choice(
+            (
+                [last],
+                [last],
+                [self._some_call(), ("report_to_parent", {"text": f"as far as {self._key()}"})],
+                [("sleep", {"seconds": 0.5 + int(self._key().rpartition(".")[2]) / 1e6})],
+                [self._tool("wipe"), self._tool("late", seconds=0.8)],
+                [("spawn_thread", {"task": command(self._key(), last)})],
+                [("report_to_parent", {"text": f"no more than {self._key()}", "done": True}), self._some_call()],
+            )
+        )
+        return list(calls)
+
+    async def _tend_a_child(self) -> None:
+        """Answer what it asks; or tell it something, or have it closed."""
+        glance = await self._client.look(self._id)
+        if not glance.children:
+            return
+        child = self._random.choice(glance.children)
+        seen = await self._client.look(child)
+        for call_id, asked in seen.choices.items():
+            await self._decide(child, call_id, asked)
+        how = self._random.random()
+        if not seen.has_task or seen.choices or how < 0.2:
+            return
+        if how < 0.6:
+            text = command(self._key(), *self._part_of_a_task())
+            await self._say(("send_message_to_child", {"thread_id": child, "text": text}))
+        elif how < 0.8:
+            await self._say(("close_thread", {"thread_id": child}))
+        else:
+            await self._client.close(child, f"close/{child}")
+
+    async def _decide_on(self, key: str) -> None:
+        """Answer a question when it is asked."""
         glance = await self._until(lambda glance: key in _asking(glance))
         for call_id in _asking(glance).get(key, ()):
-            await self._client.choose(self._id, call_id, self._random.choice((0, 1, None)), f"choose/{key}")
+            await self._decide(self._id, call_id, glance.choices[call_id])
+
+    async def _decide(self, thread: str, call_id: str, asked: Asked) -> None:
+        """Answer a question in one of the ways that there are; now and then two people do."""
+        people = 2 if self._random.random() < 0.15 else 1
+        await asyncio.gather(*(self._answer(thread, call_id, asked) for _ in range(people)))
+
+    async def _answer(self, thread: str, call_id: str, asked: Asked) -> None:
+        key = self._key()
+        if asked.in_words and (not asked.choices or self._random.random() < 0.5):
+            await self._client.answer(thread, call_id, f"in words {key}", key)
+        else:
+            selected = self._random.choice((*range(len(asked.choices)), *range(len(asked.choices)), None))
+            await self._client.choose(thread, call_id, selected, key)
 
     async def _cancel_a_call(self) -> None:
         await self._cancel(self._tool("hold"), "cancel_tool_call")
@@ -120,17 +224,25 @@ class Conversation:
     async def _end(self) -> None:
         if self._random.random() < 0.3:
             await self._client.close(self._id, f"close/{self._name}")
-            return
-        while True:
-            glance = await self._client.look(self._id)
-            left = {id: key for id, key in {**glance.pending, **glance.subscriptions}.items() if key in self._unending}
-            if not left and not glance.choices and glance.status != "running":
-                return
-            for call_id, key in left.items():
-                await self._client.cancel(self._id, call_id, f"end/{key}/{self._random.random()}")
-            for call_id in glance.choices:
-                await self._client.choose(self._id, call_id, 0, f"end/{call_id}/{self._random.random()}")
+        while not await self._has_ended(self._id):
             await asyncio.sleep(_LOOK_EVERY)
+
+    async def _has_ended(self, thread: str) -> bool:
+        """Whether a thread and all its children have come to an end; what needs somebody for that is done."""
+        glance = await self._client.look(thread)
+        ended = all([await self._has_ended(child) for child in glance.children])
+        if glance.status == "closed":
+            return ended
+        left = {id: key for id, key in {**glance.pending, **glance.subscriptions}.items() if key in self._unending}
+        for call_id, key in left.items():
+            await self._client.cancel(thread, call_id, f"end/{key}/{self._random.random()}")
+        for call_id, asked in glance.choices.items():
+            await self._decide(thread, call_id, asked)
+        if glance.has_task:
+            await self._client.close(thread, f"close/{thread}")
+        if thread != self._id:
+            return False
+        return not (left or glance.choices or glance.children or glance.status == "running")
 
     async def _until(self, wanted: Callable[[Glance], bool]) -> Glance:
         """Look until it is so, or for a while."""

@@ -46,7 +46,7 @@ def _in_order(journal: Journal) -> Iterator[str]:
 
 def _in_one_place(journal: Journal) -> Iterator[str]:
     """An event is shown in the thread, or given to one child, or never shown, and the journal says which."""
-    children = Counter(entry.event for entry in journal.entries if isinstance(entry, ChildMade))
+    children = Counter(entry.event for entry in journal.entries if isinstance(entry, ChildMade) and entry.event)
     released = Counter(seq for entry in journal.entries if isinstance(entry, Released) for seq in entry.seqs)
     refused = Counter(seq for entry in journal.entries if isinstance(entry, Ignored) for seq in entry.seqs)
     for number, entry in journal.numbered:
@@ -89,7 +89,8 @@ def _children(evidence: Evidence, journal: Journal) -> Iterator[str]:
         if child is None:
             yield f"{journal.id} made the thread {entry.thread_id}, which is not there"
             continue
-        yield from _beginning(journal, entry, child)
+        if entry.event is not None:
+            yield from _beginning(journal, entry.event, child)
         if journal.closed_at is None and ended[child.id] != (child.closed_at is not None):
             yield f"{journal.id} was told {ended[child.id]} times that {child.id} was closed"
     parent = journal.thread.parent
@@ -99,8 +100,8 @@ def _children(evidence: Evidence, journal: Journal) -> Iterator[str]:
             yield f"thread {journal.id} is there, and its parent {parent} never made it"
 
 
-def _beginning(journal: Journal, made: ChildMade, child: Journal) -> Iterator[str]:
-    event = journal.entries[made.event - 1] if 0 < made.event <= len(journal.entries) else None
+def _beginning(journal: Journal, number: int, child: Journal) -> Iterator[str]:
+    event = journal.entries[number - 1] if 0 < number <= len(journal.entries) else None
     begins = [entry for entry in child.entries if isinstance(entry, Began)]
     if not isinstance(event, Happened) or [(b.parent, b.call_id, b.text) for b in begins] != [
         (journal.id, event.call_id, event.text)

@@ -23,6 +23,7 @@ class Journal:
     entries: tuple[JournalEntry, ...]
     live: frozenset[str] = frozenset()
     views: frozenset[str] = frozenset()
+    timers: frozenset[str] = frozenset()
     unread: int = 0
     busy: bool = False
     wrong: str = ""
@@ -43,6 +44,11 @@ class Journal:
     @property
     def closed_at(self) -> int | None:
         return next((number for number, entry in self.numbered if isinstance(entry, ClosedEntry)), None)
+
+    @cached_property
+    def calls(self) -> dict[str, MadeCall]:
+        """The calls by their ids."""
+        return {call.id: call for call in self.made}
 
     def answers(self, call_id: str) -> list[Answered]:
         return [entry for entry in self.entries if isinstance(entry, Answered) and entry.call_id == call_id]
@@ -84,6 +90,24 @@ class Effect:
 
 
 @dataclass(frozen=True)
+class Timetable:
+    """A schedule, and when it was due all in all, in its own words."""
+
+    name: str
+    due: tuple[str, ...]
+    new_thread: bool = False
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A line of a journal as it was read while all went on."""
+
+    thread: str
+    number: int
+    entry: JournalEntry
+
+
+@dataclass(frozen=True)
 class Evidence:
     """All of it. `invoked` are the ids of the POSTs by which a call was made. `left` is what still lay in some store, in words."""
 
@@ -97,6 +121,8 @@ class Evidence:
     runs: tuple[Run, ...] = ()
     effects: tuple[Effect, ...] = ()
     deaths: tuple[Death, ...] = ()
+    timetables: tuple[Timetable, ...] = ()
+    samples: tuple[Sample, ...] = ()
     left: tuple[str, ...] = ()
 
     @cached_property

@@ -16,12 +16,13 @@ class Spoken:
 
 @dataclass(frozen=True)
 class Wish:
-    """What else the user wanted: that a call is cancelled, or its question answered."""
+    """What else the user wanted: that a call is cancelled, or its question answered, and how."""
 
-    what: Literal["cancel", "choice"]
+    what: Literal["cancel", "choice", "answer"]
     thread: str
     call: str
     acknowledged: bool
+    said: str | int | None = None
 
 
 @dataclass

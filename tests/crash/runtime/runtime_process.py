@@ -11,7 +11,8 @@ import json
 import random
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import cast
 
 from rapkit.delivery.client import HttpClient
@@ -20,7 +21,7 @@ from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
 from rapkit.http.callers import Callers
 from rapkit.http.serving import listen, serve_until_signal
 from rapkit.kernel.completion import Question, Reply
-from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.limits import Confirmations, ThreadLimits, Timeouts
 from rapkit.logs import set_up_logging
 from rapkit.mailbox import Lease, Store
 from rapkit.models.scripted import Scripted
@@ -30,6 +31,7 @@ from rapkit.runtime.in_process import Line
 from rapkit.runtime.plan import Capacity, Patience, Plan
 from rapkit.runtime.server import Server
 from rapkit.stores import open_store
+from tests.crash.runtime.hurry import SCHEDULES, Hurry
 from tests.crash.runtime.model import reply_to
 from tests.crash.runtime.trace import Trace
 from tests.crash.runtime.watching import Moments, WatchedDoor, WatchedLine, WatchedStore
@@ -37,12 +39,24 @@ from tests.kernel import strict
 
 _QUICKLY = RetryPolicy(first=0.2, factor=1.5, cap=1.0, horizon=600)
 _HOST = "127.0.0.1"
-LIMITS = ThreadLimits(children=2)
+_TIMEOUT = 0.4
+# So small that there are summaries, questions nobody answers and results that come too late, all the time.
+LIMITS = ThreadLimits(
+    children=2,
+    mistakes=50,
+    window=14,
+    timeouts=Timeouts(tools={"a_late": _TIMEOUT, "b_late": _TIMEOUT}),
+    confirmations=Confirmations("never", {"a_wipe": "always", "b_wipe": "remembered"}),
+    remember_expired=2.0,
+)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`servers` are base URLs by prefix. `die` is the moment at which the process ends itself, the first time it comes; "" for never."""
+    """`servers` are base URLs by prefix. `die` are moments at which the process ends itself, whichever comes first.
+
+    The clock of schedules, if there are any, goes fast from `begin` on, until a time is written into the file `end`.
+    """
 
     port: int
     public_url: str
@@ -51,13 +65,17 @@ class Settings:
     servers: dict[str, str]
     lease: float
     slowest: float = 0.1
-    die: str = ""
+    die: tuple[str, ...] = ()
+    question_timeout: float = 6.0
+    schedules: bool = False
+    begin: float = 0.0
+    end: str = "schedules.end"
 
 
 def serve(settings: Settings) -> None:
     """Run until a signal, or until the moment has come."""
     trace = Trace(settings.trace)
-    moments = Moments(settings.die)
+    moments = Moments(settings.die, trace)
 
     async def answering(question: Question) -> Reply:
         try:
@@ -65,7 +83,7 @@ def serve(settings: Settings) -> None:
         except AssertionError as error:
             trace.write(what="unacceptable", problem=str(error))
         reply = reply_to(question)
-        moments.come("in the model")
+        moments.come("in a summary" if question.for_summary else "in the model")
         await asyncio.sleep(random.uniform(0, settings.slowest))
         return reply
 
@@ -74,7 +92,8 @@ def serve(settings: Settings) -> None:
         servers=tuple(Server(url, prefix=prefix) for prefix, url in settings.servers.items()),
         store=settings.store,
         public_url=settings.public_url,
-        limits=LIMITS,
+        limits=replace(LIMITS, question_timeout=settings.question_timeout),
+        schedules=SCHEDULES if settings.schedules else (),
         patience=Patience(lease=settings.lease, grace=2.0, rediscover=0.5),
         policies={**POLICIES, Kind.INVOCATION: _QUICKLY, Kind.ANSWER: _QUICKLY},
     )
@@ -85,8 +104,9 @@ def serve(settings: Settings) -> None:
             yield WatchedLine(client, trace, moments)
 
     def store(plan: Plan) -> Store:
-        watched = WatchedStore(open_store(plan.store, lease=Lease(plan.patience.lease)), trace, moments)
-        return cast("Store", watched)
+        opened = open_store(plan.store, lease=Lease(plan.patience.lease))
+        hurry = Hurry(settings.begin, Path(settings.end))
+        return cast("Store", WatchedStore(opened, trace, moments, hurry))
 
     engine: Engine | None = None
 

@@ -1,20 +1,21 @@
 """The stores of both sides, read when all is over, or to see whether it is."""
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from rapkit.kernel.effects import Step
-from rapkit.kernel.entries import load_entry
-from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.entries import JournalEntry, load_entry
 from rapkit.kernel.thread import load_thread
 from rapkit.mailbox import Box, Entry, Store
 from rapkit.runtime.commits import VIEW
-from rapkit.runtime.history import conversation_of
+from rapkit.runtime.history import view_of
 from rapkit.runtime.letters import LIVE
 from rapkit.runtime.toolsets import THREAD
 from tests.crash.runtime.evidence import Journal
+from tests.crash.runtime.runtime_process import LIMITS
 from tests.kernel import strict
 
 _PAGE = 500
@@ -22,8 +23,11 @@ _UNFINISHED = """
     SELECT 'a POST to ' || origin || ' on the lane ' || lane FROM outbox WHERE dead_at IS NULL
     UNION ALL SELECT 'a letter ' || kind || ' in ' || box FROM mail
     UNION ALL SELECT 'the box ' || kind || ' ' || id FROM boxes WHERE due_at IS NOT NULL AND kind NOT LIKE 'thread-%'
+        AND NOT (kind = 'schedule' AND due_at > unixepoch() + 3600)
     UNION ALL SELECT 'the call ' || id FROM boxes WHERE kind LIKE 'call/%' OR kind LIKE 'subscription/%'
 """
+_TIMERS = "SELECT box, key FROM timers JOIN boxes ON boxes.id = timers.box WHERE kind = 'thread'"
+_SCHEDULES = "SELECT created_at FROM boxes WHERE kind = 'schedule' AND id = 'rapkit/schedule/' || ?"
 _DEAD = "SELECT kind, lane, problem FROM outbox WHERE dead_at IS NOT NULL"
 
 
@@ -37,11 +41,17 @@ def dead_letters(path: Path) -> list[tuple[str, str, str]]:
     return [(str(kind), str(lane), str(problem)) for kind, lane, problem in _rows(path, _DEAD)]
 
 
-def _rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
+def configured_at(path: Path, schedule: str) -> float:
+    """When a schedule was first known."""
+    ((at,),) = _rows(path, _SCHEDULES, schedule)
+    return float(at)
+
+
+def _rows(path: Path, statement: str, *values: str) -> list[tuple[Any, ...]]:
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         db.set_busy_timeout(5000)
-        return list(db.execute(statement))
+        return list(db.execute(statement, values))
     finally:
         db.close()
 
@@ -61,26 +71,39 @@ async def threads_of(store: Store) -> list[Box]:
 async def journals_of(store: Store, path: Path) -> dict[str, Journal]:
     """All journals, with what is kept beside them."""
     unread = dict(_rows(path, "SELECT box, count(*) FROM mail GROUP BY box"))
-    return {box.id: await _journal(store, box, unread.get(box.id, 0)) for box in await threads_of(store)}
+    timers: dict[str, set[str]] = defaultdict(set)
+    for box, key in _rows(path, _TIMERS):
+        timers[box].add(key)
+    return {
+        box.id: await _journal(store, box, unread.get(box.id, 0), frozenset(timers[box.id]))
+        for box in await threads_of(store)
+    }
 
 
-async def _journal(store: Store, box: Box, unread: int) -> Journal:
-    thread = load_thread(box.state)
+async def lines_after(store: Store, thread: str, number: int) -> list[JournalEntry]:
+    """The lines of a journal behind one, in order."""
     lines: list[Entry] = []
-    while page := await store.entries(box.id, after=len(lines), limit=_PAGE):
+    while page := await store.entries(thread, after=number + len(lines), limit=_PAGE):
         lines += page
-    if [line.seq for line in lines] != list(range(1, len(lines) + 1)):
-        raise AssertionError(f"the lines of {box.id} are not numbered one by one")
+    if [line.seq for line in lines] != list(range(number + 1, number + len(lines) + 1)):
+        raise AssertionError(f"the lines of {thread} are not numbered one by one")
+    return [load_entry(line.body) for line in lines]
+
+
+async def _journal(store: Store, box: Box, unread: int, timers: frozenset[str]) -> Journal:
+    thread = load_thread(box.state)
     try:
-        strict.accept(await conversation_of(store, thread, Step(thread), ThreadLimits()))
+        view = await view_of(store, thread, Step(thread), LIMITS)
+        strict.accept(view.conversation(LIMITS, None))
         wrong = ""
     except AssertionError as error:
         wrong = str(error) or "it is not valid"
     return Journal(
         thread,
-        tuple(load_entry(line.body) for line in lines),
+        tuple(await lines_after(store, box.id, 0)),
         live=frozenset(record.key for record in await store.records(box.id, LIVE)),
         views=frozenset(record.key for record in await store.records(box.id, VIEW)),
+        timers=timers,
         unread=unread,
         busy=box.busy,
         wrong=wrong,

@@ -180,7 +180,7 @@ def test_a_message_nobody_sent_is_one_too_many() -> None:
 
 
 def test_a_wish_that_was_taken_is_granted_once_or_ignored() -> None:
-    choice, cancel = Wish("choice", T, "call_1", True), Wish("cancel", T, "call_2", True)
+    choice, cancel = Wish("choice", T, "call_1", True, 0), Wish("cancel", T, "call_2", True)
     made = ChoiceMadeEntry("call_1", 0)
     ignored = Ignored("cancel", "no such call is pending", "call_2")
     granted = replace(with_entries(*ENTRIES, made, ignored), wishes=(choice, cancel))
@@ -243,7 +243,7 @@ def test_a_choice_that_was_made_may_only_come_too_late_if_a_server_died() -> Non
     late = Answered("call_1", "a_ask", "Error: 'Shall we?': nobody answered in time.")
     entries = (UserSaid(command("c#0", ("a_ask", {"key": "c.1"}))), ModelSaid("heard", (ask,)), late, *ENTRIES[3:])
     spoken = (replace(GOOD.spoken[0], text=command("c#0", ("a_ask", {"key": "c.1"}))), GOOD.spoken[1])
-    wish = Wish("choice", T, "call_1", True)
+    wish = Wish("choice", T, "call_1", True, 0)
     chosen = replace(with_entries(*entries, ChoiceMadeEntry("call_1", 0)), spoken=spoken, wishes=(wish,))
 
     assert account(replace(with_entries(*entries), spoken=spoken)) == []
@@ -263,7 +263,7 @@ def test_a_reply_that_was_journaled_twice_makes_its_calls_twice() -> None:
 
 
 def test_what_the_user_asked_for_and_the_model_never_did_is_missed() -> None:
-    assert "the user asked for a_pay c.1, and it was never made" in complaints(without(2, 3))
+    assert "somebody asked for a_pay c.1, and it was never made" in complaints(without(2, 3))
 
 
 def test_a_call_that_was_sent_under_two_ids_had_two_places_in_the_outbox() -> None:

@@ -2,30 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rapkit.kernel.entries import (
-    Answered,
-    Began,
-    ChildEnded,
-    ChildMade,
-    ChoiceAsked,
-    ChoiceMadeEntry,
-    ClosedEntry,
-    Happened,
-    JournalEntry,
-    ModelSaid,
-    Unsubscribed,
-    UserSaid,
-)
 from tests.crash.processes import Process
 from tests.crash.runtime.arena import Arena, Setting, server_process
 from tests.crash.runtime.client import Client, Glance
 from tests.crash.runtime.evidence import Journal
 from tests.crash.runtime.model import Calls, command
+from tests.crash.runtime.retelling import told, told_in_pieces
+
+# However slow the machine is, the questions are answered in time.
+DYING = Setting(runtimes=1, lease=0.6, slowest=0.0, schedules=False, question_timeout=300.0)
 
 MOMENTS = (
     "after create",
@@ -99,6 +90,73 @@ said "heard Error: Cancelled. The user cancelled this call."
 closed by the user
 """
 
+PATIENT = """\
+user w#0
+w#0
+called sleep
+result of call_1: some seconds have passed.
+some seconds have passed.
+user w#1
+w#1
+called a_late w.1
+result of call_2: timed out
+timed out
+user w#2
+w#2
+called a_wipe w.2
+call_3 asks May the agent call a_wipe with {"key": "w.2"}?
+chosen 0 for call_3
+result of call_3: wipe w.2
+wipe w.2
+user w#3
+w#3
+called ask_user
+call_4 asks What now?
+chosen This. for call_4
+result of call_4: This.
+This.
+user w#4
+w#4
+called spawn_thread
+child 1 for w#5
+result of call_5: The child thread child 1 works on it. Its reports will come by themselves.
+The child thread child 1 works on it. Its reports will come by themselves.
+child 1 says so far
+so far
+child 1 closed
+child 1 says w.5 is done, and that is all
+w.5 is done
+"""
+
+PATIENT_CHILD = """\
+task w#5
+w#5
+called report_to_parent
+called a_put w.5~
+result of call_7: The parent thread will see it.
+The parent thread will see it.
+result of call_8: put w.5~
+put w.5~
+called report_to_parent
+result of call_10: The parent thread will see it; this thread is closed.
+closed by the thread itself, which is done
+"""
+
+# Of what takes time; they come one after the other, and the runtime dies at each of them.
+TIMES = ("end of sleep", "timeout", "question", "permission", "spawn", "report", "heard report")
+SUMMARIES = ("in a summary", "before commit summary", "after commit summary")
+SCHEDULES = ("before commit firing", "after commit firing", "before commit woken", "after commit woken")
+MORE_TIMES = (
+    "before commit schedule",
+    "after commit schedule",
+    "before accept answer",
+    "after accept answer",
+    "before accept choice",
+    "after accept choice",
+    "before commit closed",
+    "after commit closed",
+)
+
 CHILD = """\
 began with m.2/{n}
 said "heard m.2/{n}" and called a_put m.2/{n}!
@@ -130,18 +188,63 @@ async def test_a_runtime_that_dies_at_any_moment_goes_on(tmp_path: Path, server:
 
 async def die_and_go_on(tmp_path: Path, server: Process, moment: str) -> None:
     await server.ready()
-    setting = Setting(runtimes=1, lease=0.6, slowest=0.0, die=moment)
-    async with Arena(tmp_path, 0, setting, [server]) as arena:
-        with contextlib.suppress(TimeoutError):  # what has not come to an end, the account says
-            async with asyncio.timeout(25), asyncio.TaskGroup() as group:
-                group.create_task(arena.revive())
-                await converse(arena.client)
-        evidence = await arena.settle(patience=10)
-
-    assert len(evidence.deaths) == 2, f"it never came to this moment: {moment}"
-    parent, *children = sorted(evidence.journals.values(), key=lambda journal: (len(journal.id), journal.id))
+    setting = replace(DYING, die=(moment,))
+    parent, *children = await go_on(tmp_path, server, setting, converse)
     assert told(parent) == sorted(PARENT.splitlines())
     assert [told(child) for child in children] == [sorted(CHILD.format(n=n).splitlines()) for n in (1, 2)]
+
+
+async def test_a_runtime_that_dies_while_time_goes_by_goes_on(tmp_path: Path, server: Process) -> None:
+    moments = (f"{when} commit {each}" for each in TIMES for when in ("before", "after"))
+    await die_while_time_goes_by(tmp_path, server, *moments)
+
+
+async def test_a_runtime_that_dies_while_it_sums_up_goes_on(tmp_path: Path, server: Process) -> None:
+    await die_while_time_goes_by(tmp_path, server, *SUMMARIES)
+
+
+async def test_a_runtime_that_dies_when_a_schedule_is_due_is_in_time_and_does_not_repeat_it(
+    tmp_path: Path, server: Process
+) -> None:
+    async def say_hello(client: Client) -> None:
+        await client.create("h", command("h#0"))
+
+    await server.ready()
+    setting = replace(DYING, die=SCHEDULES, schedules=True)
+    (journal,) = await go_on(tmp_path, server, setting, say_hello)
+    assert told(journal) == ['said "heard h#0"', "user h#0"]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("moment", MORE_TIMES)
+async def test_a_runtime_that_dies_at_any_moment_while_time_goes_by_goes_on(
+    tmp_path: Path, server: Process, moment: str
+) -> None:
+    await die_while_time_goes_by(tmp_path, server, moment)
+
+
+async def die_while_time_goes_by(tmp_path: Path, server: Process, *moments: str) -> None:
+    await server.ready()
+    setting = replace(DYING, die=moments, schedules=any("schedule" in each for each in moments))
+    parent, child = await go_on(tmp_path, server, setting, take_time)
+    assert told_in_pieces(parent) == sorted(PATIENT.splitlines())
+    assert told_in_pieces(child) == sorted(PATIENT_CHILD.splitlines())
+
+
+async def go_on(
+    tmp_path: Path, server: Process, setting: Setting, converse: Callable[[Client], Awaitable[None]]
+) -> list[Journal]:
+    """Converse with a runtime that dies; the journals that there are in the end, but for those of schedules."""
+    async with Arena(tmp_path, 0, setting, [server]) as arena:
+        with contextlib.suppress(TimeoutError):  # what has not come to an end, the account says
+            async with asyncio.timeout(25 + 8 * len(setting.die)), asyncio.TaskGroup() as group:
+                group.create_task(arena.revive())
+                await converse(arena.client)
+        never = set(setting.die) - arena.died_at
+        evidence = await arena.settle(patience=10)
+    assert not never, f"it never came to these moments: {sorted(never)}"
+    ours = [journal for journal in evidence.journals.values() if journal.thread.root in evidence.threads]
+    return sorted(ours, key=lambda journal: (len(journal.id), journal.id))
 
 
 async def converse(client: Client) -> None:
@@ -170,41 +273,32 @@ async def converse(client: Client) -> None:
     await until(client, thread, lambda glance: glance.status == "closed")
 
 
+async def take_time(client: Client) -> None:
+    """A sleep; a call that comes too late; one that must be permitted; a question; and a child with a task."""
+    thread = ""
+    child = command("w#5", ("report_to_parent", {"text": "so far"}), ("a_put", {"key": "w.5~", "seconds": 0.0}))
+    turns: list[Calls] = [
+        [("sleep", {"seconds": 0.3})],
+        [("a_late", {"key": "w.1", "seconds": 0.8})],
+        [("a_wipe", {"key": "w.2"})],
+        [("ask_user", {"question": "What now?"})],
+        [("spawn_thread", {"task": child})],
+    ]
+    for number, calls in enumerate(turns):
+        text = command(f"w#{number}", *calls)
+        if not thread:
+            thread = await client.create("w", text)
+        else:
+            await client.send(thread, f"w#{number}", text)
+        if calls[0][0] == "a_wipe":
+            await until(client, thread, lambda glance: "call_3" in glance.choices)
+            await client.choose(thread, "call_3", 0, "permit")
+        if calls[0][0] == "ask_user":
+            await until(client, thread, lambda glance: "call_4" in glance.choices)
+            await client.answer(thread, "call_4", "This.", "answer")
+        await until(client, thread, lambda glance: glance.status == "idle")
+
+
 async def until(client: Client, thread: str, wanted: Callable[[Glance], bool]) -> None:
     while not wanted(await client.look(thread)):
         await asyncio.sleep(0.03)
-
-
-def told(journal: Journal) -> list[str]:
-    """The journal in words, without the order: what comes from two sides at once has none."""
-    return sorted(_told(journal, entry) for entry in journal.entries)
-
-
-def _told(journal: Journal, entry: JournalEntry) -> str:
-    match entry:
-        case UserSaid(text):
-            return f"user {text[9:12]}"
-        case ModelSaid(text, calls):
-            made = "".join(f" and called {call.name} {call.arguments['key']}" for call in calls)
-            return f'said "{text}"{made}'
-        case Answered(call_id, _, text, subscription=subscription):
-            return f"result of {call_id}: {'subscribed' if subscription else text}"
-        case Happened(text=text, final=final, fate=fate):
-            return f"event {text}, {fate}{', final' * final}"
-        case ChildMade(thread_id, _, event):
-            happened = journal.entries[event - 1]
-            assert isinstance(happened, Happened)
-            return f"child {thread_id[-1]} for {happened.text}"
-        case ChildEnded(thread_id):
-            return f"child {thread_id[-1]} closed"
-        case Began(text=text):
-            return f"began with {text}"
-        case ChoiceAsked(call_id, prompt):
-            return f"{call_id} asks {prompt}"
-        case ChoiceMadeEntry(call_id, selected):
-            return f"chosen {selected} for {call_id}"
-        case Unsubscribed(call_id, reason):
-            return f"{call_id} is over: {reason}"
-        case ClosedEntry(by):
-            return f"closed by {by}"
-    return str(entry)

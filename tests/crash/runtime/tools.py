@@ -75,6 +75,20 @@ async def hold(key: str, ctx: Context) -> str:
     return f"hold {key}"
 
 
+@tools.tool(destructive=True)
+async def wipe(key: str, ctx: Context) -> str:
+    """The user is asked first."""
+    await work(key, 0.02, ctx)
+    return f"wipe {key}"
+
+
+@tools.tool(idempotent=True)
+async def late(key: str, seconds: float, ctx: Context) -> str:
+    """The runtime may give it up before it answers."""
+    await work(key, seconds, ctx)
+    return f"late {key}"
+
+
 @tools.tool(idempotent=True)
 async def paint(key: str, ctx: Context) -> str:
     """Shows something."""

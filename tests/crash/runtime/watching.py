@@ -1,37 +1,44 @@
-"""The runtime's store, its way out and its door, as they are, but watched: what happens is traced, and one moment is the last."""
+"""The runtime's store, its way out and its door, as they are, but watched: what happens is traced, and some moments are the last."""
 
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import EllipsisType
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rapkit.delivery.client import Answer, HttpClient
+from rapkit.delivery.retry import Kind
+from rapkit.kernel.entries import Answered, load_entry
 from rapkit.mailbox import Claim, Commit, Fact, Letter, NewBox, Reception, Settlement, Store, Taken
+from rapkit.runtime.schedules import SCHEDULE
+from tests.crash.runtime.hurry import Hurry
 from tests.crash.runtime.trace import Trace
 
 
 class Moments:
-    """Things that happen, by name; one of them is the last."""
+    """Things that happen, by name; the first of some is the last."""
 
-    def __init__(self, last: str) -> None:
+    def __init__(self, last: Collection[str], trace: Trace) -> None:
         self._last = last
+        self._trace = trace
 
     def come(self, moment: str) -> None:
-        if moment == self._last:
+        if moment in self._last:
+            self._trace.write(what="dies", moment=moment)
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 class WatchedStore:
-    """A store that tells what is claimed and for how long."""
+    """A store that tells what is claimed and for how long. To schedules its clock goes fast."""
 
-    def __init__(self, store: Store, trace: Trace, moments: Moments) -> None:
+    def __init__(self, store: Store, trace: Trace, moments: Moments, hurry: Hurry) -> None:
         self._store = store
         self._trace = trace
         self._moments = moments
+        self._hurry = hurry
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -63,7 +70,7 @@ class WatchedStore:
         return reception, claim
 
     async def claim(self, worker: str, kind: str, limit: int) -> list[Claim]:
-        claims = await self._store.claim(worker, kind, limit)
+        claims = self._hurry.claims(await self._store.claim(worker, kind, limit))
         self._claimed(claims)
         return claims
 
@@ -73,7 +80,8 @@ class WatchedStore:
             self._moments.come("after claim")
 
     async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[Taken]:
-        name = _name_of(commit)
+        commit = self._hurry.commit(claim, commit)
+        name = _name_of(claim, commit)
         self._moments.come(f"before commit {name}")
         if not commit.keep:
             self._trace.write(what="released", box=claim.box.id, epoch=claim.epoch)
@@ -87,19 +95,34 @@ class WatchedStore:
         self._moments.come(f"after settle {taken.outgoing.kind}")
 
 
-def _name_of(commit: Commit) -> str:
+def _name_of(claim: Claim, commit: Commit) -> str:
     """What a commit is for."""
     kinds = {entry.kind for entry in commit.entries}
+    if claim.box.kind == SCHEDULE:
+        return "firing" if commit.letters else "schedule"
     if commit.spawn:
-        return "child"
-    for kind in ("closed", "chosen"):
+        return "spawn" if "assistant" in kinds else "child"
+    if "report" in {letter.kind for letter in commit.letters}:
+        return "report"
+    for kind, name in (("closed", "closed"), ("summary", "summary"), ("report", "heard report"), ("schedule", "woken")):
         if kind in kinds:
-            return kind
+            return name
+    if claim.timers and "result" in kinds:
+        return _name_of_time(commit)
+    if "chosen" in kinds:
+        return "permission" if any(each.kind == Kind.INVOCATION for each in commit.outgoing) else "chosen"
+    if "choice" in kinds and "assistant" in kinds:
+        return "question"
     if commit.keep:
         return "journal"
     if "assistant" in kinds:
         return "calls" if commit.outgoing else "answer"
     return "other"
+
+
+def _name_of_time(commit: Commit) -> str:
+    answers = [entry for each in commit.entries if isinstance(entry := load_entry(each.body), Answered)]
+    return "timeout" if any("timed out" in (answer.text or "") for answer in answers) else "end of sleep"
 
 
 class WatchedLine:

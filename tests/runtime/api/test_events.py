@@ -76,7 +76,13 @@ async def test_who_connects_is_shown_what_is_open(agent: Working, stranger: Stra
     shown = {event.name: event.data for event in events if event.name in ("choice", "oauth", "view")}
     assert shown["choice"].pop("asked_at") > 0
     assert shown == {
-        "choice": {"call_id": invocation.id, "prompt": "Really?", "choices": ["yes", "no"], "default": 1},
+        "choice": {
+            "call_id": invocation.id,
+            "prompt": "Really?",
+            "choices": ["yes", "no"],
+            "default": 1,
+            "in_words": False,
+        },
         "oauth": {"call_id": invocation.id, "auth_url": "https://provider.example/authorize?state=1"},
         "view": {"view_type": "progress", "content": {"done": 2}},
     }

@@ -18,7 +18,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=5,
 )
-FIELDS = st.sampled_from(["text", "user_id", "selected", "x"])
+FIELDS = st.sampled_from(["text", "user_id", "selected", "slices", "tokens", "cost", "x"])
 BODIES = st.binary(max_size=30) | st.dictionaries(FIELDS, VALUES, max_size=3).map(
     lambda each: json.dumps(each).encode()
 )
@@ -34,6 +34,9 @@ PATHS = st.sampled_from(
         "/v1/threads/{id}/messages",
         "/v1/threads/{id}/calls/{id}/cancel",
         "/v1/threads/{id}/calls/{id}/choice",
+        "/v1/threads/{id}/calls/{id}/answer",
+        "/v1/threads/{id}/family",
+        "/v1/threads/{id}/budget",
     ]
 )
 HEADERS = st.fixed_dictionaries(

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from rapkit.kernel.entries import ChoiceAsked
 from rapkit.kernel.thread import OpenChoice, Pending, Thread, dump_thread
 from rapkit.mailbox import NewBox
 from rapkit.runtime.toolsets import THREAD
@@ -40,6 +41,8 @@ async def test_who_writes_to_a_closed_thread_is_told_so(agent: Working, stranger
     assert (await client.look(thread))["status"] == "closed"
     assert (await client.post(f"{thread}/calls/c/cancel")).status == 409
     assert (await client.post(f"{thread}/calls/c/choice", {"selected": 0})).status == 409
+    assert (await client.post(f"{thread}/calls/c/answer", {"text": "yes"})).status == 409
+    assert (await client.post(f"{thread}/budget", {"slices": 1})).status == 409
 
 
 async def test_closing_twice_is_closing_once(agent: Working) -> None:
@@ -100,7 +103,13 @@ async def test_a_question_is_shown_and_answered_or_dismissed(
     client, thread, invocation = await _asked(agent, stranger, "really")
     (question,) = (await client.look(thread))["choices"]
     assert question.pop("asked_at") > 0
-    assert question == {"call_id": invocation.id, "prompt": "really", "choices": ["yes", "no"], "default": 1}
+    assert question == {
+        "call_id": invocation.id,
+        "prompt": "really",
+        "choices": ["yes", "no"],
+        "default": 1,
+        "in_words": False,
+    }
 
     reply = await client.post(f"{thread}/calls/{invocation.id}/choice", {"selected": selected})
 
@@ -136,6 +145,38 @@ async def test_a_choice_that_there_is_not_is_refused(agent: Working, stranger: S
     assert len((await client.look(thread))["choices"]) == 1
 
 
+async def test_a_tools_question_is_not_answered_in_words(agent: Working, stranger: Stranger) -> None:
+    """CHO-1: it gets the number of one of its choices, or its default."""
+    client, thread, invocation = await _asked(agent, stranger, "really")
+
+    reply = await client.post(f"{thread}/calls/{invocation.id}/answer", {"text": "yes, but"})
+
+    assert reply.status == 409
+    assert "is answered with one of its choices, not in words" in reply.detail
+    assert len((await client.look(thread))["choices"]) == 1
+
+
+async def test_a_question_without_choices_is_not_answered_with_the_number_of_one(agent: Working) -> None:
+    client = Client(agent.port)
+    talk = await agent.doing(call("ask_user", question="What is your name?"))
+    await talk.until(ChoiceAsked)
+    path = f"/v1/threads/{talk.id}/calls/call_1"
+
+    reply = await client.post(f"{path}/choice", {"selected": 0})
+
+    assert reply.status == 400
+    assert reply.detail == "body.selected: This question has no choices. Answer it in words, or dismiss it."
+    assert (await client.post(f"{path}/choice", {"selected": None})).status == 202
+    await talk.hears("heard: The user dismissed the question and gave no answer.")
+
+
+async def test_a_call_that_there_is_not_is_not_answered_in_words(client: Client) -> None:
+    reply = await client.post(f"{await client.begin()}/calls/call_9/answer", {"text": "Ann"})
+
+    assert reply.status == 404
+    assert "'call_9' is no pending call or active subscription of this thread" in reply.detail
+
+
 async def test_a_call_without_a_question_cannot_be_answered(agent: Working, stranger: Stranger) -> None:
     client = Client(agent.port)
     talk = await agent.doing(call("work"))
@@ -161,6 +202,18 @@ async def test_a_call_without_a_question_cannot_be_answered(agent: Working, stra
         ("calls/c/choice", b"{}", "body.selected: missing"),
         ("calls/c/choice", b'{"selected": true}', "body.selected: a boolean, must be an integer"),
         ("calls/c/choice", b'{"selected": 1.5}', "body.selected: a number, must be an integer"),
+        ("calls/c/answer", b"{}", "body.text: missing; it is the answer"),
+        ("calls/c/answer", b'{"text": " "}', "body.text: blank"),
+        ("calls/c/answer", b'{"selected": 1}', "body.text: missing"),
+        ("budget", b"{}", "body: grants nothing, but it must grant slices, tokens or cost"),
+        ("budget", b'{"slices": 0}', "body: grants nothing, but it must grant slices, tokens or cost"),
+        ("budget", b'{"slices": -1}', "body.slices"),
+        ("budget", b'{"slices": 1.5}', "body.slices"),
+        ("budget", b'{"tokens": "many"}', "body.tokens"),
+        ("budget", b'{"cost": -0.5}', "body.cost"),
+        ("budget", b'{"cost": NaN}', "body"),
+        ("budget", b'{"cost": 1e400}', "body"),
+        ("budget", b'{"tokens": 1e400}', "body"),
     ],
 )
 async def test_what_is_wrong_with_a_body_is_said(client: Client, path: str, body: bytes, says: str) -> None:
@@ -221,7 +274,13 @@ async def test_what_cannot_be_stored_is_not_acknowledged(store: str, client: Cli
 
 
 async def test_an_unknown_thread_takes_nothing(client: Client) -> None:
-    for path, body in (("messages", {"text": "x"}), ("close", None), ("calls/c/cancel", None)):
+    for path, body in (
+        ("messages", {"text": "x"}),
+        ("close", None),
+        ("calls/c/cancel", None),
+        ("calls/c/answer", {"text": "x"}),
+        ("budget", {"slices": 1}),
+    ):
         for key in (None, "k"):
             reply = await client.post(f"/v1/threads/thr_unknown/{path}", body, key=key)
             assert reply.status == 404, path

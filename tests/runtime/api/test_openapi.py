@@ -9,7 +9,7 @@ from openapi_pydantic.v3.v3_1 import OpenAPI
 
 from rapkit.http.callers import Callers
 from rapkit.runtime.api import api_routes, openapi
-from tests.runtime.agents import Working, call
+from tests.runtime.agents import Working, call, please
 from tests.runtime.api.client import Api, Client, Sse, serving_api
 from tests.runtime.stranger import ANSWER, Stranger
 from tests.server.served import Reply
@@ -101,6 +101,39 @@ async def test_real_answers_are_as_it_says(agent: Working, stranger: Stranger) -
     assert {event.name for event in events} >= {"entry", "status", "choice", "oauth", "view"}
     description.check("GET", f"{one}/history", await client.get(f"{thread}/history"))
     description.check("GET", "/v1/threads", await client.get("/v1/threads"))
+    description.check("GET", f"{one}/family", await client.get(f"{thread}/family"))
+
+
+async def test_real_answers_about_families_questions_and_budgets_are_as_it_says(agent: Working) -> None:
+    client = Client(agent.port)
+    description = await _described(client)
+    one = "/v1/threads/{thread_id}"
+    thread = await client.begin(
+        please(
+            call("spawn_thread", task="look at Oslo"),
+            call("sleep", seconds=3600),
+            call("ask_user", question="Which?", choices=["red"]),
+        )
+    )
+    async with client.events(thread) as stream:
+        events = await stream.until("choice")
+        events += await stream.until("entry", lambda entry: entry["kind"] == "report")
+        description.check("GET", one, await client.get(thread))
+        family = await client.get(f"{thread}/family")
+        description.check("GET", f"{one}/family", family)
+        assert [child["task"] for child in family.json["children"]] == ["look at Oslo"]
+        reply = await client.post(f"{thread}/calls/call_3/answer", {"text": "blue"})
+        description.check("POST", f"{one}/calls/{{call_id}}/answer", reply)
+        description.check("POST", f"{one}/budget", await client.post(f"{thread}/budget", {"slices": 1, "cost": 0.5}))
+        events += await stream.until("entry", lambda entry: entry["kind"] == "granted")
+        await agent.quiet()
+        child = f"/v1/threads/{family.json['children'][0]['thread_id']}"
+        await client.post(f"{child}/close")
+        events += await stream.until("entry", lambda entry: entry["kind"] == "child_closed")
+    for event in events:
+        description.check_event(event)
+    for each in (thread, child):
+        description.check("GET", f"{one}/history", await client.get(f"{each}/history"))
 
 
 async def test_real_problems_are_as_it_says(agent: Working) -> None:
@@ -116,12 +149,23 @@ async def test_real_problems_are_as_it_says(agent: Working) -> None:
         ("GET", "/v1/threads", await client.request("GET", "/v1/threads", headers={"Host": "evil.example"})),
         ("GET", one, await client.get("/v1/threads/none")),
         ("POST", f"{one}/calls/{{call_id}}/cancel", await client.post(f"/v1/threads/{talk.id}/calls/none/cancel")),
+        ("GET", f"{one}/family", await client.get("/v1/threads/none/family")),
+        ("POST", f"{one}/calls/{{call_id}}/answer", await client.post(f"/v1/threads/{talk.id}/calls/none/answer", {})),
+        (
+            "POST",
+            f"{one}/calls/{{call_id}}/answer",
+            await client.post(f"/v1/threads/{talk.id}/calls/none/answer", {"text": "x"}),
+        ),
+        ("POST", f"{one}/budget", await client.post(f"/v1/threads/{talk.id}/budget", {"tokens": -1})),
+        ("POST", f"{one}/budget", await client.post(f"/v1/threads/{talk.id}/budget", {})),
     ):
         assert reply.status >= 400
         description.check(method, path, reply)
 
 
-@pytest.mark.parametrize(("name", "missing"), [("NewMessage", "text"), ("Selection", "selected")])
+@pytest.mark.parametrize(
+    ("name", "missing"), [("NewMessage", "text"), ("Selection", "selected"), ("AnswerInWords", "text")]
+)
 async def test_bodies_are_described_by_what_reads_them(client: Client, name: str, missing: str) -> None:
     schema = (await _described(client)).document["components"]["schemas"][name]
 

@@ -61,6 +61,8 @@ async def test_a_thread_shows_what_it_waits_for(agent: Working, stranger: Strang
         "server": stranger.url,
         "arguments": {"n": 1},
         "still_running_shown": False,
+        "awaits": "tool",
+        "until": None,
     }
     (subscription,) = look["subscriptions"]
     assert (subscription["call_id"], subscription["name"], subscription["arguments"]) == (second.id, "other_work", {})
@@ -119,7 +121,7 @@ async def test_threads_that_never_ran_are_idle_and_those_with_mail_are_running(
 async def test_a_page_that_is_filtered_to_nothing_has_a_cursor_that_leads_on(
     api: Api, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rapkit.runtime.threads._MOST_LOOKED_AT", 100)
+    monkeypatch.setattr("rapkit.runtime.looking._MOST_LOOKED_AT", 100)
     await _made(api, 0)
     await api.threads.send("thr_0000", "the oldest is the one that runs")
     for number in range(1, 151):

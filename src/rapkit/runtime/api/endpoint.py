@@ -16,6 +16,7 @@ from rapkit.runtime.api.answers import problem, refusal_of
 from rapkit.runtime.api.operations import Asked, Operation, Sendable
 from rapkit.runtime.api.streaming import Pace
 from rapkit.runtime.threads import Threads
+from rapkit.tracing import arriving
 
 log = logging.getLogger("rapkit.api")
 
@@ -41,7 +42,8 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        answer = await self._answer(scope, receive)
+        with arriving(scope["headers"]):
+            answer = await self._answer(scope, receive)
         await answer.send(receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Sendable:

@@ -82,7 +82,7 @@ async def list_threads(asked: Asked) -> Sendable:
     page = await asked.threads.newest(
         parent=query.parent, status=query.status, after=query.cursor or "", limit=query.limit
     )
-    threads = [shapes.Summary(**_summary(look)) for look in page.looks]
+    threads = [shapes.ThreadSummary(**_summary(look)) for look in page.looks]
     return answer(shapes.ThreadPage(threads=threads, next_cursor=page.next))
 
 

@@ -1,8 +1,8 @@
 """What clients send and what they get, as models: they read the one, write the other, and describe both in /openapi.json."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from rapkit.kernel.completion import Usage
@@ -62,6 +62,12 @@ class MoreBudget(Message):
     tokens: int = Field(0, ge=0, lt=2**53, description="how many more tokens it may take, in and out")
     cost: float = Field(0.0, ge=0, le=1e9, description="how much more it may cost, in US dollars", allow_inf_nan=False)
 
+    @model_validator(mode="after")
+    def _grants_something(self) -> Self:
+        if not (self.slices or self.tokens or self.cost):
+            raise PydanticCustomError("nothing", "grants nothing, but it must grant slices, tokens or cost")
+        return self
+
 
 class _Query(BaseModel):
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
@@ -117,7 +123,7 @@ class Taken(_Shape):
     """It is in the thread's mail for good. What becomes of it stands in the thread's history."""
 
 
-class Summary(_Shape):
+class ThreadSummary(_Shape):
     """A thread in a list."""
 
     thread_id: str
@@ -133,7 +139,7 @@ class Summary(_Shape):
 class ThreadPage(_Shape):
     """Threads, the latest first. As long as there is a next_cursor there may be more, even after an empty page."""
 
-    threads: list[Summary]
+    threads: list[ThreadSummary]
     next_cursor: str | None
 
 
@@ -195,7 +201,7 @@ class ThreadBudget(_Shape):
     cost: Used
 
 
-class ThreadDetail(Summary):
+class ThreadDetail(ThreadSummary):
     """A thread as it is now."""
 
     pending_calls: list[PendingCall]
@@ -209,7 +215,7 @@ class ThreadDetail(Summary):
     budget: ThreadBudget
 
 
-class Relative(Summary):
+class Relative(ThreadSummary):
     """A thread in its family."""
 
     for_event: bool = Field(description="whether it was made for one event")

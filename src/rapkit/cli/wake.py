@@ -1,0 +1,120 @@
+"""`rapkit wake`."""
+
+import asyncio
+import dataclasses
+import json
+import logging
+import re
+import signal
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rapkit.cli.options import log_format, log_level
+from rapkit.cli.reaching import public_url as url_of
+from rapkit.errors import ConfigError
+from rapkit.logs import set_up_logging
+from rapkit.settings import DEFAULT_FILE, Flags, load_settings
+
+if TYPE_CHECKING:
+    from rapkit.runtime.agent import Agent
+    from rapkit.runtime.engine import Woken
+
+_UNITS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|)")
+
+log = logging.getLogger("rapkit.cli")
+
+
+def _seconds(_ctx: click.Context, _param: click.Parameter, given: str | None) -> float | None:
+    """`45`, `45s`, `5min`, `1h`."""
+    if given is None:
+        return None
+    found = _DURATION.fullmatch(given)
+    if found is None:
+        raise ConfigError(f"--at-most {given} is not a duration. Write it like 45s, 5min or 1h.")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+@click.command()
+@click.option(
+    "-c", "--config", default=str(DEFAULT_FILE), show_default=True, metavar="FILE", help="The file with the settings."
+)
+@click.option("--store", metavar="URL", help="Where threads are kept.  [default: sqlite:///.rapkit/agent.db]")
+@click.option("--public-url", metavar="URL", help="Where tools call back, if not at the address it listens on.")
+@click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5-mini or scripted:plan.yaml.")
+@click.option(
+    "--at-most", callback=_seconds, metavar="DURATION", help="Begin nothing more after this time, like 45s or 5min."
+)
+@log_format
+@log_level
+def command(
+    config: str,
+    store: str | None,
+    public_url: str | None,
+    model: str | None,
+    at_most: float | None,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Do what is due for the agent of rapkit.toml, and end: for one that runs as `rapkit up --no-worker`, or not at all.
+
+    Says what was done, and when there is more to do. Any number may run at once.
+    """
+    set_up_logging(log_format, log_level)
+    settings = load_settings(Path(config), Flags(model, store, public_url))
+    # Who may use the client API is of no interest here: nobody is served.
+    agent = dataclasses.replace(settings, tokens={}).agent()
+    try:
+        woken = asyncio.run(_wake(agent, url_of(settings), at_most))
+    except asyncio.CancelledError:
+        raise click.Abort from None
+    click.echo(_as_json(woken) if log_format == "json" else _as_text(woken))
+
+
+async def _wake(agent: "Agent", url: str, at_most: float | None) -> "Woken":
+    """Told to stop, it begins nothing more and lets what runs end; told twice, it does not wait for that."""
+    task = asyncio.current_task()
+    assert task is not None
+
+    def stop(task: "asyncio.Task[Woken]" = task) -> None:
+        if not task.cancelling():
+            log.info(
+                "stopping: threads that run get %g s to end; a second Ctrl-C does not wait for them",
+                agent.patience.grace,
+            )
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    return await agent.do_what_is_due(at_most=at_most, public_url=url)
+
+
+def _as_json(woken: "Woken") -> str:
+    later = None if woken.next is None else woken.next.isoformat(timespec="milliseconds")
+    return json.dumps({"threads": woken.threads, "posts": woken.posts, "next": later})
+
+
+def _as_text(woken: "Woken") -> str:
+    done = "nothing was due"
+    if woken.threads or woken.posts:
+        done = f"{_counted(woken.threads, 'thread')} ran, {_counted(woken.posts, 'POST')} sent"
+    if woken.next is None:
+        return f"{done}; nothing is due later"
+    seconds = (woken.next - datetime.now(UTC)).total_seconds()
+    if seconds <= 0:
+        return f"{done}; there is more to do now"
+    return f"{done}; next at {woken.next:%Y-%m-%d %H:%M:%S} UTC (in {_span(seconds)})"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'s' * (number != 1)}"
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,103 @@
+"""What the guides list is what there is: routes, entries of the journal, built-in tools, rules, commands; and links lead somewhere."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+import click
+import pytest
+
+from rapkit.cli import rapkit
+from rapkit.kernel.builtins import BUILTINS
+from rapkit.kernel.entries import JournalEntry
+from rapkit.models import rules
+from rapkit.runtime.api.operations import OPERATIONS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+SHELL = re.compile(r"^```(?:console|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^(?:\$ )?(rapkit .*)$", re.MULTILINE)
+
+
+def links() -> Iterator[tuple[Path, str]]:
+    for page in PAGES:
+        for link in LINK.findall(page.read_text()):
+            if "://" not in link:
+                yield page, link
+
+
+def commands() -> list[str]:
+    return sorted(
+        {line for page in PAGES for block in SHELL.findall(page.read_text()) for line in COMMAND.findall(block)}
+    )
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_leads_somewhere() -> None:
+    lost = []
+    for page, link in links():
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            lost.append(f"{page.name}: {link}")
+
+    assert lost == []
+
+
+@pytest.mark.parametrize("line", commands())
+def test_a_command_can_be_given_like_that(line: str) -> None:
+    _, name, *arguments = shlex.split(line, comments=True)
+    group = rapkit.get_command(click.Context(rapkit), name)
+    assert group is not None
+    if isinstance(group, click.Group) and arguments:
+        group = group.get_command(click.Context(group), arguments.pop(0))
+        assert group is not None
+
+    group.make_context(name, arguments, resilient_parsing=False)
+
+
+def test_every_route_is_described() -> None:
+    text = (DOCS / "api.md").read_text()
+    routes = [f"`{each.method} {each.path.replace('{thread_id}', '{id}')}" for each in OPERATIONS]
+
+    assert [route for route in routes if not re.search(re.escape(route) + r"[`?]", text)] == []
+
+
+def test_every_kind_of_entry_is_described_with_its_fields() -> None:
+    text = (DOCS / "api.md").read_text()
+    table = text[text.index("## The journal") : text.index("## Sending something again")]
+    rows: list[tuple[str, str]] = re.findall(r"^\| `(\w+)` \| (.*?) \|", table, re.MULTILINE)
+    described = {kind: set(re.findall(r"`(\w+)`", re.sub(r": \[\{.*?\}\]", "", cells))) for kind, cells in rows}
+
+    there_are = {}
+    for entry in get_args(JournalEntry):
+        defaults = {field.name: field.default for field in fields(entry)}
+        there_are[defaults["kind"]] = set(defaults) - {"kind", "thoughts"}
+    assert described == there_are
+
+
+def test_every_built_in_tool_is_described_with_its_arguments() -> None:
+    text = (DOCS / "long_lived.md").read_text()
+    described = dict(re.findall(r"`(\w+)\(([\w, ?]+)\)`", text[: text.index("## Child threads")]))
+
+    assert sorted(described) == sorted(BUILTINS)
+    for name, builtin in BUILTINS.items():
+        schema = builtin.tool.input_schema
+        arguments = [f"{each}{'' if each in schema['required'] else '?'}" for each in schema["properties"]]
+        assert described[name].split(", ") == arguments
+
+
+def test_every_field_of_a_rule_is_described() -> None:
+    text = (DOCS / "models.md").read_text()
+
+    assert [field for field in rules._FIELDS if not re.search(rf"^\|.*`{field}: ", text, re.MULTILINE)] == []

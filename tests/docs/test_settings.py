@@ -1,0 +1,51 @@
+"""Every rapkit.toml in the README and the guides is one that an agent starts with, and the reference leaves no key out."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rapkit import settings
+from rapkit.settings import load_settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(?:toml|console\n\$ cat rapkit\.toml)\n(.*?)(?:^```|^\$ )", re.MULTILINE | re.DOTALL)
+BLOCKS = [
+    pytest.param(block[1], id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, block in enumerate(BLOCK.finditer(page.read_text()), 1)
+]
+
+
+@pytest.mark.parametrize("text", BLOCKS)
+def test_a_configuration_can_be_loaded(text: str, tmp_path: Path) -> None:
+    (tmp_path / "instructions.md").write_text("Be brief.")
+    file = tmp_path / "rapkit.toml"
+    file.write_text(text)
+    if "model" not in tomllib.loads(text).get("agent", {}):  # a part of one
+        loaded = load_settings(file, environment={"RAPKIT_MODEL": "scripted:plan.yaml"})
+    else:
+        loaded = load_settings(file, environment={})
+
+    assert loaded.model
+
+
+def test_the_reference_has_every_key() -> None:
+    reference = max(BLOCK.findall((ROOT / "docs" / "agents.md").read_text()), key=len)
+    document = tomllib.loads(re.sub(r"^# (\w+ = )", r"\1", reference, flags=re.MULTILINE))
+
+    agent: dict[str, Any] = document["agent"]
+    assert set(agent) == set(settings._AGENT)
+    assert set(agent["budget"]) == set(settings._BUDGET)
+    assert set(document["schedule"][0]) == set(settings._SCHEDULE)
+    assert {key for server in document["servers"] for key in server} == set(settings._SERVER)
+
+
+def test_the_reference_has_every_limit() -> None:
+    text = (ROOT / "docs" / "agents.md").read_text()
+    limits = text[text.index("## Limits") :]
+
+    assert [key for key in settings._LIMITS if f"`{key}`" not in limits] == []

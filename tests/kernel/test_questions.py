@@ -1,0 +1,270 @@
+"""What the model asks the user, and how long questions of all kinds are open."""
+
+from typing import Any
+
+import pytest
+
+from rapkit.kernel.effects import HideAuthorization, SendChoice, SetTimer, TellCancelled, Withdraw
+from rapkit.kernel.entries import Answered, AuthorizationExpired, ChoiceAsked, ChoiceMadeEntry, Ignored
+from rapkit.kernel.incoming import AnswerFor, CancelCall, ChooseFor, CloseThread, Incoming, UserMessage, WakeUp
+from rapkit.kernel.limits import ThreadLimits
+from rapkit.protocol import OAuthRequest, UserChoice
+from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
+from tests.kernel.tools import SERVER
+
+WHERE = want("ask_user", question="Where?", choices=["Oslo", "Bergen"])
+SOON = ThreadLimits(question_timeout=100.0)
+NOT_AUTHORISED = "Error: The user was asked to authorise this tool, and did not do so in time. The call was cancelled."
+
+
+def oauth() -> OAuthRequest:
+    return OAuthRequest(group_id="t1", id="call_1", auth_url="http://provider.test/a")
+
+
+def choice(number: int = 1) -> UserChoice:
+    return UserChoice(
+        group_id="t1",
+        id="call_1",
+        prompt=f"Question {number}?",
+        choices=("yes", "no"),
+        default=1,
+        response_url=f"{SERVER}/{number}",
+    )
+
+
+def chosen(number: int, selected: int) -> SendChoice:
+    return SendChoice("call_1", SERVER, f"{SERVER}/{number}", selected)
+
+
+# Of the model
+
+
+def test_the_model_asks_the_user_and_waits() -> None:
+    talk = calling(WHERE)
+    assert talk.journal[-1] == ChoiceAsked("call_1", "Where?", ("Oslo", "Bergen"), None)
+    assert talk.does() == ()
+    assert talk.thread.live_calls == frozenset()
+    assert not talk.is_asked()
+
+
+@pytest.mark.parametrize(
+    ("answer", "entry", "text"),
+    [
+        (ChooseFor("call_1", 1), ChoiceMadeEntry("call_1", 1), "Bergen"),
+        (AnswerFor("call_1", "Tromsø"), ChoiceMadeEntry("call_1", text="Tromsø"), "Tromsø"),
+        (
+            ChooseFor("call_1", None),
+            ChoiceMadeEntry("call_1", dismissed=True),
+            "The user dismissed the question and gave no answer.",
+        ),
+    ],
+    ids=["chosen", "in words", "dismissed"],
+)
+def test_the_users_answer_is_the_calls(answer: Incoming, entry: ChoiceMadeEntry, text: str) -> None:
+    talk = calling(WHERE)
+    assert talk.hears(answer) == (entry, Answered("call_1", "ask_user", text, by="runtime"))
+    assert talk.does() == ()
+    assert talk.is_asked()
+    assert talk.shown()[-1] == f"call_1: {text}"
+    assert talk.thread.choices == {}
+
+
+def test_an_empty_answer_is_one() -> None:
+    talk = calling(WHERE)
+    talk.hears(AnswerFor("call_1", ""))
+    assert talk.shown()[-1] == "call_1: (no output)"
+
+
+def test_a_question_without_choices_is_answered_in_words() -> None:
+    talk = calling(want("ask_user", question="Where?"))
+    (ignored,) = talk.hears(ChooseFor("call_1", 0))
+    assert isinstance(ignored, Ignored)
+    talk.hears(AnswerFor("call_1", "Oslo"))
+    assert talk.shown()[-1] == "call_1: Oslo"
+
+
+def test_the_next_message_of_the_user_answers_what_the_model_asked() -> None:
+    talk = calling(WHERE, want("ask_user", question="When?"), forecast())
+    talk.user("In Oslo, now.")
+    assert talk.is_asked()
+    assert talk.thread.choices == {}
+    assert list(talk.thread.pending) == ["call_3"]
+    below = "The user answered with the message that follows."
+    assert talk.shown()[-4:-2] == [f"call_1: {below}", f"call_2: {below}"]
+    assert talk.shown()[-1] == "In Oslo, now."
+
+
+def test_a_question_stays_open_when_a_schedule_speaks_and_is_answered_late() -> None:
+    talk = calling(WHERE)
+    talk.hears(WakeUp("news", "09:00", "Read them."))
+    talk.says("Read.")
+    talk.hears(ChooseFor("call_1", 0))
+    assert talk.is_asked()
+    assert talk.shown()[-2:] == [
+        "model calls call_1-r7: ask_user Where?, ['Oslo', 'Bergen'], result:call_1 (the call is finished)",
+        "call_1-r7: Oslo",
+    ]
+
+
+def test_a_question_that_nobody_answers_is_over_in_the_end() -> None:
+    talk = calling(WHERE, limits=SOON)
+    assert talk.ledger.timers == {"call/call_1": 1100.0}
+    talk.goes_on_until(1100.0)
+    assert talk.shown()[-1] == "call_1: The user did not answer in time."
+    assert talk.ledger.timers == {}
+
+
+@pytest.mark.parametrize("end", [CancelCall("call_1"), CloseThread()], ids=["cancelled", "closed"])
+def test_a_question_of_the_models_ends_with_its_call_and_no_server_hears_of_it(end: Incoming) -> None:
+    talk = calling(WHERE, limits=SOON)
+    talk.hears(end)
+    assert talk.thread.choices == {}
+    assert not [effect for effect in talk.does() if isinstance(effect, TellCancelled | Withdraw)]
+    assert talk.ledger.timers == {}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"question": ""},
+        {"question": "?" * 10_001},
+        {"question": "?", "choices": [""]},
+        {"question": "?", "choices": ["x" * 1001]},
+        {"question": "?", "choices": ["x"] * 101},
+    ],
+    ids=range(6),
+)
+def test_a_question_that_could_not_be_kept_is_refused(arguments: dict[str, Any]) -> None:
+    talk = calling(want("ask_user", **arguments))
+    assert talk.thread.choices == {}
+    assert "The arguments do not fit" in (talk.answers()[-1].text or "")
+
+
+def test_only_a_question_of_the_models_is_answered_in_words() -> None:
+    talk = calling(forecast())
+    talk.hears(choice())
+    assert talk.hears(AnswerFor("call_1", "yes")) == (
+        Ignored("answer", "this question is answered with one of its choices", "call_1"),
+    )
+    assert talk.hears(AnswerFor("call_9", "yes")) == (Ignored("answer", "no question of this call is open", "call_9"),)
+    assert len(talk.thread.choices["call_1"]) == 1
+
+
+# Of tools, and how long they are open
+
+
+def test_questions_are_open_for_ever_unless_that_is_not_wanted() -> None:
+    """CHO-1"""
+    talk = calling(forecast())
+    talk.hears(choice(), oauth())
+    assert talk.ledger.timers == {}
+
+
+def test_the_default_stands_for_a_question_that_nobody_answered_in_time_and_is_sent_once() -> None:
+    """CHO-1"""
+    talk = calling(forecast(), limits=SOON)
+    talk.hears(choice())
+    assert talk.ledger.timers == {"call/call_1": 1100.0}
+    assert talk.goes_on_until(1100.0) == (ChoiceMadeEntry("call_1", 1, dismissed=True, expired=True),)
+    assert talk.does() == (chosen(1, 1), SetTimer("call/call_1", None))
+    assert list(talk.thread.pending) == ["call_1"]
+    talk.hears(ChooseFor("call_1", 0))
+    assert talk.ignored()[-1].reason == "no question of this call is open"
+    assert talk.does() == ()
+
+
+def test_an_answer_in_time_takes_the_timer_away() -> None:
+    """CHO-1"""
+    talk = calling(forecast(), limits=SOON)
+    talk.hears(choice())
+    talk.hears(ChooseFor("call_1", 0))
+    assert talk.does() == (chosen(1, 0), SetTimer("call/call_1", None))
+
+
+def test_each_of_several_questions_has_its_time_from_when_it_can_be_answered() -> None:
+    """CHO-1"""
+    talk = calling(forecast(), limits=SOON)
+    talk.hears(choice(1), choice(2))
+    talk.now = 1090.0
+    talk.hears(ChooseFor("call_1", 0))
+    assert talk.ledger.timers == {"call/call_1": 1190.0}
+    talk.goes_on_until(1190.0)
+    assert talk.does() == (chosen(2, 1), SetTimer("call/call_1", None))
+
+
+def test_what_was_not_authorised_in_time_is_cancelled() -> None:
+    """OAU-1"""
+    talk = calling(forecast(), limits=SOON)
+    talk.hears(oauth())
+    expired, answered = talk.goes_on_until(1100.0)
+    assert expired == AuthorizationExpired("call_1")
+    assert answered == Answered("call_1", "forecast", NOT_AUTHORISED, by="runtime")
+    assert set(talk.does()) == {
+        Withdraw("call_1"),
+        HideAuthorization("call_1"),
+        TellCancelled("call_1"),
+        SetTimer("call/call_1", None),
+    }
+    assert talk.is_asked()
+    assert talk.thread.live_calls == frozenset()
+
+
+def test_where_to_authorise_is_shown_anew_for_as_long_again() -> None:
+    """OAU-1"""
+    talk = calling(forecast(), limits=SOON)
+    talk.hears(oauth())
+    talk.now = 1050.0
+    talk.hears(oauth())
+    assert talk.ledger.timers == {"call/call_1": 1150.0}
+
+
+def test_a_subscription_goes_on_though_nobody_authorised_it_or_answered() -> None:
+    """OAU-1, CHO-1"""
+    talk = subscribed(SOON)
+    talk.hears(oauth())
+    talk.now = 1050.0
+    talk.hears(choice())
+    assert talk.goes_on_until(1100.0) == (AuthorizationExpired("call_1"),)
+    assert talk.does() == (HideAuthorization("call_1"), SetTimer("call/call_1", 1150.0))
+    assert len(talk.thread.choices["call_1"]) == 1
+    talk.goes_on_until(1150.0)
+    assert talk.does() == (chosen(1, 1), SetTimer("call/call_1", None))
+    assert list(talk.thread.subscriptions) == ["call_1"]
+    assert not talk.is_asked()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "over"),
+    [
+        (oauth(), choice(), AuthorizationExpired("call_1")),
+        (choice(), oauth(), ChoiceMadeEntry("call_1", 1, dismissed=True, expired=True)),
+    ],
+    ids=["authorization", "choice"],
+)
+def test_what_was_asked_first_is_over_first(first: Incoming, second: Incoming, over: object) -> None:
+    """OAU-1, CHO-1"""
+    talk = calling(forecast(), limits=SOON)
+    talk.hears(first)
+    talk.now = 1099.0
+    talk.hears(second)
+    assert talk.ledger.timers == {"call/call_1": 1100.0}
+    assert talk.goes_on_until(1100.0)[0] == over
+
+
+def test_a_question_keeps_its_time_when_the_user_writes() -> None:
+    talk = calling(forecast(), limits=SOON)
+    talk.hears(choice())
+    talk.now = 1050.0
+    talk.hears(UserMessage("Well?"))
+    assert talk.ledger.timers == {"call/call_1": 1100.0}
+
+
+def test_a_final_event_takes_a_question_and_its_timer_away() -> None:
+    talk = Talk(limits=SOON)
+    talk.user()
+    talk.says("", storms())
+    talk.result("call_1", "Subscribed.", subscription=True)
+    talk.hears(choice(), oauth())
+    talk.event("call_1", final=True)
+    assert (talk.thread.choices, talk.thread.authorizing, talk.ledger.timers) == ({}, {}, {})

@@ -1,0 +1,239 @@
+"""How long a call is waited for (RUN-7)."""
+
+import math
+
+import pytest
+
+from rapkit.kernel.effects import Invoke, SetTimer, Withdraw
+from rapkit.kernel.entries import Answered, Happened
+from rapkit.kernel.incoming import (
+    AnswerFor,
+    CancelCall,
+    ChooseFor,
+    CloseThread,
+    Correction,
+    Incoming,
+    SetAside,
+    TimerDue,
+    Undelivered,
+    UserMessage,
+)
+from rapkit.kernel.limits import ThreadLimits, Timeouts
+from rapkit.protocol import OAuthRequest, ToolResult, UserChoice
+from tests.kernel.talk import calling, demolish, forecast, storms, want
+
+SOON = ThreadLimits(timeouts=Timeouts(call=30.0, long_running=300.0), remember_expired=1000.0)
+TIMED_OUT = (
+    "Error: The call of 'forecast' timed out after 30 s. It may still be running, and if its result comes you will be shown it. "
+    "Go on without it, or tell the user."
+)
+
+
+def choice(number: int = 1) -> UserChoice:
+    return UserChoice(
+        group_id="t1",
+        id="call_1",
+        prompt="?",
+        choices=("a", "b"),
+        default=1,
+        response_url=f"http://weather.test/{number}",
+    )
+
+
+OAUTH = OAuthRequest(group_id="t1", id="call_1", auth_url="http://provider.test/a")
+
+
+def test_no_call_runs_out_of_time_unless_that_is_wanted() -> None:
+    """RUN-7"""
+    talk = calling(forecast(), want("survey", city="Oslo"))
+    assert talk.ledger.timers == {}
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "expected"),
+    [
+        (Timeouts(call=30.0), {"call/call_1": 1030.0, "call/call_2": 1300.0}),
+        (Timeouts(call=30.0, long_running=math.inf), {"call/call_1": 1030.0}),
+        (Timeouts(long_running=300.0), {"call/call_2": 1300.0}),
+        (Timeouts(call=30.0, long_running=90.0), {"call/call_1": 1030.0, "call/call_2": 1090.0}),
+        (Timeouts(tools={"forecast": 5.0}), {"call/call_1": 1005.0}),
+        (Timeouts(call=30.0, long_running=300.0, tools={"forecast": None, "survey": 7.0}), {"call/call_2": 1007.0}),
+        (Timeouts(call=30.0, tools={"forecast": math.inf, "survey": math.inf}), {}),
+    ],
+    ids=[
+        "all, and ten times as much for those that take long",
+        "all but those that take long",
+        "those that take long",
+        "both",
+        "one",
+        "one, and another never",
+        "neither",
+    ],
+)
+def test_how_much_time_a_call_has(timeouts: Timeouts, expected: dict[str, float]) -> None:
+    """RUN-7"""
+    talk = calling(forecast(), want("survey", city="Oslo"), limits=ThreadLimits(timeouts=timeouts))
+    assert talk.ledger.timers == expected
+
+
+def test_a_call_that_ran_out_of_time_is_answered_and_one_late_result_is_taken() -> None:
+    """RUN-7"""
+    talk = calling(forecast(), limits=SOON)
+    assert talk.goes_on_until(1030.0) == (Answered("call_1", "forecast", TIMED_OUT, by="runtime"),)
+    assert talk.effects == (Withdraw("call_1"), SetTimer("call/call_1", None), SetTimer("expired/call_1", 2030.0))
+    assert talk.is_asked()
+    assert talk.shown()[-1] == f"call_1: {TIMED_OUT}"
+    assert talk.thread.live_calls == {"call_1"}
+    talk.says("It takes long.")
+
+    talk.result("call_1", "sunny")
+    assert talk.is_asked()
+    assert talk.shown()[-2:] == [
+        "model calls call_1-r5: forecast Oslo, result:call_1 (the call is finished)",
+        "call_1-r5: sunny",
+    ]
+    talk.says("Sunny.")
+    talk.result("call_1", "rainy")
+    assert talk.ignored()[-1].what == "tool_result"
+    assert talk.ledger.timers == {}
+
+
+def test_a_call_that_ran_out_of_time_is_forgotten_in_the_end() -> None:
+    """RUN-7"""
+    talk = calling(forecast(), limits=SOON)
+    talk.goes_on_until(1030.0)
+    talk.says("It takes long.")
+    assert talk.goes_on_until(2030.0) == ()
+    assert talk.thread.live_calls == frozenset()
+    assert talk.ledger.timers == {}
+    assert not talk.is_asked()
+
+
+def test_a_call_of_which_the_model_knows_that_it_runs_runs_out_of_time_too() -> None:
+    """RUN-7"""
+    talk = calling(forecast(), limits=SOON)
+    talk.user("Well?")
+    talk.says("It runs.")
+    talk.goes_on_until(1030.0)
+    assert talk.is_asked()
+    assert talk.shown()[-1] == f"call_1-r5: {TIMED_OUT}"
+
+
+def test_a_subscription_has_so_much_time_to_be_confirmed_and_none_after_that() -> None:
+    """RUN-7"""
+    talk = calling(storms(), limits=SOON)
+    assert talk.ledger.timers == {"call/call_1": 1030.0}
+    talk.result("call_1", "Subscribed.", subscription=True)
+    assert talk.ledger.timers == {}
+
+
+def test_a_subscription_that_is_confirmed_late_is_one_with_all_that_came_early() -> None:
+    """RUN-7, SUB-10"""
+    talk = calling(storms(), limits=SOON)
+    talk.event("call_1", "one")
+    talk.goes_on_until(1030.0)
+    assert talk.event("call_1", "two") == (Happened("call_1", "storms", "two", True, fate="early"),)
+    talk.result("call_1", "Subscribed.", subscription=True)
+    assert list(talk.thread.subscriptions) == ["call_1"]
+    assert [line for line in talk.shown() if line.endswith((": one", ": two"))] == ["call_1-e3: one", "call_1-e5: two"]
+
+
+ENDS: list[tuple[str, Incoming]] = [
+    ("result", ToolResult(group_id="t1", id="call_1", text="sunny")),
+    ("subscription", ToolResult(group_id="t1", id="call_1", text="Subscribed.", subscription=True)),
+    ("cancelled", CancelCall("call_1")),
+    ("closed", CloseThread()),
+    ("undelivered", Undelivered("call_1", "nobody is there")),
+    ("changed", Undelivered("call_1", "409", Correction("It is gone."))),
+    ("lost result", SetAside("tool_result", "poison", "call_1")),
+    ("bad question", SetAside("user_choice", "poison", "call_1")),
+    ("timed out", TimerDue("call/call_1")),
+]
+
+
+@pytest.mark.parametrize("asked", [(), (choice(),), (OAUTH,), (choice(), OAUTH)], ids=["", "choice", "oauth", "both"])
+@pytest.mark.parametrize(("what", "end"), ENDS, ids=[what for what, _ in ENDS])
+def test_no_timer_is_left_behind_by_a_call_however_it_ends(
+    what: str, end: Incoming, asked: tuple[Incoming, ...]
+) -> None:
+    """RUN-7"""
+    limits = ThreadLimits(timeouts=Timeouts(call=30.0), question_timeout=100.0)
+    talk = calling(forecast(), limits=limits)
+    talk.hears(*asked)
+    talk.now = 1200.0
+    while "call_1" in talk.thread.pending:
+        talk.hears(end)
+        assert len(talk.journal) < 20
+    assert talk.ledger.timers.keys() <= {"expired/call_1"}
+    assert talk.thread.timers == {}
+
+
+def test_a_call_that_is_made_and_answered_in_one_step_sets_no_timer_that_stays() -> None:
+    talk = calling(forecast(), limits=SOON)
+    talk.hears(Undelivered("call_1", "409", Correction()), talk.a_result("call_1"))
+    assert talk.ledger.timers == {}
+
+
+def test_a_call_that_is_sent_again_for_a_newer_toolset_gets_no_more_time_by_that() -> None:
+    talk = calling(forecast(), limits=SOON)
+    talk.now = 1010.0
+    talk.hears(Undelivered("call_1", "409", Correction()))
+    assert talk.effects == (Invoke("call_1"),)
+    assert talk.ledger.timers == {"call/call_1": 1030.0}
+
+
+# Waiting for people
+
+
+def test_a_call_that_waits_for_a_person_does_not_run_out_of_time_and_has_all_of_it_after_that() -> None:
+    """RUN-7"""
+    talk = calling(forecast(), limits=SOON)
+    talk.now = 1020.0
+    talk.hears(choice(1), choice(2))
+    assert talk.ledger.timers == {}
+    talk.now = 5000.0
+    talk.hears(ChooseFor("call_1", 0))
+    assert talk.ledger.timers == {}
+    talk.hears(ChooseFor("call_1", None))
+    assert talk.ledger.timers == {"call/call_1": 5030.0}
+
+
+def test_a_call_that_waits_to_be_authorised_does_not_run_out_of_time() -> None:
+    """RUN-7"""
+    talk = calling(forecast(), limits=SOON)
+    talk.hears(OAUTH)
+    assert talk.ledger.timers == {}
+
+
+def test_a_call_that_waits_to_be_permitted_has_its_time_from_then_on() -> None:
+    """RUN-7, DIS-11"""
+    talk = calling(demolish(), limits=SOON)
+    assert talk.ledger.timers == {}
+    talk.now = 5000.0
+    talk.hears(ChooseFor("call_1", 0))
+    assert talk.ledger.timers == {"call/call_1": 5030.0}
+
+
+def test_a_question_of_the_models_does_not_run_out_of_time() -> None:
+    """RUN-7"""
+    talk = calling(want("ask_user", question="Where?"), limits=SOON)
+    assert talk.ledger.timers == {}
+    talk.hears(AnswerFor("call_1", "Oslo"))
+    assert talk.ledger.timers == {}
+
+
+def test_a_timer_that_was_set_anew_meanwhile_is_not_taken_for_another() -> None:
+    """What is due comes first, and what follows it in the same batch finds the thread as that left it."""
+    talk = calling(forecast(), limits=SOON)
+    talk.now = 1030.0
+    talk.hears(TimerDue("call/call_1"), talk.a_result("call_1"), UserMessage("Well?"))
+    assert [answer.late for answer in talk.answers()] == [False, True]
+    assert talk.ledger.timers == {}
+
+
+@pytest.mark.parametrize("key", ["call/call_9", "call/", "expired/call_1", "call_1", ""])
+def test_a_timer_of_nothing_is_taken_away_and_touches_nothing(key: str) -> None:
+    talk = calling(forecast(), limits=SOON)
+    assert talk.hears(TimerDue(key)) == ()
+    assert talk.effects == (SetTimer(key, None),)
+    assert talk.ledger.timers == {"call/call_1": 1030.0}

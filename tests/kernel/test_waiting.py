@@ -1,0 +1,269 @@
+"""A model that waits: for a time, or for whatever happens."""
+
+import re
+
+import pytest
+
+from rapkit.kernel.completion import WantedCall
+from rapkit.kernel.effects import Invoke, SetTimer, Spawn
+from rapkit.kernel.entries import Answered, WokenUp
+from rapkit.kernel.incoming import (
+    CancelCall,
+    ChildClosed,
+    ChildReport,
+    ChooseFor,
+    CloseThread,
+    Grant,
+    Incoming,
+    ParentMessage,
+    TimerDue,
+    Undelivered,
+    UserMessage,
+    WakeUp,
+)
+from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.thread import Status, Thread
+from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
+from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
+
+SLEEP = want("sleep", seconds=60)
+SCHEDULE = WakeUp("news", "2030-01-31 09:00 Europe/Berlin", "Read them.")
+OVER = "60 seconds have passed. It is Thursday 1970-01-01 00:17:40 UTC."
+
+
+def until(time: str, **more: str) -> WantedCall:
+    return want("sleep_until", time=time, **more)
+
+
+def waiting(call: WantedCall, limits: ThreadLimits | None = None) -> Talk:
+    """A thread with a subscription `call_1`, a call `call_2` that runs, and a child, whose model waits with `call_4`."""
+    talk = subscribed(limits)
+    talk.user("And Oslo?")
+    talk.says("", forecast())
+    talk.user("And count them.")
+    talk.says("", want("spawn_thread", task="Count."))
+    assert isinstance(talk.effects[0], Spawn)
+    talk.says("", call)
+    assert talk.thread.pending["call_4"].awaits == "time"
+    assert not talk.is_asked()
+    return talk
+
+
+# The time
+
+
+def test_a_sleep_is_over_when_its_time_is() -> None:
+    talk = calling(SLEEP)
+    assert talk.effects == (SetTimer("call/call_1", 1060.0),)
+    assert talk.status() is Status.WAITING
+    assert talk.thread.live_calls == frozenset()
+    assert not talk.is_asked()
+
+    assert talk.goes_on_until(1060.0) == (Answered("call_1", "sleep", OVER, by="runtime"),)
+    assert talk.is_asked()
+    assert talk.shown()[-1] == f"call_1: {OVER}"
+    assert talk.effects == (SetTimer("call/call_1", None),)
+
+
+@pytest.mark.parametrize(
+    ("call", "at"),
+    [
+        (want("sleep", seconds=0), 1000.0),
+        (want("sleep", seconds=0.5), 1000.5),
+        (until("1970-01-02T00:00"), 86400.0),
+        (until("1970-01-02T00:00", timezone="Europe/Berlin"), 86400.0 - 3600),
+        (want("wait_for_event", at_most_seconds=5), 1005.0),
+        (want("wait_for_event"), None),
+    ],
+)
+def test_how_long_a_model_waits(call: WantedCall, at: float | None) -> None:
+    talk = calling(call)
+    assert talk.ledger.timers == ({} if at is None else {"call/call_1": at})
+    assert list(talk.thread.pending) == ["call_1"]
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (until("1970-01-01T00:00"), "That is over: it is Thursday 1970-01-01 00:16:40 UTC."),
+        (until("1970-01-01T00:16:40"), "That is over: it is"),
+        (until("1990-01-01T00:00"), "That is more than ten years away. It is"),
+        (until("soon"), "'soon' is no date and time. Write it like 2030-01-31T09:00. It is"),
+        (until("1971-01-01", timezone="Here"), "'Here' is no IANA time zone. Write one like Europe/Berlin. It is"),
+        (until("0001-01-01T00:00+14:00"), ""),
+        (until("9999-12-31T23:59-14:00"), ""),
+        (until("0001-01-01T00:00", timezone="Asia/Tokyo"), ""),
+        (want("sleep"), "The arguments do not fit"),
+        (want("sleep", seconds=-1), "The arguments do not fit"),
+        (want("sleep", seconds="60"), "The arguments do not fit"),
+        (want("sleep", seconds=1e18), "The arguments do not fit"),
+        (want("wait_for_event", at_most_seconds=-1), "The arguments do not fit"),
+    ],
+    ids=range(13),
+)
+def test_a_time_that_cannot_be_waited_for_is_refused(call: WantedCall, problem: str) -> None:
+    talk = calling(call)
+    assert re.match(f"Error: {re.escape(problem)}", talk.answers()[-1].text or "")
+    assert talk.is_asked()
+    assert talk.effects == ()
+
+
+# What ends it early
+
+WAKES: list[tuple[str, Incoming]] = [
+    ("user", UserMessage("Well?")),
+    ("schedule", SCHEDULE),
+    ("result", ToolResult(group_id="t1", id="call_2", text="sunny")),
+    ("event", SubscriptionEvent(group_id="t1", tool_call_id="call_1", text="!", associative=True)),
+    ("report", ChildReport("t1-000001", "Seven.")),
+    ("end of a child", ChildClosed("t1-000001", "the user")),
+    ("message of the parent", ParentMessage("t0", "Faster.")),
+    ("undelivered", Undelivered("call_2", "nobody is there")),
+    ("cancelled", CancelCall("call_2")),
+]
+
+
+@pytest.mark.parametrize("call", [SLEEP, until("1971-01-01"), want("wait_for_event")], ids=lambda call: call.name)
+@pytest.mark.parametrize(("what", "message"), WAKES, ids=[what for what, _ in WAKES])
+def test_whatever_wakes_the_thread_ends_the_wait(what: str, message: Incoming, call: WantedCall) -> None:
+    talk = waiting(call)
+    talk.now += 30
+    talk.hears(message)
+    assert talk.is_asked()
+    assert talk.ledger.timers.keys() <= {"expired/call_2"}
+    expected = "call_4: Interrupted by what follows. 30 seconds have passed. It is Thursday 1970-01-01 00:17:10 UTC."
+    shown = talk.shown()
+    assert shown[shown.index(expected) - 1].startswith(f"model calls call_4: {call.name}")
+    assert shown[-1] != expected, "what it was interrupted by is shown behind it"
+
+
+LETS_SLEEP: list[tuple[str, Incoming]] = [
+    ("view", ViewUpdate(group_id="t1", view_type="plan", content=1)),
+    (
+        "choice",
+        UserChoice(group_id="t1", id="call_2", prompt="?", choices=("a",), default=0, response_url="http://a.test"),
+    ),
+    ("choice made", ChooseFor("call_2", 0)),
+    ("oauth", OAuthRequest(group_id="t1", id="call_2", auth_url="http://a.test")),
+    ("threaded event", SubscriptionEvent(group_id="t1", tool_call_id="call_1", text="!", associative=False)),
+    ("early event", SubscriptionEvent(group_id="t1", tool_call_id="call_2", text="!", associative=True)),
+    ("grant", Grant(slices=1)),
+    ("stale result", ToolResult(group_id="t1", id="call_9", text="sunny")),
+    ("stale timer", TimerDue("call/call_9")),
+    ("stranger", ChildReport("t9", "Hello.")),
+]
+
+
+@pytest.mark.parametrize(("what", "message"), LETS_SLEEP, ids=[what for what, _ in LETS_SLEEP])
+def test_what_does_not_wake_the_thread_lets_it_wait(what: str, message: Incoming) -> None:
+    talk = waiting(SLEEP)
+    talk.hears(message)
+    assert not talk.is_asked()
+    assert talk.ledger.timers["call/call_4"] == 1060.0
+
+
+def test_the_end_of_a_child_that_was_made_for_an_event_lets_it_wait() -> None:
+    talk = waiting(SLEEP)
+    talk.event("call_1", associative=False)
+    talk.hears(ChildClosed("t1-000002"))
+    assert not talk.is_asked()
+    assert "call_4" in talk.thread.pending
+
+
+@pytest.mark.parametrize("end", [CancelCall("call_4"), CloseThread()], ids=["cancelled", "closed"])
+def test_a_wait_that_is_ended_by_the_user_leaves_no_timer(end: Incoming) -> None:
+    talk = waiting(SLEEP)
+    talk.hears(end)
+    assert "call_4" not in talk.thread.pending
+    assert talk.ledger.timers == {}
+    assert talk.is_asked() == (not talk.thread.closed)
+
+
+# Beside other calls
+
+
+def test_a_model_that_sleeps_beside_a_call_goes_on_when_that_is_answered() -> None:
+    talk = calling(SLEEP, forecast())
+    assert Invoke("call_2") in talk.effects
+    talk.now += 5
+    talk.result("call_2")
+    assert talk.is_asked()
+    assert (talk.shown()[-2].split(".")[0], talk.shown()[-1]) == (
+        "call_1: Interrupted by what follows",
+        "call_2: sunny",
+    )
+
+
+def test_a_model_that_sleeps_beside_a_call_waits_for_both_if_the_sleep_ends_first() -> None:
+    talk = calling(SLEEP, forecast())
+    talk.goes_on_until(1060.0)
+    assert not talk.is_asked()
+    talk.result("call_2")
+    assert talk.is_asked()
+    assert talk.shown()[-2:] == [f"call_1: {OVER}", "call_2: sunny"]
+
+
+def test_the_first_of_two_sleeps_that_is_over_ends_both() -> None:
+    talk = calling(SLEEP, want("sleep", seconds=90), want("wait_for_event"))
+    talk.goes_on_until(1060.0)
+    assert talk.is_asked()
+    assert talk.ledger.timers == {}
+    assert [answer.call_id for answer in talk.answers()] == ["call_1", "call_2", "call_3"]
+
+
+def test_two_sleeps_that_are_over_at_the_same_time_are_each_answered_once() -> None:
+    talk = calling(SLEEP, want("sleep", seconds=60))
+    talk.goes_on_until(2000.0)
+    assert [answer.call_id for answer in talk.answers()] == ["call_1", "call_2"]
+    assert talk.ledger.timers == {}
+
+
+def test_a_wrong_call_beside_a_sleep_is_answered_when_that_is_over() -> None:
+    talk = calling(SLEEP, want("no_such_tool"))
+    assert not talk.is_asked()
+    talk.goes_on_until(1060.0)
+    assert talk.is_asked()
+
+
+def test_a_subscription_that_is_confirmed_ends_a_wait_in_the_same_reply() -> None:
+    talk = calling(storms(), want("wait_for_event"))
+    talk.result("call_1", "Subscribed.", subscription=True)
+    assert talk.is_asked()
+    talk.says("", want("wait_for_event"))
+    talk.event("call_1", "storm")
+    assert talk.is_asked()
+    assert talk.shown()[-1] == "call_1-e6: storm"
+
+
+# Schedules
+
+
+def test_a_schedule_speaks_to_the_thread_like_a_user_who_is_not_there() -> None:
+    talk = Talk()
+    assert talk.hears(SCHEDULE) == (WokenUp("news", "2030-01-31 09:00 Europe/Berlin", "Read them."),)
+    assert talk.is_asked()
+    assert talk.shown() == ["(The schedule 'news', due 2030-01-31 09:00 Europe/Berlin:)\n\nRead them."]
+
+
+def test_a_schedule_interrupts_a_call_and_cancels_nothing() -> None:
+    talk = calling(forecast(), want("ask_user", question="Where?"), limits=ThreadLimits(cancel_on_interrupt=True))
+    talk.hears(SCHEDULE)
+    assert talk.is_asked()
+    assert talk.effects == ()
+    assert list(talk.thread.pending) == ["call_1", "call_2"]
+    assert list(talk.thread.choices) == ["call_2"]
+
+
+def test_a_schedule_revives_a_thread_that_has_stopped() -> None:
+    talk = Talk()
+    talk.user()
+    talk.fails(retryable=False)
+    talk.hears(SCHEDULE)
+    assert talk.is_asked()
+    assert (talk.thread.failures, talk.thread.parked) == (0, None)
+
+
+def test_a_schedule_without_a_text_is_shown_all_the_same() -> None:
+    talk = Talk(Thread("t1"))
+    talk.hears(WakeUp("news", "09:00", " "))
+    assert talk.shown() == ["(The schedule 'news', due 09:00:)\n\n(no output)"]

@@ -1,0 +1,56 @@
+"""Whether an agent is alive, and ready."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rapkit.delivery.courier import Courier
+from rapkit.runtime.worker import Worker
+from tests.runtime.agents import Obedient, Working, working
+from tests.runtime.stranger import Stranger
+from tests.runtime.test_metrics import get
+from tests.server.served import failing
+
+
+async def statuses(agent: Working) -> tuple[int, int]:
+    """Whether it is alive, whether it is ready."""
+    return (await get(agent, "/healthz")).status, (await get(agent, "/readyz")).status
+
+
+async def test_an_agent_at_work_is_alive_and_ready(agent: Working) -> None:
+    assert await statuses(agent) == (200, 200)
+    assert (await get(agent, "/readyz")).json == {"ready": True}
+
+
+async def test_an_agent_whose_store_cannot_be_written_is_alive_and_not_ready(agent: Working, store: str) -> None:
+    with failing(store, "INSERT", "workers"):
+        assert await statuses(agent) == (200, 503)
+        assert (await get(agent, "/readyz")).json == {"ready": False}
+
+    assert await statuses(agent) == (200, 200)
+
+
+@pytest.mark.parametrize("who", [Worker, Courier], ids=["worker", "courier"])
+async def test_an_agent_without_its_worker_or_its_courier_is_not_ready(
+    model: Obedient, stranger: Stranger, store: str, monkeypatch: pytest.MonkeyPatch, who: type[Any]
+) -> None:
+    """Something went wrong that nobody thought of: it is said, and whoever looks after the process can start it again."""
+    died = asyncio.Event()
+
+    async def run(_self: object) -> None:
+        died.set()
+        raise RuntimeError("nobody thought of this")
+
+    monkeypatch.setattr(who, "run", run)
+    async with working(model, [stranger.url], store) as agent:
+        await died.wait()
+
+        assert await statuses(agent) == (200, 503)
+
+
+async def test_an_agent_that_is_about_to_stop_is_alive_and_not_ready(agent: Working) -> None:
+    """What the first signal does, before anything is closed: whoever sends it requests is to send them elsewhere."""
+    agent.engine.hub.end()
+
+    assert await statuses(agent) == (200, 503)

@@ -1,0 +1,600 @@
+"""An agent that hibernates: it receives without working, rings, and is woken.
+
+That everything else an agent can do is done this way too is shown by the other tests here, which are lived both ways; see `lives`.
+"""
+
+import asyncio
+import gc
+import importlib
+import logging
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from rapkit import Agent, Budget, Schedule, Toolset
+from rapkit.clock import SystemClock
+from rapkit.errors import ConfigError, StoreError
+from rapkit.kernel.completion import Question
+from rapkit.kernel.entries import Answered, ModelSaid, UserSaid
+from rapkit.kernel.thread import Thread
+from rapkit.mailbox import Lease, Store
+from rapkit.models.errors import ModelError
+from rapkit.models.model import Model
+from rapkit.models.scripted import Scripted
+from rapkit.runtime import alarm
+from rapkit.runtime.alarm import Alarm
+from rapkit.runtime.doorbell import Doorbell
+from rapkit.runtime.engine import Engine, Surroundings, opened, running
+from rapkit.runtime.plan import Patience, Plan
+from rapkit.runtime.schedules import SCHEDULE
+from rapkit.runtime.toolsets import THREAD
+from rapkit.stores import open_store
+from tests.runtime.agents import Obedient, Talk, call, please, working
+from tests.runtime.agents import opened as handle_on
+from tests.runtime.clocks import ManualClock
+from tests.runtime.lives import ONLY_WORKING, SCENARIOS, Life, lived
+from tests.runtime.stranger import INVOKE, Stranger
+from tests.server.served import until
+from tests.server.sink import answer
+
+MEMORY = "sqlite:///:memory:"
+URL = "http://127.0.0.1:1"
+
+
+@pytest.fixture
+def scripted(model: Obedient) -> Model:
+    return Scripted(model)
+
+
+@pytest.fixture
+async def receiver(scripted: Model, stranger: Stranger, store: str) -> AsyncIterator[Agent]:
+    """An agent without a worker, listening on a port of its own."""
+    async with Agent(model=scripted, servers=[stranger.url], store=store, worker=False) as agent:
+        yield agent
+
+
+@pytest.fixture
+def waker(scripted: Model, stranger: Stranger, store: str, receiver: Agent) -> Agent:
+    """A second one on the same store, that does not run."""
+    return Agent(
+        model=scripted, servers=[stranger.url], store=store, public_url=receiver.engine.plan.public_url, worker=False
+    )
+
+
+class Watched:
+    """A store that counts what it is asked for."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.asked: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            self.asked[name] += 1
+        return getattr(self._store, name)
+
+
+def in_memory(thread_id: str) -> int:
+    """How often a thread is in this process."""
+    gc.collect()
+    return sum(isinstance(each, Thread) and each.id == thread_id for each in gc.get_objects())
+
+
+class Stopwatch(SystemClock):
+    """A clock by which the time for a wake is over when a test says so."""
+
+    AT_MOST = 1234.5
+
+    def timeout(self, seconds: float | None) -> asyncio.Timeout:
+        if seconds != self.AT_MOST:
+            return super().timeout(seconds)
+        self._running = super().timeout(seconds)
+        return self._running
+
+    def time_is_over(self) -> None:
+        self._running.reschedule(asyncio.get_running_loop().time())
+
+
+# Receiving
+
+
+async def test_without_a_wake_nothing_happens_and_nothing_of_a_thread_is_in_the_process(
+    model: Obedient, scripted: Model, stranger: Stranger, store: str
+) -> None:
+    """RUN-8: what comes is written, and that is all."""
+    watched: list[Watched] = []
+
+    def open_watched(plan: Plan) -> Store:
+        watched.append(Watched(open_store(plan.store)))
+        return cast("Store", watched[0])
+
+    plan = Plan(scripted, (), store, URL)
+    async with running(plan, Surroundings(open_store=open_watched), worker=False) as engine:
+        asked = watched[0].asked
+        talk = Talk(engine.threads, await engine.threads.create(text="hello"))
+        await talk.say("are you there?")
+        assert await engine.ready()
+
+        look = await talk.look()
+        assert look.status == "running"  # it would be, at once
+        assert in_memory(talk.id) == 1
+        del look
+        assert in_memory(talk.id) == 0
+        assert model.questions == []
+    assert asked.keys().isdisjoint({"claim", "take", "commit", "settle", "accept_claimed", "create_claimed", "sweep"})
+    assert asked["create"] == asked["accept"] == 1
+    async with handle_on(store) as handle:
+        assert await handle.backlog(THREAD) == 1
+
+
+async def test_a_store_that_cannot_be_written_is_no_place_to_receive(scripted: Model, store: str) -> None:
+    class Full(Watched):
+        async def renew(self, _worker: str) -> None:
+            raise StoreError("The disk is full.")
+
+    surroundings = Surroundings(open_store=lambda plan: cast("Store", Full(open_store(plan.store))))
+    async with running(Plan(scripted, (), store, URL), surroundings, worker=False) as engine:
+        assert not await engine.ready()
+
+
+# Waking
+
+
+async def test_each_wake_does_what_is_due_and_what_comes_between_two_is_kept(
+    receiver: Agent, waker: Agent, stranger: Stranger
+) -> None:
+    """CB-10: the result of a call comes while nobody works, is acknowledged, and heard at the next wake."""
+    talk = Talk(receiver.engine.threads, (await receiver.thread()).id)
+    await talk.do(call("work"))
+
+    assert await waker.wake() is None
+    invocation = await stranger.invoked()
+    assert (await invocation.result("42")).status == 200
+    assert await talk.all(Answered) == []
+
+    assert await waker.wake() is None
+    assert (await talk.all(ModelSaid))[-1].text == "heard: 42"
+    assert len(stranger.to(INVOKE)) == 1
+    assert await waker.wake() is None
+
+
+async def test_an_agent_that_runs_without_a_worker_can_be_woken_itself(receiver: Agent, stranger: Stranger) -> None:
+    talk = Talk(receiver.engine.threads, (await receiver.thread()).id)
+    await talk.do(call("work"))
+
+    assert await receiver.wake() is None
+    await (await stranger.invoked()).result("42")
+    assert await talk.all(Answered) == []
+    assert await receiver.wake() is None
+    assert (await talk.all(ModelSaid))[-1].text == "heard: 42"
+
+
+async def test_its_toolsets_work_while_it_is_not_awake(model: Obedient, scripted: Model, store: str) -> None:
+    tools = Toolset("slow", store=MEMORY)
+    go, rung = asyncio.Event(), asyncio.Event()
+
+    @tools.tool(read_only=True)
+    async def work() -> str:
+        """Work."""
+        await go.wait()
+        return "done"
+
+    async def ring(_thread_id: str) -> None:
+        rung.set()
+
+    agent = Agent(model=scripted, servers=[tools], store=store, worker=False, on_accept=ring)
+    async with agent:
+        thread = await agent.thread()
+        await thread.send(please(call("work")))
+        assert await agent.wake() is None
+        await until(rung.is_set)
+        rung.clear()
+        go.set()
+
+        await until(rung.is_set)  # the result is in the mail
+        assert await agent.wake() is None
+        assert getattr((await thread.history())[-1].entry, "text", None) == "heard: done"
+
+    with pytest.raises(
+        ConfigError, match=r"The toolset 'slow' is served in the agent's own process, and would end with"
+    ):
+        await agent.wake()
+
+
+async def test_one_that_does_not_run_finds_out_where_it_is_reached(
+    scripted: Model, stranger: Stranger, store: str, receiver: Agent
+) -> None:
+    """CB-11"""
+    await (await receiver.thread()).send(please(call("work")))
+
+    await Agent(model=scripted, servers=[stranger.url], store=store).wake()
+
+    invocation = await stranger.invoked()
+    assert invocation.message["callback_url"].startswith(receiver.engine.plan.public_url)
+
+
+async def test_agents_that_cannot_be_woken(scripted: Model, store: str) -> None:
+    with pytest.raises(ConfigError, match=r"does not know where tools reach it\. Give it a public_url"):
+        await Agent(model=scripted, store=store).wake()
+    with pytest.raises(ConfigError, match="A store in memory is one process's alone"):
+        await Agent(model=scripted, store=MEMORY, public_url=URL).wake()
+    async with Agent(model=scripted, store=store) as agent:
+        with pytest.raises(ConfigError, match=r"runs with a worker, which does what is due by itself"):
+            await agent.wake()
+
+
+async def test_the_lifespan_can_say_otherwise_than_the_agent(scripted: Model, store: str) -> None:
+    agent = Agent(model=scripted, store=store, public_url=URL)
+    async with agent.lifespan(worker=False):
+        await (await agent.thread()).send("hello")
+        assert await agent.wake() is None
+    async with agent.lifespan():
+        assert await (await agent.thread()).ask("hello") == "heard: hello"
+
+
+async def test_no_lease_is_left_behind(receiver: Agent, waker: Agent, store: str) -> None:
+    """So that whoever comes next need not wait for anybody."""
+    thread = await receiver.thread()
+    names: list[str] = []
+    async with handle_on(store) as handle:
+        await thread.send("hello")
+        await waker.wake()
+        await thread.send("hello again")
+        await handle.renew("another")
+        claims = await handle.claim("another", THREAD, 10)
+        names = [claim.box.id for claim in claims]
+        assert await handle.next_due("outbox") is None
+    assert names == [thread.id]
+
+
+async def test_what_another_holds_is_not_waited_for_and_due_when_that_one_is_lost(
+    receiver: Agent, waker: Agent, model: Obedient, store: str
+) -> None:
+    """RUN-3: it was killed in the middle, say. When that is known is when to wake the agent next."""
+    thread = await receiver.thread()
+    await thread.send("hello")
+    lease = 30.0
+    lost = open_store(store, lease=Lease(lease))
+    await lost.renew("lost")
+    (claim,) = await lost.claim("lost", THREAD, 10)
+    assert claim.box.id == thread.id
+    before = datetime.now(UTC)
+
+    again = await waker.wake()
+
+    assert model.questions == []
+    assert again is not None
+    assert before < again <= datetime.now(UTC) + timedelta(seconds=lease)
+    await lost.retire("lost")
+    await lost.close()
+    assert await waker.wake() is None
+    assert len(model.questions) == 1
+
+
+async def test_several_may_wake_at_once(stranger: Stranger, store: str, receiver: Agent) -> None:
+    """RUN-1, RUN-2: each thread runs once, and whoever finds nothing left goes."""
+    asked: Counter[str] = Counter()
+
+    async def model(question: Question) -> str:
+        asked[cast("Any", question.conversation[0]).texts[0]] += 1
+        await asyncio.sleep(0.01)
+        return "Hello."
+
+    plan = Plan(Scripted(model), (), store, URL)
+    threads = receiver.engine.threads
+    for number in range(20):
+        await threads.create(text=f"I am {number}.")
+
+    async def wake() -> int:
+        async with opened(plan) as engine:
+            return (await engine.wake()).threads
+
+    ran = await asyncio.gather(*(wake() for _ in range(4)))
+
+    assert sum(ran) == 20
+    assert set(asked.values()) == {1}
+    assert len(asked) == 20
+
+
+async def test_after_at_most_so_long_nothing_more_is_begun(store: str) -> None:
+    """What was begun has its grace to end, and is given back then, at no charge."""
+    asked = asyncio.Event()
+    gate = asyncio.Event()
+
+    async def slow(_question: Question) -> str:
+        asked.set()
+        await gate.wait()
+        return "At last."
+
+    clock = Stopwatch()
+    plan = Plan(Scripted(slow), (), store, URL, patience=Patience(grace=0.05))
+    async with opened(plan, Surroundings(clock=clock)) as engine:
+        talk = Talk(engine.threads, await engine.threads.create(text="hello"))
+        waking = asyncio.create_task(engine.wake(clock.AT_MOST))
+        await asked.wait()
+        clock.time_is_over()
+
+        woken = await waking
+        assert (woken.threads, woken.posts) == (1, 0)
+        assert woken.next is not None
+        assert woken.next <= datetime.now(UTC)
+        assert [type(each) for each in await talk.entries()] == [UserSaid]
+
+        gate.set()
+        assert (await engine.wake(clock.AT_MOST)).next is None
+        assert [each.text for each in await talk.all(ModelSaid)] == ["At last."]
+
+
+async def test_what_is_due_later_is_told(stranger: Stranger, store: str) -> None:
+    """A pause of a thread, the next attempt at a POST, a schedule: whichever comes first."""
+
+    def failing(_question: Question) -> str:
+        raise ModelError("It is busy.", retryable=True, retry_after=100)
+
+    async with opened(Plan(Scripted(failing), (), store, URL)) as engine:
+        await engine.threads.create(text="hello")
+        in_pause = (await engine.wake()).next
+        assert in_pause is not None
+        assert timedelta(seconds=50) < in_pause - datetime.now(UTC) <= timedelta(seconds=101)
+
+    stranger.script[INVOKE] = [answer(503)]
+    agent = Agent(model=Scripted(Obedient()), servers=[stranger.url], store=store, public_url=URL)
+    async with agent.lifespan(worker=False):
+        await (await agent.thread()).send(please(call("work")))
+        attempt = await agent.wake()
+        assert attempt is not None
+        assert attempt < in_pause
+
+
+async def test_schedules_are_carried_out_by_whoever_wakes(model: Obedient, scripted: Model, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/scheduled.db"
+    daily = Schedule("0 9 * * *", "Good morning.", name="morning")
+    often = Schedule("* * * * *", "Another minute.", name="often")
+    agent = Agent(model=scripted, store=store, public_url=URL, schedules=[daily, often], budget=Budget(slices=10))
+
+    soon = await agent.wake()
+    assert soon is not None
+    assert timedelta(0) < soon - datetime.now(UTC) <= timedelta(minutes=1)
+    assert model.questions == []
+
+    clock = ManualClock()
+    clock.time = soon.timestamp()
+    async with opened(agent._plan(URL), clock.surroundings()) as engine:
+        woken = await engine.wake()
+    assert woken.threads >= 1  # two, if it is nine o'clock
+    assert woken.next is not None
+    assert woken.next - soon == pytest.approx(timedelta(minutes=1), abs=timedelta(seconds=1))
+    assert "Another minute." in str(model.questions)
+
+
+async def test_an_agent_that_stops_lets_those_end_who_woke_it(store: str) -> None:
+    asked = asyncio.Event()
+
+    async def slow(_question: Question) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return "Never."
+
+    agent = Agent(
+        model=Scripted(slow), store=store, public_url=URL, worker=False, patience=Patience(grace=0.05, lease=30)
+    )
+    async with agent.lifespan():
+        await (await agent.thread()).send("hello")
+        waking = asyncio.create_task(agent.wake())
+        await asked.wait()
+    again = await waking
+    assert again is not None
+    assert again <= datetime.now(UTC)
+
+
+async def test_a_store_that_fails_is_told_to_whoever_wakes(scripted: Model, store: str) -> None:
+    class Broken(Watched):
+        async def claim(self, *_: object) -> list[object]:
+            raise StoreError("The disk is gone.")
+
+    surroundings = Surroundings(open_store=lambda plan: cast("Store", Broken(open_store(plan.store))))
+    async with opened(Plan(scripted, (), store, URL), surroundings) as engine:
+        with pytest.raises(StoreError, match="The disk is gone"):
+            await engine.wake()
+
+
+# The doorbell
+
+
+async def test_the_bell_rings_when_what_came_is_in_the_store(scripted: Model, stranger: Stranger, store: str) -> None:
+    """RUN-5: creating, saying, calling back, cancelling, closing: each time it can be read already."""
+    seen: list[tuple[str, int]] = []
+
+    async def look(thread_id: str) -> None:
+        if not thread_id:
+            return  # the alarm, on a slow machine
+        async with handle_on(store) as handle:
+            seen.append((thread_id, await handle.backlog(THREAD)))
+
+    agent = Agent(model=scripted, servers=[stranger.url], store=store, worker=False, on_accept=look)
+    async with agent:
+        threads = agent.engine.threads
+
+        async def rings(times: int) -> None:
+            await until(lambda: len(seen) == times)
+            assert seen[-1] == (thread_id, 1)
+            await agent.wake()
+
+        await threads.create()  # an empty thread has nothing to do
+        thread_id = await threads.create(text=please(call("work", n=1), call("work", n=2)))
+        await rings(1)
+        one, two = await stranger.invoked_with(n=1), await stranger.invoked_with(n=2)
+        assert (await one.result("42")).status == 200
+        await rings(2)
+        await threads.cancel(thread_id, two.id)
+        await rings(3)
+        assert (await two.result("too late")).status == 404
+        await threads.send(thread_id, "well?")
+        await rings(4)
+        await threads.close(thread_id)
+        await rings(5)
+    assert len(seen) == 5
+
+
+async def test_a_bell_that_fails_or_takes_its_time_changes_nothing(
+    scripted: Model, store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = asyncio.Event()
+    rung: list[str] = []
+
+    async def ring(thread_id: str) -> None:
+        if not thread_id:
+            return  # the alarm, on a slow machine
+        rung.append(thread_id)
+        await gate.wait()
+        raise RuntimeError("Nobody is at home.")
+
+    async with Agent(model=scripted, store=store, worker=False, on_accept=ring) as agent:
+        thread = await agent.thread()
+        for number in range(5):
+            await thread.send(f"message {number}")  # acknowledged, although the bell still rings
+        assert rung == [thread.id]
+        gate.set()
+        await until(lambda: len(rung) == 2)  # once more for all that came meanwhile
+
+        assert await agent.wake() is None
+        said = [line.entry.text for line in await thread.history() if isinstance(line.entry, UserSaid)]
+        assert said == [f"message {number}" for number in range(5)]
+    assert rung == [thread.id] * 2
+    failures = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert [record.getMessage() for record in failures] == ["on_accept failed: RuntimeError('Nobody is at home.')"] * 2
+
+
+async def test_with_a_worker_it_rings_too(scripted: Model, store: str) -> None:
+    rung = asyncio.Event()
+
+    async def ring(_thread_id: str) -> None:
+        rung.set()
+
+    async with Agent(model=scripted, store=store, on_accept=ring) as agent:
+        assert await (await agent.thread()).ask("hello") == "heard: hello"
+        await until(rung.is_set)
+
+
+async def test_a_plain_function_may_block(scripted: Model, store: str) -> None:
+    """It is called elsewhere, so that nobody waits for it."""
+    called: list[tuple[str, bool]] = []
+    here = threading.get_ident()
+
+    def ring(thread_id: str) -> None:
+        called.append((thread_id, threading.get_ident() == here))
+
+    async with Agent(model=scripted, store=store, worker=False, on_accept=ring) as agent:
+        thread = await agent.thread()
+        await thread.send("hello")
+        await until(lambda: bool(called))
+    assert called[0] == (thread.id, False)
+
+
+class Scene:
+    """An alarm, what it sees, and a clock that goes on when somebody sleeps."""
+
+    lease = Lease()
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+        self.due_at: float | None = None
+        self.rung: list[float] = []
+        self.bell = Doorbell(None)
+        self.bell.ring = self._ring  # type: ignore[method-assign]
+        self.alarm = Alarm(cast("Store", self), (THREAD, SCHEDULE), self, self.bell)
+
+    def now(self) -> float:
+        return self.time
+
+    async def next_due(self, topic: str) -> float | None:
+        if topic == SCHEDULE or self.due_at is None:
+            return None
+        return max(0.0, self.due_at - self.time)
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        if self.time >= self.ends:
+            raise asyncio.CancelledError
+
+    def timeout(self, seconds: float | None) -> asyncio.Timeout:
+        return asyncio.timeout(seconds)
+
+    def _ring(self, thread_id: str) -> None:
+        assert thread_id == ""
+        self.rung.append(self.time)
+        self.bell.rung += 1
+
+    async def pass_time(self, seconds: float) -> list[float]:
+        """When it rang in this time, seen from its beginning."""
+        begin, self.ends, self.rung = self.time, self.time + seconds, []
+        with pytest.raises(asyncio.CancelledError):
+            await self.alarm.run()
+        return [at - begin for at in self.rung]
+
+
+async def test_the_alarm_rings_at_the_time_and_then_less_and_less_often() -> None:
+    scene = Scene()
+    assert await scene.pass_time(60) == []
+    scene.due_at = scene.time + 10.5
+
+    assert await scene.pass_time(100) == pytest.approx([10.5, 15.5, 25.5, 45.5, 85.5])
+    scene.due_at = scene.time + 3  # somebody came, and there is something else
+    assert await scene.pass_time(10) == pytest.approx([3, 8])
+    scene.due_at = None
+    assert await scene.pass_time(3600) == []
+    scene.due_at = 0.0
+    assert len(await scene.pass_time(24 * 3600)) < 24 * 3600 / alarm._LONGEST_PATIENCE + 10
+
+
+async def test_what_has_just_been_accepted_rings_once() -> None:
+    """Whoever accepted it has rung; only if nobody comes, the alarm does too."""
+    scene = Scene()
+    assert await scene.pass_time(10) == []
+    scene.due_at = scene.time
+    scene.bell.rung += 1
+
+    assert await scene.pass_time(6) == pytest.approx([5])
+
+
+async def test_what_became_due_while_nobody_was_there_rings_at_the_start(scripted: Model, store: str) -> None:
+    rung = asyncio.Event()
+
+    async def ring(thread_id: str) -> None:
+        if not thread_id:
+            rung.set()
+
+    async with opened(Plan(scripted, (), store, URL)) as engine:
+        await engine.threads.create(text="hello")
+    async with running(Plan(scripted, (), store, URL, on_accept=ring), worker=False):
+        await until(rung.is_set)
+
+
+# The other tests
+
+
+def test_tests_that_are_lived_one_way_are_there() -> None:
+    modules = [importlib.import_module(name) for name in sorted(SCENARIOS)]
+
+    missing = [name for name in ONLY_WORKING if not any(hasattr(module, name) for module in modules)]
+
+    assert missing == []
+
+
+async def test_an_agent_that_hibernates_in_tests_has_no_worker(model: Obedient, store: str) -> None:
+    """What the others rely on: whoever is talked to has claimed nothing, and the second one has gone."""
+    with lived(Life.HIBERNATING):
+        async with working(model, [], store) as agent:
+            engine: Engine = agent.engine
+            talk = await agent.talk("hello")
+            await talk.hears("heard: hello")
+            assert engine._shifts == []
+            async with Agent(model=Scripted(model), store=MEMORY) as own:
+                assert not own.worker
+                assert await (await own.thread()).ask("hello") == "heard: hello"
+                assert own.engine._shift is None
