@@ -13,7 +13,17 @@ from rapkit.kernel.compaction import (
 from rapkit.kernel.completion import Reply, Usage
 from rapkit.kernel.conversation import Answer, Heard, Said, SaidCall
 from rapkit.kernel.effects import MakeChild
-from rapkit.kernel.entries import Answered, Failed, JournalEntry, LiveCall, MadeCall, ModelSaid, Summary, UserSaid
+from rapkit.kernel.entries import (
+    Answered,
+    Failed,
+    JournalEntry,
+    LiveCall,
+    MadeCall,
+    ModelSaid,
+    Summary,
+    UserSaid,
+    ViewChanged,
+)
 from rapkit.kernel.incoming import CancelCall, ChildReport, ChooseFor
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import STILL_RUNNING, Numbered
@@ -125,6 +135,12 @@ def test_where_it_is_cut(what: str, entries: list[JournalEntry], upto: int) -> N
 def test_not_more_stays_than_there_is_room_for(sizes: list[int], upto: int) -> None:
     """A quarter of 1000 tokens are 1000 characters; but the last line stays, because it is what is to be answered."""
     assert cut(lines(U, M, M, U), sizes, ThreadLimits(window=8), 1000).upto == upto
+
+
+def test_what_is_to_be_answered_stays_though_lines_that_are_not_for_models_lie_behind_it() -> None:
+    entries: list[JournalEntry] = [U, M, UserSaid("a long question"), ViewChanged("plan"), ViewChanged("plan")]
+    where = cut(lines(*entries), [1, 1, 9999, 1, 1], FEW, 1000)
+    assert (where.upto, where.shown_behind) == (2, 1)
 
 
 def test_lines_are_told_by_their_numbers_not_by_their_places() -> None:

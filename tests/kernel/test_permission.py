@@ -10,6 +10,8 @@ from rapkit.kernel.incoming import (
     ChooseFor,
     CloseThread,
     Incoming,
+    SetAside,
+    Undelivered,
     UserMessage,
     WakeUp,
 )
@@ -219,6 +221,9 @@ STRANGE: list[Incoming] = [
     SubscriptionEvent(group_id="t1", tool_call_id="call_1", text="!"),
     OAuthRequest(group_id="t1", id="call_1", auth_url="http://a.test"),
     UserChoice(group_id="t1", id="call_1", prompt="?", choices=("a",), default=0, response_url="http://a.test"),
+    Undelivered("call_1", "nobody is there"),
+    SetAside("tool_result", "poison", "call_1"),
+    SetAside("user_choice", "poison", "call_1"),
     AnswerFor("call_1", "Yes"),
     ChooseFor("call_1", 2),
     ChooseFor("call_1", -1),

@@ -82,9 +82,8 @@ def lived(life: Life) -> Iterator[Life]:
                 # Nobody in the process is told what happens, so all look more often than they would.
                 patch.setattr("rapkit.runtime.following._LOOK_AGAIN_AFTER", _OFTEN)
                 patch.setattr("rapkit.runtime.alarm._LOOK_EVERY", _OFTEN)
-                patch.setattr(
-                    "rapkit.runtime.alarm._PATIENCE", 0.0
-                )  # clocks stand still here, and patience would never end
+                # Clocks stand still in some tests, and patience would never end.
+                patch.setattr("rapkit.runtime.alarm._PATIENCE", 0.0)
                 patch.setattr("rapkit.runtime.shift._LOOK_AGAIN_AFTER", _OFTEN)
                 patch.setattr(Agent, "__init__", _without_worker(Agent.__init__))
             yield life

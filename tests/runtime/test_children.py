@@ -35,7 +35,8 @@ RULES: list[dict[str, Any]] = [
     {"user": {"regex": "close (\\S+)"}, "calls": [{"close_thread": {"thread_id": "{match[1]}"}}]},
     {"user": "hello", "say": "Hi."},
     {"task": {"regex": "look at (\\w+)"}, "calls": [{"forecast": {"city": "{match[1]}"}}]},
-    {"task": {"is": "delegate Oslo"}, "calls": [{"spawn_thread": {"task": "look at Oslo"}}]},
+    {"task": {"is": "delegate Oslo"}, "calls": [{"spawn_thread": {"task": "finish Oslo"}}]},
+    {"task": {"is": "finish Oslo"}, "calls": [{"report_to_parent": {"text": "Oslo is done", "done": True}}]},
     {"parent": "finish", "calls": [{"report_to_parent": {"text": "I am done", "done": True}}]},
     {"parent": "leave", "calls": ["close_thread"]},
     {"parent": "again", "calls": [{"spawn_thread": {"task": "look at Oslo"}}]},
@@ -96,7 +97,7 @@ async def test_a_child_works_by_itself_and_its_last_words_are_its_report(weather
         assert (reported.thread_id, reported.task, reported.closed) == (child.id, "look at Oslo", False)
         look = await child.look()
         assert (look.status, look.thread.user_id, look.thread.parent) == ("idle", "u1", thread.id)
-        assert (await thread.look()).status == "waiting"  # the child is still there to be talked to
+        assert list((await thread.look()).thread.spawned) == [child.id]  # it is still there to be talked to
 
 
 async def test_a_child_knows_what_was_said_and_holds_none_of_it(weather: Toolset) -> None:
@@ -288,8 +289,8 @@ async def test_children_have_children_and_only_direct_relatives_talk(weather: To
         grandchild = await only_child(child)
 
         assert (await grandchild.look()).thread.ancestors == (thread.id, child.id)
-        assert [each.text for each in await child.entries(Reported)] == ["It is sunny in Oslo"]
-        assert [each.text for each in await thread.entries(Reported)] == ["A child says: It is sunny in Oslo"]
+        assert [each.text for each in await child.entries(Reported)] == ["Oslo is done"]
+        assert [each.text for each in await thread.entries(Reported)] == ["A child says: Oslo is done"]
         refused = await thread.ask(f"tell {grandchild.id} how are you?")
         assert refused == f"Told: Error: '{grandchild.id}' is no open child of this thread. Open: {child.id}."
         assert not await grandchild.entries(ParentSaid)
@@ -389,9 +390,9 @@ async def test_clients_see_the_family(weather: Toolset) -> None:
         assert (family["thread_id"], family["task"], family["parent_id"]) == (thread.id, None, None)
         latest, earliest = family["children"]
         assert (latest["thread_id"], latest["task"], latest["status"]) == (second.id, "look at Oslo", "closed")
-        assert (earliest["thread_id"], earliest["task"], earliest["status"]) == (first.id, "delegate Oslo", "waiting")
+        assert (earliest["thread_id"], earliest["task"], earliest["status"]) == (first.id, "delegate Oslo", "idle")
         assert [each["thread_id"] for each in earliest["children"]] == [grandchild.id]
-        assert earliest["children"][0]["children"] == []
+        assert (earliest["children"][0]["status"], earliest["children"][0]["children"]) == ("closed", [])
         assert not family["more_children"]
         assert earliest["usage"]["requests"] == 3
 

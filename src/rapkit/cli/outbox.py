@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import click
 
+from rapkit.cli.spans import span
 from rapkit.errors import ConfigError
 from rapkit.mailbox import Parcel, Store
 from rapkit.stores import open_store
@@ -122,15 +123,8 @@ def _row(parcel: Parcel) -> tuple[str, ...]:
 
 def _when(parcel: Parcel) -> str:
     if parcel.dead_at is not None:
-        return f"{_span(time.time() - parcel.dead_at)} ago"
+        return f"{span(time.time() - parcel.dead_at)} ago"
     if parcel.due_at is None:
         return "after another"
     seconds = parcel.due_at - time.time()
-    return f"in {_span(seconds)}" if seconds > 0 else "now"
-
-
-def _span(seconds: float) -> str:
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(0, seconds):.0f} s"
+    return f"in {span(seconds)}" if seconds > 0 else "now"

@@ -14,6 +14,7 @@ import click
 
 from rapkit.cli.options import log_format, log_level
 from rapkit.cli.reaching import public_url as url_of
+from rapkit.cli.spans import span
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
 from rapkit.settings import DEFAULT_FILE, Flags, load_settings
@@ -106,15 +107,8 @@ def _as_text(woken: "Woken") -> str:
     seconds = (woken.next - datetime.now(UTC)).total_seconds()
     if seconds <= 0:
         return f"{done}; there is more to do now"
-    return f"{done}; next at {woken.next:%Y-%m-%d %H:%M:%S} UTC (in {_span(seconds)})"
+    return f"{done}; next at {woken.next:%Y-%m-%d %H:%M:%S} UTC (in {span(seconds)})"
 
 
 def _counted(number: int, what: str) -> str:
     return f"{number or 'no'} {what}{'s' * (number != 1)}"
-
-
-def _span(seconds: float) -> str:
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

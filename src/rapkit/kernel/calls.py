@@ -22,7 +22,7 @@ def receive_result(draft: Draft, result: ToolResult) -> None:
     A result nobody waits for is ignored, not an error (CB-8): the tool did its part, and a 5xx would only make it send the same again.
     """
     thread = draft.thread
-    if result.id in thread.pending and thread.pending[result.id].awaits == "tool":
+    if draft.awaits_tool(result.id):
         call = draft.take_pending(result.id)
         _take_answer(draft, result, call, late=call.detached)
     elif result.id in thread.expired:
@@ -145,7 +145,7 @@ def receive_set_aside(draft: Draft, lost: SetAside) -> None:
     draft.ignore(lost.what, lost.reason, call_id)
     if lost.what in ("task", "parent") and draft.thread.task:
         report(draft, f"It could not take what it was told: {lost.reason}", stopped=True)
-    if lost.what == "tool_result" and call_id is not None and call_id in draft.thread.pending:
+    if lost.what == "tool_result" and call_id is not None and draft.awaits_tool(call_id):
         call = draft.take_pending(call_id)
         draft.answer(call_id, call, f"Error: The tool answered, but its answer could not be processed: {lost.reason}")
         refuse_early(draft, call_id, call.early)

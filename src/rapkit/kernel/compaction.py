@@ -61,8 +61,9 @@ class Cut:
 def cut(lines: Sequence[Numbered], sizes: Sequence[int], limits: ThreadLimits, window: int | None) -> Cut:
     """Where to cut: about a quarter of what there is room for stays, and an answer is not cut off from its call."""
     room = (limits.context_window or window or CONTEXT_WINDOW) * CHARS_PER_TOKEN // _KEPT
-    first = len(lines) - 1  # of what stays; the last line always does, because it is what is to be answered
-    kept = sizes[first] if lines else 0
+    # Of what stays. The last line for models always does, because it is what is to be answered.
+    first = max((number for number, line in enumerate(lines) if line.entry.kind in SHOWN), default=0)
+    kept = sum(sizes[first:])
     while first > 0 and len(lines) - first < max(1, limits.window // _KEPT) and kept + sizes[first - 1] <= room:
         first -= 1
         kept += sizes[first]

@@ -100,6 +100,11 @@ class Draft:
         self.change(pending={**self.thread.pending, call_id: call})
         self.set_call_timer(call_id)
 
+    def awaits_tool(self, call_id: str) -> bool:
+        """Whether a call was sent to a tool and is not answered: whatever else is pending is no tool's business."""
+        call = self.thread.pending.get(call_id)
+        return call is not None and call.awaits == "tool"
+
     def take_pending(self, call_id: str) -> Pending:
         """A pending call, which is pending no more: it is not sent again, and what it asked the user is taken back."""
         call = self.thread.pending[call_id]

@@ -22,7 +22,7 @@ def receive_event(draft: Draft, event: SubscriptionEvent) -> None:
     """An event: inline if it is associative (SUB-12), else in a child thread (SUB-13). One nobody listens to is discarded (SUB-15)."""
     call_id = event.tool_call_id
     thread = draft.thread
-    if call_id in thread.pending and thread.pending[call_id].awaits == "tool":
+    if draft.awaits_tool(call_id):
         draft.change(pending={**thread.pending, call_id: _keep_early(draft, event, thread.pending[call_id])})
     elif call_id in thread.expired:
         draft.change(expired={**thread.expired, call_id: _keep_early(draft, event, thread.expired[call_id])})

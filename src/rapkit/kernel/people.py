@@ -80,7 +80,7 @@ def _too_long(asked: UserChoice) -> str | None:
 def refuse_question(draft: Draft, call_id: str, reason: str) -> None:
     """A call asked the user what nobody will answer: it is cancelled, because it would wait for ever. A subscription goes on."""
     draft.ignore("user_choice", reason, call_id)
-    if call_id in draft.thread.pending:
+    if draft.awaits_tool(call_id):
         call = cancel_pending(draft, call_id)
         draft.answer(call_id, call, f"Error: The tool asked the user a question, but it cannot be answered: {reason}")
         draft.wake()
@@ -123,9 +123,8 @@ def receive_question_over(draft: Draft, call_id: str) -> None:
     """Nobody has answered in time: what was asked is dismissed, and what was not authorised is refused."""
     choices = draft.thread.choices.get(call_id)
     authorizing = draft.thread.authorizing.get(call_id)
-    if choices and (
-        authorizing is None or choices[0].asked_at < authorizing
-    ):  # whichever was asked first is over first
+    # Of both, what was asked first is over first.
+    if choices and (authorizing is None or choices[0].asked_at < authorizing):
         _take(draft, call_id, ChoiceMadeEntry(call_id, dismissed=True, expired=True))
         return
     draft.journal(AuthorizationExpired(call_id))
@@ -204,5 +203,4 @@ def receive_view(draft: Draft, update: ViewUpdate) -> None:
 
 def _is_live(draft: Draft, call_id: str) -> bool:
     """Whether a tool may still ask something for this call."""
-    call = draft.thread.pending.get(call_id)
-    return call_id in draft.thread.subscriptions or (call is not None and call.awaits == "tool")
+    return call_id in draft.thread.subscriptions or draft.awaits_tool(call_id)

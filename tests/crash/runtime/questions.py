@@ -92,14 +92,14 @@ def _permitted(
 ) -> Iterator[str]:
     name = f"{journal.id}/{call.id} ({call.name} {call.arguments.get('key', '')})"
     said = None if made is None or made.selected is None or not asked else asked[0].choices[made.selected]
-    if not asked and call.name != _REMEMBERED:
-        yield f"{name} was made without a question"
-    if not asked and not _is_allowed(evidence, journal, call):
-        yield f"{name} was made without a question, and nobody said that it may be"
     sent = (journal.id, call.id) in evidence.invoked
     ran = any(effect.call == (journal.id, call.id) for effect in evidence.effects)
     if asked and said in (None, NO) and (sent or ran):
         yield f"{name} was {'carried out' if ran else 'sent'}, and the user said {said}"
+    if not asked and (sent or ran) and call.name != _REMEMBERED:
+        yield f"{name} was made without a question"
+    elif not asked and (sent or ran) and not _is_allowed(evidence, journal, call):
+        yield f"{name} was made without a question, and nobody said that it may be"
     for answer in journal.answers(call.id):
         if (answer.text or "").startswith(_NOT_PERMITTED) and said != NO:
             yield f"{name} was answered {answer.text!r}, and the user said {said}"
