@@ -11,6 +11,7 @@ NAMES = [
     "Agent",
     "Budget",
     "ClosedThread",
+    "Confirmations",
     "Context",
     "Delivery",
     "Diff",
@@ -24,6 +25,7 @@ NAMES = [
     "Schedule",
     "Server",
     "ThreadLimits",
+    "Timeouts",
     "ToolError",
     "Toolset",
 ]

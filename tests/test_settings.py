@@ -8,8 +8,8 @@ import pytest
 from rapkit import Server, ThreadLimits
 from rapkit.errors import ConfigError
 from rapkit.kernel.limits import Confirmations, Timeouts
+from rapkit.runtime.budget import Budget
 from rapkit.runtime.schedules import Schedule
-from rapkit.runtime.spending import Budget
 from rapkit.settings import MINIMAL, Flags, Settings, load_settings
 
 MODEL = '[agent]\nmodel = "openai:gpt-5-mini"\n'

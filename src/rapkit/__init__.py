@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rapkit.errors import RapkitError, ToolError
-    from rapkit.kernel.limits import ThreadLimits
+    from rapkit.kernel.limits import Confirmations, ThreadLimits, Timeouts
     from rapkit.runtime.agent import Agent
+    from rapkit.runtime.budget import Budget
     from rapkit.runtime.schedules import Schedule
     from rapkit.runtime.server import Server
-    from rapkit.runtime.spending import Budget
     from rapkit.server.closing import ClosedThread
     from rapkit.server.content import Diff, Image
     from rapkit.server.context import Context
@@ -27,6 +27,7 @@ __all__ = [
     "Agent",
     "Budget",
     "ClosedThread",
+    "Confirmations",
     "Context",
     "Delivery",
     "Diff",
@@ -40,14 +41,16 @@ __all__ = [
     "Schedule",
     "Server",
     "ThreadLimits",
+    "Timeouts",
     "ToolError",
     "Toolset",
 ]
 
 _HOMES = {
     "Agent": "rapkit.runtime.agent",
-    "Budget": "rapkit.runtime.spending",
+    "Budget": "rapkit.runtime.budget",
     "ClosedThread": "rapkit.server.closing",
+    "Confirmations": "rapkit.kernel.limits",
     "Context": "rapkit.server.context",
     "Delivery": "rapkit.server.deliveries",
     "Diff": "rapkit.server.content",
@@ -61,6 +64,7 @@ _HOMES = {
     "Schedule": "rapkit.runtime.schedules",
     "Server": "rapkit.runtime.server",
     "ThreadLimits": "rapkit.kernel.limits",
+    "Timeouts": "rapkit.kernel.limits",
     "ToolError": "rapkit.errors",
     "Toolset": "rapkit.server.toolset",
 }

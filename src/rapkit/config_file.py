@@ -139,10 +139,13 @@ class Table:
             return None
         if may_be_off and value == _OFF:
             return math.inf
-        written = _DURATION.fullmatch(value) if isinstance(value, str) else None
-        if written is not None:
-            value = float(written[1]) * _UNITS[written[2]]
-        if type(value) not in (int, float) or not 0 <= value < math.inf or (value == 0 and not may_be_zero):
+        value = duration(value) if isinstance(value, str) else value
+        if (
+            value is None
+            or type(value) not in (int, float)
+            or not 0 <= value < math.inf
+            or (value == 0 and not may_be_zero)
+        ):
             more = "" if may_be_zero else " above 0"
             off = ', or "off"' if may_be_off else ""
             raise self.wrong(key, f'a number of seconds{more}, or a time like "90s", "5m", "24h" or "7d"{off}')
@@ -207,3 +210,9 @@ def _possible(key: str, keys: Sequence[str]) -> str:
     close = difflib.get_close_matches(key, keys, n=1)
     meant = f"Did you mean {close[0]!r}? " if close else ""
     return f"{meant}Possible are: {', '.join(keys)}."
+
+
+def duration(text: str) -> float | None:
+    """A time like "90s", "5m", "24h" or "7d", in seconds; None if it is none."""
+    written = _DURATION.fullmatch(text)
+    return None if written is None else float(written[1]) * _UNITS[written[2]]

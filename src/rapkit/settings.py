@@ -17,9 +17,9 @@ from rapkit.config_file import Table
 from rapkit.errors import ConfigError
 from rapkit.kernel.limits import Confirmation, Confirmations, ThreadLimits, Timeouts
 from rapkit.runtime.agent import DEFAULT_STORE, Agent, check_public_url
+from rapkit.runtime.budget import Budget, Per
 from rapkit.runtime.schedules import Schedule, check_names
 from rapkit.runtime.server import Server
-from rapkit.runtime.spending import Budget, Per
 
 DEFAULT_FILE = Path("rapkit.toml")
 DEFAULT_HOST = "127.0.0.1"

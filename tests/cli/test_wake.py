@@ -236,7 +236,7 @@ def test_who_may_use_the_client_api_is_not_asked(home: Home) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--at-most", "soon"), "--at-most soon is not a duration. Write it like 45s, 5min or 1h."),
+        (("--at-most", "soon"), "--at-most soon is not a time. Write it like 45s, 5m or 1h."),
         (("--store", "sqlite:///:memory:"), "A store in memory is one process's alone"),
         (("-c", "storm.toml"), "There is no file storm.toml."),
         (("--model", "gpt"), "'gpt' is no model."),

@@ -186,6 +186,24 @@ def test_the_user_cancels_a_subscription_and_the_model_is_not_asked() -> None:
     assert talk.event("call_1") == (Ignored("subscription_event", "no such subscription is active", "call_1"),)
 
 
+def test_the_model_learns_with_what_comes_next_that_the_user_cancelled_its_subscription() -> None:
+    """SUB-15"""
+    talk = subscribed()
+    talk.hears(CancelCall("call_1"))
+    talk.user("Hello")
+    assert talk.shown()[-2:] == [
+        "(The user has cancelled the subscription call_1. No more events of it will come.)",
+        "Hello",
+    ]
+
+
+def test_the_model_is_not_told_twice_of_a_subscription_that_ended_otherwise() -> None:
+    """SUB-14, SUB-16"""
+    talk = subscribed()
+    talk.event("call_1", final=True)
+    assert not [line for line in talk.shown() if "cancelled" in line]
+
+
 def test_what_is_not_there_cannot_be_cancelled() -> None:
     talk = calling(forecast())
     talk.hears(CancelCall("call_7"))

@@ -138,8 +138,8 @@ def test_not_more_stays_than_there_is_room_for(sizes: list[int], upto: int) -> N
 
 
 def test_what_is_to_be_answered_stays_though_lines_that_are_not_for_models_lie_behind_it() -> None:
-    entries: list[JournalEntry] = [U, M, UserSaid("a long question"), ViewChanged("plan"), ViewChanged("plan")]
-    where = cut(lines(*entries), [1, 1, 9999, 1, 1], FEW, 1000)
+    numbered = lines(U, M, UserSaid("a long question"), ViewChanged("plan"), ViewChanged("plan"))
+    where = cut(numbered, [1, 1, 9999, 1, 1], FEW, 1000)
     assert (where.upto, where.shown_behind) == (2, 1)
 
 

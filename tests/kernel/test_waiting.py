@@ -179,6 +179,15 @@ def test_a_wait_that_is_ended_by_the_user_leaves_no_timer(end: Incoming) -> None
     assert talk.is_asked() == (not talk.thread.closed)
 
 
+def test_a_message_of_the_user_only_interrupts_a_wait_where_it_cancels_calls() -> None:
+    talk = calling(SLEEP, forecast(), limits=ThreadLimits(cancel_on_interrupt=True))
+    talk.user("Well?")
+    assert [(answer.text or "").split(".")[0] for answer in talk.answers()] == [
+        "Error: Cancelled",
+        "Interrupted by what follows",
+    ]
+
+
 # Beside other calls
 
 

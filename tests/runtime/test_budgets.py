@@ -79,7 +79,7 @@ async def test_a_thread_that_has_used_its_budget_stops_and_goes_on_when_it_is_gr
         assert (look.status, look.reason) == ("parked", reason)
         shown = (await agent.request("GET", f"/v1/threads/{thread.id}")).json()
         assert (shown["status"], shown["reason"]) == ("parked", reason)
-        await agent.advance(days=30)
+        await agent.advance(days=3)
         assert len(agent.model.questions) == 2
         assert await other.ask("hello") == "Hi."  # that has a budget of its own
 
@@ -299,7 +299,7 @@ async def test_an_agents_budget_is_kept_over_restarts() -> None:
 
         with pytest.raises(ThreadParked):
             await thread.ask("hello")
-        await agent.advance(days=400)
+        await agent.advance(days=40)
         assert len(agent.model.questions) == 2
 
 

@@ -23,7 +23,7 @@ from rapkit.kernel.entries import (
     Tasked,
     UserSaid,
 )
-from tests.runtime.agents import Obedient, call, calling, texts_of, working
+from tests.runtime.agents import Obedient, call, calling, text_of, texts_of, working
 from tests.runtime.api.client import Client
 from tests.runtime.stranger import CLOSE, Stranger
 
@@ -33,6 +33,9 @@ RULES: list[dict[str, Any]] = [
     {"user": "deep", "calls": [{"spawn_thread": {"task": "delegate Oslo"}}]},
     {"user": {"regex": "tell (\\S+) (.+)"}, "calls": [{"send_message_to_child": {"thread_id": "{match[1]}", "text": "{match[2]}"}}]},
     {"user": {"regex": "close (\\S+)"}, "calls": [{"close_thread": {"thread_id": "{match[1]}"}}]},
+    {"user": "wait for it", "calls": [{"spawn_thread": {"task": "look at Oslo"}}, "wait_for_event"]},
+    {"user": "work beside it", "calls": [{"spawn_thread": {"task": "look at Oslo"}}, "work"]},
+    {"user": "do the work", "calls": ["work"]},
     {"user": "hello", "say": "Hi."},
     {"task": {"regex": "look at (\\w+)"}, "calls": [{"forecast": {"city": "{match[1]}"}}]},
     {"task": {"is": "delegate Oslo"}, "calls": [{"spawn_thread": {"task": "finish Oslo"}}]},
@@ -275,6 +278,68 @@ async def test_a_child_that_cannot_go_on_says_so(weather: Toolset) -> None:
         assert (await child.look()).status == "parked"
         assert await child.ask("hello") == "Hi."  # a person has helped it: now it reports
         assert await thread.answer() == "A child says: Hi."
+
+
+# Beside other calls
+
+
+async def test_a_parent_that_waits_for_something_to_happen_is_woken_by_the_report(weather: Toolset) -> None:
+    async with testing.agent(model=RULES, tools=[weather]) as agent:
+        thread = await agent.thread()
+
+        assert await thread.ask("wait for it") == "A child says: It is sunny in Oslo"
+
+        by_name = {each.name: each.text or "" for each in await thread.entries(Answered)}
+        assert by_name["wait_for_event"].startswith("Interrupted by what follows.")
+        assert (await thread.look()).thread.pending == {}
+
+
+async def test_a_report_is_shown_after_the_result_of_a_call_that_is_waited_for() -> None:
+    """It is in the journal at once. The model is asked when the call is answered, and hears of both."""
+    async with testing.agent(model=RULES, tools=["forecast", "work"]) as agent:
+        thread = await agent.thread()
+        await thread.send("work beside it")
+        work = await agent.tool("work").call()
+        await (await agent.tool("forecast").call()).result("foggy")
+        await agent.settled()
+        assert len(await thread.entries(Reported)) == 1
+        asked = len(agent.model.questions)
+        assert [each.name for each in await thread.entries(Answered)] == ["spawn_thread"]
+
+        await work.result("done")
+        await agent.settled()
+
+        assert len(agent.model.questions) == asked + 1
+        *_, called, answered, reported, report = agent.model.questions[-1].conversation
+        assert isinstance(called, Said)
+        assert isinstance(answered, Heard)
+        assert isinstance(reported, Said)
+        assert isinstance(report, Heard)
+        assert [text_of(each) for each in answered.answers][1] == "done"
+        assert "kind" in reported.calls[0].arguments
+        assert [text_of(each) for each in report.answers] == ["It is foggy"]
+
+
+async def test_a_child_does_not_see_what_its_parent_waits_for() -> None:
+    """Nor what becomes of it: those calls are the parent's."""
+    async with testing.agent(model=RULES, tools=["forecast", "work"]) as agent:
+        thread = await agent.thread()
+        await thread.send("do the work")
+        work = await agent.tool("work").call()
+        await thread.ask("plan it")
+        forecast = await agent.tool("forecast").call()
+
+        await work.result("done")
+        await forecast.result("foggy")
+        await agent.settled()
+
+        child = await only_child(thread)
+        conversation = str(await child.conversation())
+        assert "do the work" in conversation
+        assert "still running" not in conversation
+        assert "'work'" not in conversation
+        assert forecast.thread_id == child.id
+        assert forecast.id != work.id  # so that a model that is shown both can tell them apart
 
 
 # Families

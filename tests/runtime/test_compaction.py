@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rapkit import ThreadLimits, testing
+from rapkit import Image, ThreadLimits, Toolset, testing
 from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.conversation import Heard, Said
 from rapkit.kernel.entries import Answered, Failed, Happened, ModelSaid, Summary, Unsubscribed, UserSaid
@@ -34,14 +34,14 @@ class Forgetful:
     def __call__(self, question: Question) -> Reply | str:
         accept_question(question.conversation)
         self.questions.append(question)
-        usage = Usage(1, len(str(question.conversation)) // 4, 10)
+        usage = Usage(1, size_of(question) // 4, 10)
         if question.for_summary:
             assert question.tools == ()
             return Reply(f"summary {self.summaries}", usage=usage)
         heard = question.conversation[-1]
         assert isinstance(heard, Heard)
         reply = calling(*self._calls(question, heard)) if heard.texts else Reply()
-        text = "" if reply.calls else f"heard: {texts_of(heard)[-1]}"
+        text = "" if reply.calls else f"heard: {texts_of(heard)[-1][:100]}"
         return Reply(text, reply.calls, usage=usage)
 
     def _calls(self, question: Question, heard: Heard) -> list[Call]:
@@ -231,13 +231,33 @@ async def test_a_late_result_finds_its_call_behind_the_summary() -> None:
 async def test_large_answers_are_summed_up_too_and_never_cut_off_from_their_calls() -> None:
     model = Forgetful()
     async with testing.agent(model=model, tools=["work"], limits=SMALL) as agent:
-        agent.tool("work").answer("a long answer " * 100)
+        agent.tool("work").answer("a long answer " * 200)
         thread = await agent.thread()
         for _ in range(20):
             await thread.ask("call work")
 
         assert model.summaries > 0
+        assert "result:call_" not in str([question.conversation for question in model.questions])
         assert max(map(size_of, model.questions)) <= CHARS
+
+
+async def test_a_picture_is_not_as_long_as_it_is_large() -> None:
+    """Or else a single one would be reason enough to sum up everything, and be forgotten by that."""
+    tools = Toolset("camera")
+
+    @tools.tool(read_only=True)
+    def look() -> list[str | Image]:
+        """Take a picture."""
+        return ["A pixel:", Image(b"\x89PNG" + bytes(600_000), "image/png")]
+
+    model = Forgetful()
+    async with testing.agent(model=model, tools=[tools]) as agent:
+        thread = await agent.thread()
+        await thread.ask("call look")
+        await talk_on(thread, 5)
+
+        assert model.summaries == 0
+        assert "image/png" in str(model.last.conversation[2])
 
 
 # Children

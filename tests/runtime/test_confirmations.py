@@ -69,7 +69,7 @@ async def test_a_destructive_tool_is_not_called_before_a_person_says_yes(houses:
         question = await thread.choice()
         assert question.prompt == 'May the agent call demolish with {"house": "A"}?'
         assert (question.choices, question.default) == (("Yes", "No"), "No")
-        await agent.advance(days=30)
+        await agent.advance(days=3)
         assert executed == []
         assert (await thread.look()).thread.pending["call_1"].awaits == "permission"
 

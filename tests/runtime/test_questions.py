@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rapkit import Context, OAuthProvider, ThreadLimits, Toolset, testing
+from rapkit import Context, OAuthProvider, Schedule, ThreadLimits, Toolset, testing
 from rapkit.errors import ThreadError
 from rapkit.kernel.completion import Question
 from rapkit.kernel.conversation import Heard
@@ -64,7 +64,7 @@ async def test_the_model_asks_and_the_user_chooses() -> None:
         assert (question.prompt, question.choices, question.default) == ("Which colour?", ("red", "green"), None)
         look = await thread.look()
         assert (look.status, look.thread.pending[question.call_id].awaits) == ("waiting", "user")
-        await agent.advance(days=100)  # however long that takes
+        await agent.advance(days=5)  # however long that takes
 
         await question.select("green")
 
@@ -163,6 +163,28 @@ async def test_a_child_asks_the_user_too() -> None:
         await (await child.choice()).answer("Ann")
 
         assert await thread.answer() == "Reported: So: Ann"
+
+
+async def test_a_schedule_speaks_and_the_question_stays_open() -> None:
+    """It speaks for the user, who is not there: nothing is answered by it."""
+    rules: list[dict[str, Any]] = [
+        {"user": "morning", "once": True, "calls": [{"ask_user": {"question": "How are you?"}}]},
+        {"user": "morning", "say": "I am still waiting."},
+        {"answer": "ask_user", "say": "So: {answer}"},
+    ]
+    async with testing.agent(model=rules, schedules=[Schedule("0 9 * * *", "good morning", name="m")]) as agent:
+        await agent.advance(days=1)
+        (thread,) = await agent.threads()
+        question = await thread.choice()
+
+        await agent.advance(days=1)
+        assert await thread.answer() == "I am still waiting."
+        assert list((await thread.look()).choices) == [question.call_id]
+        await question.answer("fine")
+
+        assert await thread.answer() == "So: fine"
+        (answered,) = await thread.entries(Answered)
+        assert answered.late
 
 
 async def test_a_question_that_is_cancelled_is_asked_no_more() -> None:

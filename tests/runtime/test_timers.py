@@ -1,6 +1,7 @@
 """Threads and time: sleeping, waiting for something to happen, and giving up calls that take too long. All of it outlives the process."""
 
 import itertools
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -312,12 +313,13 @@ async def test_a_call_the_user_did_not_wait_for_times_out_all_the_same() -> None
 @pytest.mark.parametrize(
     ("timeouts", "seconds"),
     [
-        (Timeouts(call=60), None),
-        (Timeouts(call=60, long_running=600), 600),
-        (Timeouts(call=60, long_running=600, tools={"dig": 30}), 30),
-        (Timeouts(long_running=600, tools={"dig": None}), None),
+        (Timeouts(call=60), 600),
+        (Timeouts(call=60, long_running=900), 900),
+        (Timeouts(call=60, long_running=math.inf), None),
+        (Timeouts(call=60, long_running=900, tools={"dig": 30}), 30),
+        (Timeouts(long_running=900, tools={"dig": None}), None),
     ],
-    ids=["call", "long-running", "tool", "tool-without-end"],
+    ids=["ten-times", "long-running", "for-ever", "tool", "tool-without-end"],
 )
 async def test_tools_that_take_long_have_a_time_of_their_own(
     mine: Toolset, timeouts: Timeouts, seconds: float | None

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from pydantic_ai.models.test import TestModel
 
-from rapkit import Context, Durations, Event, OAuthProvider, Toolset, testing
-from rapkit.errors import ConfigError, ThreadClosed, UnknownThread
+from rapkit import Budget, Context, Durations, Event, OAuthProvider, Schedule, ThreadLimits, Toolset, testing
+from rapkit.errors import ConfigError, ThreadClosed, ThreadParked, UnknownThread
 from rapkit.kernel.completion import Question, Reply, WantedCall
 from rapkit.kernel.conversation import Heard
-from rapkit.kernel.entries import Answered, Began, ChildMade, ChoiceMadeEntry, ClosedEntry, Happened, ModelSaid
+from rapkit.kernel.entries import Answered, Began, ChildMade, ChoiceMadeEntry, ClosedEntry, Happened, ModelSaid, WokenUp
 from rapkit.models.scripted import Scripted
 
 DAY = 24 * 3600.0
@@ -232,6 +232,54 @@ async def test_users_authorise_tools(weather: Toolset) -> None:
         await other.send("report it")
         await (await other.authorization()).deny()
         assert "Error" in await other.answer()
+
+
+async def test_the_models_own_questions_are_answered_in_words() -> None:
+    rules: list[dict[str, Any]] = [
+        {"user": "name", "calls": [{"ask_user": {"question": "Who?"}}]},
+        {"answer": "ask_user", "say": "{answer}!"},
+    ]
+    async with testing.agent(model=rules) as agent:
+        thread = await agent.thread()
+        await thread.send("ask my name")
+
+        question = await thread.choice()
+        assert (question.choices, question.default) == ((), None)
+        await question.answer("Ann")
+
+        assert await thread.answer() == "Ann!"
+
+
+async def test_schedules_speak_when_the_clock_says_so() -> None:
+    morning = Schedule("0 9 * * *", "good morning", zone="Europe/Berlin", name="morning")
+    async with testing.agent(model=[{"user": "morning", "say": "Hi."}], schedules=[morning]) as agent:
+        await agent.advance(hours=19)
+        assert await agent.threads() == []
+        await agent.advance(hours=1)
+        await agent.restart()
+        await agent.advance(days=2)
+
+        (thread,) = await agent.threads()
+        assert [woken.due for woken in await thread.entries(WokenUp)] == [
+            f"2030-01-0{day} 09:00 Europe/Berlin" for day in (2, 3, 4)
+        ]
+        assert await thread.said() == ["Hi."] * 3
+
+
+async def test_budgets_end_and_are_granted() -> None:
+    async with testing.agent(model=[{"say": "Hi."}], limits=ThreadLimits(slices=1), budget=Budget(slices=2)) as agent:
+        thread = await agent.thread()
+        assert await thread.ask("hello") == "Hi."
+        with pytest.raises(ThreadParked, match="The thread has used 1 slices"):
+            await thread.ask("hello")
+
+        await thread.grant(slices=5)
+        assert await thread.answer() == "Hi."
+        with pytest.raises(ThreadParked, match="The agent has run 2 of its 2 slices"):
+            await thread.ask("hello")
+        await agent.advance(days=1)
+
+        assert await thread.answer() == "Hi."
 
 
 async def test_views_are_shown(weather: Toolset) -> None:

@@ -28,7 +28,9 @@ class OnAcceptCommand:
         if not self._words:
             raise ConfigError('--on-accept is empty. Write a command, like --on-accept "rapkit wake".')
         if shutil.which(self._words[0]) is None:
-            raise ConfigError(f"--on-accept names a command that cannot be found: {self._words[0]}")
+            raise ConfigError(
+                f"--on-accept names a command that cannot be found: {self._words[0]}. Write its whole path, or put it on the PATH."
+            )
         self.environment: dict[str, str] = {}
         self._rung = asyncio.Event()
 

@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import json
 import logging
-import re
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ import click
 from rapkit.cli.options import log_format, log_level
 from rapkit.cli.reaching import public_url as url_of
 from rapkit.cli.spans import span
+from rapkit.config_file import duration
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
 from rapkit.settings import DEFAULT_FILE, Flags, load_settings
@@ -23,20 +23,14 @@ if TYPE_CHECKING:
     from rapkit.runtime.agent import Agent
     from rapkit.runtime.engine import Woken
 
-_UNITS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h|)")
-
 log = logging.getLogger("rapkit.cli")
 
 
 def _seconds(_ctx: click.Context, _param: click.Parameter, given: str | None) -> float | None:
-    """`45`, `45s`, `5min`, `1h`."""
-    if given is None:
-        return None
-    found = _DURATION.fullmatch(given)
-    if found is None:
-        raise ConfigError(f"--at-most {given} is not a duration. Write it like 45s, 5min or 1h.")
-    return float(found[1]) * _UNITS[found[2]]
+    seconds = None if given is None else duration(given)
+    if given is not None and seconds is None:
+        raise ConfigError(f"--at-most {given} is not a time. Write it like 45s, 5m or 1h.")
+    return seconds
 
 
 @click.command()
@@ -47,7 +41,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, given: str | None) ->
 @click.option("--public-url", metavar="URL", help="Where tools call back, if not at the address it listens on.")
 @click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5-mini or scripted:plan.yaml.")
 @click.option(
-    "--at-most", callback=_seconds, metavar="DURATION", help="Begin nothing more after this time, like 45s or 5min."
+    "--at-most", callback=_seconds, metavar="DURATION", help="Begin nothing more after this time, like 45s or 5m."
 )
 @log_format
 @log_level

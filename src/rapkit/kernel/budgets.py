@@ -57,9 +57,8 @@ def receive_grant(draft: Draft, grant: Grant) -> None:
     draft.change(granted=thread.granted + Granted(grant.slices, grant.tokens, grant.cost))
     draft.journal(GrantedEntry(grant.slices, grant.tokens, grant.cost))
     if thread.parked is not None and thread.wants_model:
-        draft.change(
-            parked=None, retry_at=0.0, failures=0
-        )  # a person did that, who may be told again if the model fails
+        # Failures from before are forgotten: it goes on because a person wants it to.
+        draft.change(parked=None, retry_at=0.0, failures=0)
 
 
 def _sum(limit: float | None, granted: float) -> float | None:

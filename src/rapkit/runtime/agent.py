@@ -18,6 +18,7 @@ from rapkit.kernel.entries import ClosedEntry, Ignored, ModelSaid, ParkedEntry, 
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.models.opening import open_model
 from rapkit.runtime.app import make_app
+from rapkit.runtime.budget import Budget
 from rapkit.runtime.doorbell import OnAccept
 from rapkit.runtime.engine import Engine, Surroundings, Woken, opened, running
 from rapkit.runtime.in_process import PATH, InProcess, InProcessServer
@@ -25,8 +26,7 @@ from rapkit.runtime.plan import Capacity, Patience, Plan
 from rapkit.runtime.port import MEMORY, listen_as_before, port_before
 from rapkit.runtime.schedules import Schedule, check_names
 from rapkit.runtime.server import Server
-from rapkit.runtime.spending import Budget
-from rapkit.runtime.threads import Line, Look, ThreadEvent
+from rapkit.runtime.threads import Family, Line, Look, ThreadEvent
 from rapkit.secret import read_secret
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class Agent:
     `servers` are base URLs, `Server`s, or toolsets, which are served in this process. `store` is where threads are kept. `public_url` is
     where tools reach us: needed when `agent.app` is served by your own server, found out by itself otherwise. `tokens` are who may use the
     client API, by name, as `env:VARIABLE`, `file:path` or the token itself; without any, only this machine may. `schedules` are messages
-    that come to threads by themselves. `budget` is what all threads together may spend.
+    that come to threads by themselves: these and no others, from the moment the agent starts; None leaves them as they are in the store.
+    `budget` is what all threads together may spend.
 
     As a context manager it listens on this machine, on `port` or on a free one; that one is remembered in the store, because callback URLs
     of calls under way contain it. Mounted, it is `agent.app` with `agent.lifespan`.
@@ -69,7 +70,7 @@ class Agent:
         limits: ThreadLimits | None = None,
         capacity: Capacity | None = None,
         patience: Patience | None = None,
-        schedules: Sequence[Schedule] = (),
+        schedules: Sequence[Schedule] | None = None,
         budget: Budget | None = None,
         worker: bool = True,
         on_accept: OnAccept | None = None,
@@ -82,7 +83,7 @@ class Agent:
         self.limits = limits or ThreadLimits()
         self.capacity = capacity or Capacity()
         self.patience = patience or Patience()
-        self.schedules = tuple(schedules)
+        self.schedules = None if schedules is None else tuple(schedules)
         self.budget = budget
         self.worker = worker
         self.on_accept = on_accept
@@ -93,7 +94,7 @@ class Agent:
         self._stack: contextlib.AsyncExitStack | None = None
         self._app: ASGIApp | None = None
         _check_names(self.servers)
-        check_names(self.schedules)
+        check_names(self.schedules or ())
 
     # Running
 
@@ -197,7 +198,10 @@ class Agent:
                 "Serve it by itself (rapkit serve) and give the agent its URL, or wake the agent in the process where it runs."
             )
         if self.store == MEMORY:
-            raise ConfigError("A store in memory is one process's alone: there is nothing in it to be woken for.")
+            raise ConfigError(
+                "A store in memory is one process's alone: there is nothing in it to be woken for. "
+                "Give the agent a file, like sqlite:///agent.db."
+            )
         url = public_url or self.public_url or await self._url_before()
         self._warn_if_unreachable(url)
         async with opened(self._plan(url)) as engine:
@@ -310,6 +314,18 @@ class AgentThread:
     async def choose(self, call_id: str, selected: int | None) -> None:
         """Answer the open question of a call; None dismisses it."""
         await self._agent.engine.threads.choose(self.id, call_id, selected)
+
+    async def answer(self, call_id: str, text: str) -> None:
+        """Answer in words the open question of a call, if it is the model that asks."""
+        await self._agent.engine.threads.answer(self.id, call_id, text)
+
+    async def grant(self, *, slices: int = 0, tokens: int = 0, cost: float = 0.0) -> None:
+        """Let it use more than its budget. If it was parked because it had used that up, it goes on."""
+        await self._agent.engine.threads.grant(self.id, slices=slices, tokens=tokens, cost=cost)
+
+    async def family(self) -> Family:
+        """The thread with its children, and theirs."""
+        return await self._agent.engine.threads.family(self.id)
 
     async def close(self) -> None:
         """Close it: it takes nothing more, and every server is told."""

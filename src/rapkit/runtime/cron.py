@@ -107,7 +107,9 @@ def _parsed(expression: str, start: datetime) -> "CronSim":
         return CronSim(expression, start)
     except CronSimError as error:
         which = str(error).removeprefix("Bad ").replace("-", " ")
-        raise ConfigError(f"{expression!r} is no cron expression: its {which} cannot be. {_EXAMPLE}") from None
+        raise ConfigError(
+            f"{expression!r} is no cron expression: its {which} is wrong, or there is no such day. {_EXAMPLE}"
+        ) from None
 
 
 def _zone(name: str) -> zoneinfo.ZoneInfo:

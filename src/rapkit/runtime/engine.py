@@ -145,9 +145,9 @@ class Engine:
 
     async def _configure(self) -> None:
         """Have the store know the schedules: they are due for whoever works next."""
-        if not self._configured:
+        if not self._configured and self._plan.schedules is not None:
             await Schedules(self._store, self._name, self._plan.schedules, self._clock.now).reconcile()
-            self._configured = True
+        self._configured = True
 
     async def wake(self, at_most: float | None = None) -> Woken:
         """Do what is due until nothing is, and nothing that was begun still runs; after `at_most` seconds nothing more is begun."""

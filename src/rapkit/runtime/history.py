@@ -1,26 +1,28 @@
 """The journal of a thread as a model is shown it: read from the store, in a window, together with what it inherits."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from rapkit.errors import StoreError
 from rapkit.kernel.compaction import CHARS_PER_TOKEN, CONTEXT_WINDOW, Cut, cut, lines_since
 from rapkit.kernel.conversation import Conversation
 from rapkit.kernel.effects import Step
-from rapkit.kernel.entries import SHOWN, Happened, Released, Summary, dump_entry, load_entry
+from rapkit.kernel.entries import SHOWN, Answered, Happened, JournalEntry, Released, Summary, dump_entry, load_entry
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.kernel.projection import Numbered, Stretch, project
+from rapkit.kernel.projection import Numbered, Stretch, content_of, project
 from rapkit.kernel.thread import Inherited, Thread, load_thread
 from rapkit.mailbox import Entry, Store
 
 _SUMMARY = frozenset(("summary",))
 _MOST_EARLY = 100
+_MOST_WINDOWS = 20
 _USABLE = 0.9
+_PICTURE = 6000
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a thread's model is shown. The last of the `stretches` is the thread's own; `sizes` are those of its lines, in bytes.
+    """What a thread's model is shown. The last of the `stretches` is the thread's own; `sizes` are those of its lines, in characters.
 
     `inherited` is the size of the others.
     """
@@ -65,10 +67,11 @@ async def view_of(store: Store, before: Thread, step: Step, limits: ThreadLimits
     thread = step.thread
     own = Inherited(before.id, before.length)
     since = before.summary.upto if before.summary else 0
-    entries = await _entries(store, own, _how_many(lines_since(before), limits), since)
+    entries = await _entries(store, own, _how_many(thread, lines_since(before), limits), since)
     lines = list(map(_numbered, entries))
+    sizes = _sizes(entries, lines)
     lines += [Numbered(seq, entry) for seq, entry in enumerate(step.entries, before.length + 1)]
-    sizes = (*(len(entry.body) for entry in entries), *(len(dump_entry(entry)) for entry in step.entries))
+    sizes += tuple(_size(entry, len(dump_entry(entry))) for entry in step.entries)
     summary = None if before.summary is None else await _summary_at(store, before.id, before.summary.seq)
     stretches = [Stretch(lines, summary=summary, early=await _early(store, before.id, lines))]
     left = (2 if limits.compaction else 1) * limits.window - len(lines)
@@ -83,15 +86,16 @@ async def view_of(store: Store, before: Thread, step: Step, limits: ThreadLimits
     return View(thread, tuple(stretches), sizes, inherited)
 
 
-def _how_many(shown: int, limits: ThreadLimits) -> int:
+def _how_many(thread: Thread, shown: int, limits: ThreadLimits) -> int:
     """How many of the lines that are not summarised are shown.
 
-    With compaction that is twice the window at most, for where no summary can be made. Without, it is a window or up to half as much
-    again: so its beginning moves seldom, and providers can cache what comes first.
+    With compaction that is all of them, as far as that can be borne: they are summed up now if they are too many, and what the model is not
+    shown then would be lost. Where no summary can be made it is twice the window at most. Without compaction it is a window or up to half
+    as much again: so its beginning moves seldom, and providers can cache what comes first.
     """
     window = limits.window
     if limits.compaction:
-        return min(shown, 2 * window)
+        return min(shown, (2 if thread.shown < thread.compact_after else _MOST_WINDOWS) * window)
     return shown if shown <= window else window + (shown - window) % max(1, window // 2)
 
 
@@ -102,7 +106,21 @@ async def _inherited(store: Store, part: Inherited, most: int) -> tuple[Stretch,
     entries = await _entries(store, part, most, summary.upto if summary else 0)
     lines = list(map(_numbered, entries))
     early = await _early(store, part.thread_id, lines)
-    return Stretch(lines, inherited=True, summary=summary, early=early), sum(len(entry.body) for entry in entries)
+    return Stretch(lines, inherited=True, summary=summary, early=early), sum(_sizes(entries, lines))
+
+
+def _sizes(entries: Sequence[Entry], lines: Sequence[Numbered]) -> tuple[int, ...]:
+    return tuple(_size(line.entry, len(entry.body)) for entry, line in zip(entries, lines, strict=True))
+
+
+def _size(entry: JournalEntry, stored: int) -> int:
+    """About how many characters a model is shown of a line that takes so many bytes.
+
+    A picture is a few pages to it, however large it is, and what is for people alone is nothing.
+    """
+    if isinstance(entry, Answered) and (entry.content or entry.display_as):
+        return sum(len(item.text) if item.type == "text" else _PICTURE for item in content_of(entry))
+    return stored
 
 
 async def find_event(store: Store, thread_id: str, seq: int) -> Happened:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.models.model import Model
+from rapkit.runtime.budget import Budget
 from rapkit.runtime.doorbell import OnAccept
 from rapkit.runtime.in_process import InProcess
 from rapkit.runtime.schedules import Schedule
 from rapkit.runtime.server import Server
-from rapkit.runtime.spending import Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,6 @@ class Plan:
     capacity: Capacity = field(default_factory=Capacity)
     patience: Patience = field(default_factory=Patience)
     policies: Mapping[Kind, RetryPolicy] = field(default_factory=lambda: POLICIES)
-    schedules: tuple[Schedule, ...] = ()
+    schedules: tuple[Schedule, ...] | None = None
     budget: Budget | None = None
     on_accept: OnAccept | None = None

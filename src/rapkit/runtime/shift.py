@@ -85,7 +85,7 @@ class Shift:
             ),
             self._began,
         )
-        self._schedules = Schedules(place.store, name, place.plan.schedules, place.clock.now)
+        self._schedules = Schedules(place.store, name, place.plan.schedules or (), place.clock.now)
         self._pumps = (self._schedules.pump, self._worker.pump, self._courier.pump)
         self._ran: set[str] | None = None
         self.posts = 0

@@ -1,4 +1,4 @@
-"""What an agent may spend, with all its threads and in all its processes, and what it has spent.
+"""What an agent has spent, with all its threads and in all its processes.
 
 What was spent in a period stands in one record, its ledger: one sum for those who have ended, and one entry for each process that runs. It
 is changed by compare-and-set only, so whatever happens to a process between two steps, an amount stands in the ledger once or not yet. A
@@ -8,22 +8,18 @@ however many processes come and go in its period.
 
 import asyncio
 import logging
-import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
 from pydantic import TypeAdapter
 
-from rapkit.errors import ConfigError, StoreError
+from rapkit.errors import StoreError
 from rapkit.kernel.completion import Usage
 from rapkit.mailbox import Fact, NewBox, Store
-
-Per = Literal["hour", "day", "month", "total"]
+from rapkit.runtime.budget import Budget, Exceeded, Per, is_price, judge, period_name
 
 _BOX: Final = NewBox("rapkit/spending", "spending", idle=True)
-_FORMATS: Final[Mapping[Per, str]] = {"hour": "%Y-%m-%d %H:00", "day": "%Y-%m-%d", "month": "%Y-%m", "total": "total"}
 _NANOS: Final = 10**9
 _WRITE_EVERY: Final = 1.0
 _LOOK_EVERY: Final = 2.0
@@ -33,63 +29,6 @@ _SILENT: Final = 3600.0
 _TRIES: Final = 100
 
 log = logging.getLogger("rapkit.spending")
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What an agent may spend in every hour, day or month of the UTC calendar, or in its whole life.
-
-    `slices` counts completions, `tokens` those read and written, `cost` is in US dollars as far as prices are known. With several limits,
-    the one that is reached first counts. Another `per` begins a count of its own; another limit goes on with the same one.
-    """
-
-    slices: int | None = None
-    tokens: int | None = None
-    cost: float | None = None
-    per: Per = "day"
-
-    def __post_init__(self) -> None:
-        if self.per not in get_args(Per):
-            raise ConfigError(f"A budget cannot be per {self.per!r}. Make it one of: {', '.join(get_args(Per))}.")
-        if self.slices is None and self.tokens is None and self.cost is None:
-            raise ConfigError(
-                "A budget without a limit limits nothing. Give it `slices`, `tokens` or `cost`, or leave it out."
-            )
-        for name, value in (("slices", self.slices), ("tokens", self.tokens)):
-            if value is not None and not _is_count(value):
-                raise ConfigError(
-                    f"`{name}` of a budget is {value!r}. Make it a whole number above 0, or leave it out."
-                )
-        if self.cost is not None and not _is_price(self.cost):
-            raise ConfigError(
-                f"`cost` of a budget is {self.cost!r}. Make it a number of dollars above 0, or leave it out."
-            )
-
-    def period_of(self, now: float) -> str:
-        """What the period at this time is called, such as "2026-11-16". Later periods have greater names."""
-        return _period(self.per, now)
-
-    def ends_at(self, now: float) -> float | None:
-        """When the period at this time is over, which is when the next begins; None if it never is."""
-        at = datetime.fromtimestamp(now, UTC).replace(minute=0, second=0, microsecond=0)
-        match self.per:
-            case "hour":
-                return (at + timedelta(hours=1)).timestamp()
-            case "day":
-                return (at.replace(hour=0) + timedelta(days=1)).timestamp()
-            case "month":
-                # 31 days after the first of a month it is always the next month.
-                return (at.replace(day=1, hour=0) + timedelta(days=31)).replace(day=1).timestamp()
-            case "total":
-                return None
-
-
-@dataclass(frozen=True, slots=True)
-class Exceeded:
-    """A budget is used up: why, in a sentence for a person, and when it goes on; None if it does not by itself."""
-
-    reason: str
-    until: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,19 +162,17 @@ class Spending:
     async def exceeded(self) -> Exceeded | None:
         """Whether the budget is used up, asked before each completion. Raises `StoreError` if what others spent cannot be read."""
         account = await self._known()
-        return _judge(self._budget, account.own + account.others, account)
+        return judge(self._budget, _usage(account), account.period, account.ends_at)
 
     async def spent(self) -> Usage:
         """What was spent in this period. Raises `StoreError` if what others spent cannot be read."""
-        account = await self._known()
-        amount = account.own + account.others
-        return Usage(amount.requests, amount.input, amount.output, amount.nanos / _NANOS)
+        return _usage(await self._known())
 
     async def start(self) -> None:
         """Drop the ledgers of periods that have been over for days."""
         for per in get_args(Per):  # also of the length that the budget had before it was changed
             # Not as soon as they are over: clocks differ, and somebody may still be writing.
-            oldest = _period(per, self._now() - _KEPT)
+            oldest = period_name(per, self._now() - _KEPT)
             for record in await self._store.records(_BOX.id, _kind(per)):
                 if record.key < oldest:
                     await self._store.note(_BOX, Fact(_BOX.id, record.kind, record.key, None))
@@ -325,57 +262,15 @@ class Spending:
         return _Ledger(), None
 
 
-def _judge(budget: Budget, spent: _Amount, account: _Account) -> Exceeded | None:
-    used, limits = [], []
-    if budget.cost is not None and spent.nanos >= round(budget.cost * _NANOS):
-        used.append(f"spent {_dollars(spent.nanos / _NANOS, budget.cost)} of its {_dollars(budget.cost, budget.cost)}")
-        limits.append("`cost`")
-    if budget.tokens is not None and spent.tokens >= budget.tokens:
-        used.append(f"used {spent.tokens:,} of its {budget.tokens:,} tokens")
-        limits.append("`tokens`")
-    if budget.slices is not None and spent.requests >= budget.slices:
-        used.append(f"run {spent.requests:,} of its {budget.slices:,} slices")
-        limits.append("`slices`")
-    if not used:
-        return None
-    remedy = f"raise {_listed(limits)} in [agent.budget] (or Agent(budget=...)) and restart."
-    if account.ends_at is None:
-        return Exceeded(f"The agent has {_listed(used)} in total. It does not go on by itself: {remedy}", None)
-    again = datetime.fromtimestamp(account.ends_at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    period = f"the hour from {account.period}" if budget.per == "hour" else account.period
-    return Exceeded(
-        f"The agent has {_listed(used)} for {period} (UTC). It goes on at {again}; to go on earlier, {remedy}",
-        account.ends_at,
-    )
-
-
-def _listed(things: list[str]) -> str:
-    *most, last = things
-    return f"{', '.join(most)} and {last}" if most else last
-
-
-def _dollars(amount: float, limit: float) -> str:
-    """With cents, or as many places as it takes to tell a small limit from nothing."""
-    places = max(2, 1 - math.floor(math.log10(limit)))
-    return f"${amount:,.{places}f}"
+def _usage(account: _Account) -> Usage:
+    amount = account.own + account.others
+    return Usage(amount.requests, amount.input, amount.output, amount.nanos / _NANOS)
 
 
 def _amount(usage: Usage) -> _Amount:
     # A model may be anybody's: one that says nonsense about its price is not to stop the agent.
-    nanos = round(usage.cost * _NANOS) if _is_price(usage.cost) else 0
+    nanos = round(usage.cost * _NANOS) if is_price(usage.cost) else 0
     return _Amount(usage.requests, usage.input_tokens, usage.output_tokens, nanos)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _is_price(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0
-
-
-def _period(per: Per, at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime(_FORMATS[per])
 
 
 def _kind(per: Per) -> str:

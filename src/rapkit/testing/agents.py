@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from rapkit.kernel.limits import ThreadLimits
+from rapkit.runtime.budget import Budget
 from rapkit.runtime.schedules import Schedule
-from rapkit.runtime.spending import Budget
 from rapkit.server.toolset import Toolset
 from rapkit.testing.clock import ManualClock
 from rapkit.testing.fake_tools import FakeTool, FakeTools
@@ -38,7 +38,7 @@ async def agent(
     tools: Sequence[Toolset | FakeTools | str] = (),
     instructions: str = "",
     limits: ThreadLimits | None = None,
-    schedules: Sequence[Schedule] = (),
+    schedules: Sequence[Schedule] | None = None,
     budget: Budget | None = None,
     patience: float = _PATIENCE,
 ) -> "AsyncIterator[StagedAgent]":

@@ -22,7 +22,7 @@ from tests.crash.runtime.account import account, summary
 from tests.crash.runtime.client import Client
 from tests.crash.runtime.conversations import Conversation
 from tests.crash.runtime.evidence import Evidence, Sample, Timetable, effects_in, heard_in, invoked_in, runs_in
-from tests.crash.runtime.hurry import SCHEDULES, Hurry
+from tests.crash.runtime.hurry import Hurry
 from tests.crash.runtime.runtime_process import Settings
 from tests.crash.runtime.stores import (
     configured_at,
@@ -246,7 +246,9 @@ class Arena:
     def _timetables(self) -> tuple[Timetable, ...]:
         if not self.setting.schedules:
             return ()
-        return tuple(self._hurry.timetable(each, configured_at(self._path, each.name)) for each in SCHEDULES)
+        return tuple(
+            self._hurry.timetable(each, configured_at(self._path, each.name)) for each in self._hurry.schedules
+        )
 
 
 def _command(settings: Settings) -> list[str]:

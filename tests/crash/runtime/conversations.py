@@ -152,14 +152,17 @@ class Conversation:
             (
                 [last],
                 [last],
-                [self._some_call(), ("report_to_parent", {"text": f"as far as {self._key()}"})],
+                [self._some_call(), self._report("as far as"), self._report("and also")],
                 [("sleep", {"seconds": 0.5 + int(self._key().rpartition(".")[2]) / 1e6})],
                 [self._tool("wipe"), self._tool("late", seconds=0.8)],
                 [("spawn_thread", {"task": command(self._key(), last)})],
-                [("report_to_parent", {"text": f"no more than {self._key()}", "done": True}), self._some_call()],
+                [self._report("no more than", done=True), self._some_call()],
             )
         )
         return list(calls)
+
+    def _report(self, text: str, **more: bool) -> Call:
+        return "report_to_parent", {"text": f"{text} {self._key()}", **more}
 
     async def _tend_a_child(self) -> None:
         """Answer what it asks; or tell it something, or have it closed."""

@@ -17,13 +17,6 @@ from tests.crash.runtime.model import command
 _SPEED = 60.0
 _DAY = 24 * 3600.0
 
-# No zone in which clocks are changed, whenever this runs: the times are compared as they are spoken.
-SCHEDULES = (
-    Schedule("*/2 * * * *", command("often"), name="often"),
-    Schedule("1-59/3 * * * *", command("sometimes"), name="sometimes", zone="Asia/Kolkata", user_id="u"),
-    Schedule("*/6 * * * *", command("apart"), name="apart", new_thread=True),
-)
-
 
 @dataclass(frozen=True)
 class Hurry:
@@ -31,6 +24,20 @@ class Hurry:
 
     begin: float
     end_file: Path
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedules, in zones where clocks are never changed: their times are compared as they are spoken.
+
+        The threads they make are called after them and their times, so that each run, all of which may share a tool server, has names of
+        its own.
+        """
+        run = f"{self.begin * 1000:.0f}"
+        return (
+            Schedule("* * * * *", command("often"), name=f"often-{run}"),
+            Schedule("*/2 * * * *", command("sometimes"), name=f"sometimes-{run}", zone="Asia/Kolkata", user_id="u"),
+            Schedule("*/6 * * * *", command("apart"), name=f"apart-{run}", new_thread=True),
+        )
 
     def stop(self) -> None:
         """Nothing becomes due any more."""

@@ -31,7 +31,7 @@ from rapkit.runtime.in_process import Line
 from rapkit.runtime.plan import Capacity, Patience, Plan
 from rapkit.runtime.server import Server
 from rapkit.stores import open_store
-from tests.crash.runtime.hurry import SCHEDULES, Hurry
+from tests.crash.runtime.hurry import Hurry
 from tests.crash.runtime.model import reply_to
 from tests.crash.runtime.trace import Trace
 from tests.crash.runtime.watching import Moments, WatchedDoor, WatchedLine, WatchedStore
@@ -76,6 +76,7 @@ def serve(settings: Settings) -> None:
     """Run until a signal, or until the moment has come."""
     trace = Trace(settings.trace)
     moments = Moments(settings.die, trace)
+    hurry = Hurry(settings.begin, Path(settings.end))
 
     async def answering(question: Question) -> Reply:
         try:
@@ -93,7 +94,7 @@ def serve(settings: Settings) -> None:
         store=settings.store,
         public_url=settings.public_url,
         limits=replace(LIMITS, question_timeout=settings.question_timeout),
-        schedules=SCHEDULES if settings.schedules else (),
+        schedules=hurry.schedules if settings.schedules else (),
         patience=Patience(lease=settings.lease, grace=2.0, rediscover=0.5),
         policies={**POLICIES, Kind.INVOCATION: _QUICKLY, Kind.ANSWER: _QUICKLY},
     )
@@ -105,7 +106,6 @@ def serve(settings: Settings) -> None:
 
     def store(plan: Plan) -> Store:
         opened = open_store(plan.store, lease=Lease(plan.patience.lease))
-        hurry = Hurry(settings.begin, Path(settings.end))
         return cast("Store", WatchedStore(opened, trace, moments, hurry))
 
     engine: Engine | None = None
