@@ -197,6 +197,51 @@ class WaitingContract:
         assert await store.next_due(KIND) is None
         assert await store.next_due(OUTBOX) is None
 
+    async def test_what_a_worker_holds_is_due_when_its_lease_ends_and_not_before(self, harness: Harness) -> None:
+        """However long it has had it, and whether or not anybody has looked since: it renews, so it lives."""
+        store = harness.store
+        lease = store.lease.seconds
+        await running(store)
+        await send(store, post("p1"))
+        await take_one(store)
+        for _ in range(5):
+            await harness.advance(lease / 2)
+            await store.renew(ANNA)
+
+        for topic in (KIND, OUTBOX):
+            assert await store.next_due(topic) == pytest.approx(lease, abs=0.1)
+        await harness.advance(lease)
+        for topic in (KIND, OUTBOX):
+            assert await store.next_due(topic) == 0
+
+    async def test_what_a_worker_holds_hides_nothing_that_is_due(self, harness: Harness) -> None:
+        store = harness.store
+        await running(store)
+        await send(store, post("p1"))
+        await take_one(store)
+        await harness.advance(store.lease.seconds)
+        await store.renew(ANNA)
+        await store.create(NewBox("b2", KIND))
+        await send(store, post("p2", lane="b2"))
+
+        for topic in (KIND, OUTBOX):
+            assert await store.next_due(topic) == 0
+        claimed = await claim_one(store, BERT)
+        await store.settle(await take_one(store, BERT), DELIVERED)
+        await store.commit(claimed, Commit(timers=[Timer("alarm", claimed.now + 1)]))
+        assert await store.next_due(KIND) == pytest.approx(1, abs=0.1)
+
+    async def test_what_a_worker_held_that_retired_is_due(self, harness: Harness) -> None:
+        store = harness.store
+        await running(store)
+        await send(store, post("p1"))
+        await take_one(store)
+
+        await store.retire(ANNA)
+
+        for topic in (KIND, OUTBOX):
+            assert await store.next_due(topic) == 0
+
     async def test_no_wake_up_is_lost_between_a_worker_and_many_senders(self, harness: Harness) -> None:
         """A worker that trusts the bell alone reads every letter while letters rain from all sides."""
         store = harness.store

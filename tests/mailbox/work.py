@@ -89,6 +89,7 @@ class WorkContract:
         await accepted(store, letter("meanwhile"))
 
         assert await store.next_due(KIND) != 0
+        assert (await store.load(KIND)).due == 0
 
     async def test_mail_that_was_not_consumed_comes_again_and_only_that(self, harness: Harness) -> None:
         store = harness.store

@@ -143,6 +143,10 @@ class Model:
             return thing.due_at is None or thing.due_at > self.now
         return not self.is_left(thing) and self.now < thing.held_at + LEASE
 
+    def is_held(self, thing: ModelBox | ModelPost) -> bool:
+        """In the hands of somebody whose lease has not ended: nobody else may get it."""
+        return thing.holder is not None and self.leases.get(thing.holder[0], 0) > self.now
+
     def claimed(self, claim: Claim) -> tuple[int, list[tuple[str, int, str]], list[str]]:
         """Note a claim; what it should have brought: the box's attempts, the mail with its attempts and trace, the timers."""
         box = self.boxes[claim.box.id]

@@ -654,6 +654,41 @@ MUTATIONS = [
         "",
         Contract.test_posts_wait_until_they_are_delivered_or_given_up,
     ),
+    Mutation(
+        "boxes that are due though their worker lives",
+        "DUE_BOX_FREE_AT",
+        "ifnull(w.expires_at, 0)",
+        "0",
+        Contract.test_what_a_worker_holds_is_due_when_its_lease_ends_and_not_before,
+    ),
+    Mutation(
+        "POSTs that are due though their sender lives",
+        "DUE_OUTGOING_FREE_AT",
+        "ifnull(w.expires_at, 0)",
+        "0",
+        Contract.test_what_a_worker_holds_is_due_when_its_lease_ends_and_not_before,
+    ),
+    Mutation(
+        "due boxes that one that is held hides",
+        "DUE_BOX_FREE_AT",
+        "b.due_at <= ?1",
+        "b.due_at <= ?1 LIMIT 1",
+        Contract.test_what_a_worker_holds_hides_nothing_that_is_due,
+    ),
+    Mutation(
+        "due POSTs that one that is held hides",
+        "DUE_OUTGOING_FREE_AT",
+        "o.due_at <= ?1",
+        "o.due_at <= ?1 LIMIT 1",
+        Contract.test_what_a_worker_holds_hides_nothing_that_is_due,
+    ),
+    Mutation(
+        "timers of other kinds",
+        "NEXT_BOX",
+        "kind = ?2",
+        "?2 > ''",
+        Contract.test_next_due_is_nothing_now_or_later,
+    ),
 ]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from rapkit.errors import ConfigError, Fenced, StoreBusy, StoreError, WrongKey
 from rapkit.keys import Keyring
-from rapkit.mailbox import Commit, Entry, Lease, NewBox, Outcome, Reception, Settlement
+from rapkit.mailbox import OUTBOX, Commit, Entry, Lease, NewBox, Outcome, Reception, Settlement
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore, connection, schema, writer
 from rapkit.stores.sqlite import store as store_module
@@ -316,6 +316,24 @@ class TestPlans:
         one, *ends = traced.plans()
         assert one == ["SEARCH boxes USING INDEX sqlite_autoindex_boxes_1 (id=?)"]
         assert ends == [["SEARCH entries USING INDEX sqlite_autoindex_entries_1 (box=? AND seq<?)"]] * 2
+
+    @pytest.mark.parametrize(
+        ("topic", "table", "found"),
+        [(KIND, "boxes", "boxes_due (kind=? AND "), (OUTBOX, "outbox", "outbox_due (")],
+        ids=["boxes", "posts"],
+    )
+    async def test_what_is_due_next_is_found_by_an_index(
+        self, traced: Traced, topic: str, table: str, found: str
+    ) -> None:
+        await traced.store.next_due(topic)
+
+        now, later = traced.plans()
+        short = table[0]
+        assert now == [
+            f"SEARCH {short} USING INDEX {found}due_at<?)",
+            "SEARCH w USING PRIMARY KEY (id=?) LEFT-JOIN",
+        ]
+        assert later == [f"SEARCH {table} USING COVERING INDEX {found}due_at>?)"]
 
     async def test_the_load_is_read_from_indexes_alone(self, traced: Traced) -> None:
         await traced.store.load(KIND)

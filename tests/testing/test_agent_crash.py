@@ -168,7 +168,7 @@ async def test_both_can_be_lost(weather: Toolset, undisturbed: list[JournalEntry
 
 
 async def test_a_lost_agent_is_replaced_when_the_test_says_so(weather: Toolset) -> None:
-    async with testing.agent(model=RULES, tools=[weather], patience=0.05) as agent:
+    async with testing.agent(model=RULES, tools=[weather], patience=2) as agent:
         thread = await agent.thread()
         agent.crash_after(0)
 

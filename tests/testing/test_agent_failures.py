@@ -135,13 +135,13 @@ async def test_results_wait_for_an_agent_that_cannot_be_reached(weather: Toolset
 
 async def test_what_does_not_come_is_told_with_the_journal_and_a_hint(weather: Toolset) -> None:
     rules = [{"user": "hello", "fail": "It is overloaded.", "say": "Hi."}]
-    async with testing.agent(model=rules, patience=0.05) as agent:
+    async with testing.agent(model=rules, patience=0.5) as agent:
         thread = await agent.thread()
 
         with pytest.raises(AssertionError) as told:
             await thread.ask("hello")
 
-        assert str(told.value).startswith("No answer came within 0.05 s. Thread thr_")
+        assert str(told.value).startswith("No answer came within 0.5 s. Thread thr_")
         assert "1 UserSaid(text='hello'" in str(told.value)
         assert "2 Failed(text='It is overloaded.'" in str(told.value)
         assert "By the clock something is due in 1 s: `await agent.advance(1)` lets it happen." in str(told.value)
@@ -153,7 +153,7 @@ async def test_what_does_not_come_is_told_with_the_journal_and_a_hint(weather: T
 
 
 async def test_a_lost_toolset_is_named(weather: Toolset) -> None:
-    async with testing.agent(model=RULES, tools=[weather], patience=0.05) as agent:
+    async with testing.agent(model=RULES, tools=[weather], patience=1) as agent:
         thread = await agent.thread()
         await thread.ask("hello")
         agent.crash_after(0, "weather")

@@ -27,7 +27,7 @@ class Account:
 
 def accounts(thread: Thread, limits: ThreadLimits) -> tuple[Account, ...]:
     """Everything a thread may use so much of, with what it was granted on top."""
-    usage, granted = thread.usage, thread.granted
+    usage, granted = thread.usage_of_all, thread.granted
     return (
         Account("slices", usage.requests, _sum(limits.slices, granted.slices), lambda n: f"{n:,.0f} slices"),
         Account(
@@ -36,7 +36,7 @@ def accounts(thread: Thread, limits: ThreadLimits) -> tuple[Account, ...]:
             _sum(limits.tokens, granted.tokens),
             lambda n: f"{n:,.0f} tokens",
         ),
-        Account("cost", usage.cost, _sum(limits.cost, granted.cost), lambda n: f"${n:,.2f}"),
+        Account("cost", usage.cost, _sum(limits.cost, granted.cost), lambda n: f"${n:,.2f}" if n >= 1 else f"${n:.4g}"),
     )
 
 
@@ -45,8 +45,8 @@ def used_up(thread: Thread, limits: ThreadLimits) -> str | None:
     for each in accounts(thread, limits):
         if each.limit is not None and each.is_used_up:
             return (
-                f"The thread has used {each.spoken(each.used)}, and its budget is {each.spoken(each.limit)}. "
-                f"Grant it more {each.name} to go on."
+                f"The thread has used {each.spoken(each.used)}, its children included, and its budget is "
+                f"{each.spoken(max(0.0, each.limit))}. Grant it more to go on."
             )
     return None
 
@@ -54,8 +54,9 @@ def used_up(thread: Thread, limits: ThreadLimits) -> str | None:
 def receive_grant(draft: Draft, grant: Grant) -> None:
     """Somebody grants the thread more. If that is what it waited for, it goes on."""
     thread = draft.thread
-    draft.change(granted=thread.granted + Granted(grant.slices, grant.tokens, grant.cost))
-    draft.journal(GrantedEntry(grant.slices, grant.tokens, grant.cost))
+    if grant != Grant():
+        draft.change(granted=thread.granted + Granted(grant.slices, grant.tokens, grant.cost), told_of_stop=False)
+        draft.journal(GrantedEntry(grant.slices, grant.tokens, grant.cost))
     if thread.parked is not None and thread.wants_model:
         # Failures from before are forgotten: it goes on because a person wants it to.
         draft.change(parked=None, retry_at=0.0, failures=0)

@@ -51,6 +51,17 @@ def offered(thread: Thread, limits: ThreadLimits) -> tuple[Tool, ...]:
 # Calls
 
 
+def too_many_calls(draft: Draft) -> str | None:
+    """Why there may not be another call that waits, if there may not: each is part of the state, which is written at every step."""
+    waiting = len(draft.thread.pending)
+    if waiting < draft.limits.calls:
+        return None
+    return (
+        f"This thread has {waiting} calls that are not answered, and may not have more. "
+        "Wait for them, or cancel some with cancel_tool_call."
+    )
+
+
 def _cancel_subscription(draft: Draft, call: MadeCall) -> str:
     call_id = call.arguments["tool_call_id"]
     if call_id not in draft.thread.subscriptions:
@@ -94,6 +105,8 @@ def _sleep_until(draft: Draft, call: MadeCall) -> None:
 
 def _wait_for_event(draft: Draft, call: MadeCall) -> None:
     seconds = call.arguments.get("at_most_seconds")
+    if seconds is None and draft.thread.parent is not None and not draft.thread.waits:
+        raise Refused("Nothing is left that could happen here. Report to the parent thread, or end your turn.")
     _wait(draft, call, None if seconds is None else draft.now + seconds)
 
 
@@ -112,6 +125,8 @@ def _pending(draft: Draft, call: MadeCall, **more: Any) -> Pending:
 
 
 def _ask_user(draft: Draft, call: MadeCall) -> None:
+    if problem := too_many_calls(draft):
+        raise Refused(problem)
     draft.add_pending(call.id, _pending(draft, call, awaits="user"))
     choices = tuple(call.arguments.get("choices") or ())
     ask(draft, call.id, OpenChoice(call.arguments["question"], choices, None, "", "", draft.now))

@@ -114,7 +114,9 @@ def receive_timer(draft: Draft, timer: TimerDue) -> None:
         # Nobody waits for it; the journal tells only what becomes of its events.
         refuse_early(draft, expired, draft.take_expired(expired).early)
     elif timed in draft.thread.timers:
-        _receive_call_timer(draft, timed)
+        # What came in the same mail may have put another timer in its place, which is not due.
+        if draft.thread.timers[timed] == draft.before.timers.get(timed):
+            _receive_call_timer(draft, timed)
     else:
         draft.take_timer_away(timer.key)
 
@@ -144,7 +146,7 @@ def receive_set_aside(draft: Draft, lost: SetAside) -> None:
         return
     draft.ignore(lost.what, lost.reason, call_id)
     if lost.what in ("task", "parent") and draft.thread.task:
-        report(draft, f"It could not take what it was told: {lost.reason}", stopped=True)
+        report(draft, f"It could not take what it was told: {lost.reason}")
     if lost.what == "tool_result" and call_id is not None and draft.awaits_tool(call_id):
         call = draft.take_pending(call_id)
         draft.answer(call_id, call, f"Error: The tool answered, but its answer could not be processed: {lost.reason}")
@@ -161,6 +163,8 @@ def receive_cancel(draft: Draft, cancel: CancelCall) -> None:
         draft.wake()
     elif call_id in draft.thread.subscriptions:
         cancel_subscription(draft, call_id, "cancelled by the user", by_user=True)
+        if any(call.awaits == "time" for call in draft.thread.pending.values()):
+            draft.wake()  # it may be what the model waits for
     else:
         draft.ignore("cancel", "no such call is pending, and no such subscription active", call_id)
 

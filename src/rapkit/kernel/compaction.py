@@ -7,7 +7,7 @@ earlier line sees what it always saw. Calls that go on are named with it, becaus
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rapkit.kernel.completion import Question, Reply
+from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.conversation import Conversation, Heard
 from rapkit.kernel.draft import Draft
 from rapkit.kernel.effects import Step
@@ -22,6 +22,7 @@ CONTEXT_WINDOW = 128_000
 CHARS_PER_TOKEN = 4
 _FULL = 0.75
 _KEPT = 4  # a quarter of the window stays as it is
+_LEAST_ROOM = 500
 _INSTRUCTIONS = (
     "You are shown a conversation between a user, an assistant and the assistant's tools. It has become too long and is to be replaced by "
     "what you write. Write down everything the assistant needs to go on as if it remembered all of it: what the user wants and has said "
@@ -41,12 +42,15 @@ def may_be_tried(thread: Thread, limits: ThreadLimits) -> bool:
     return limits.compaction and lines_since(thread) > 0 and thread.shown >= thread.compact_after
 
 
-def is_due(thread: Thread, limits: ThreadLimits, window: int | None, estimate: int) -> bool:
-    """Whether room is to be made before the model is asked. `estimate` is the size of the conversation in tokens, about."""
-    if not may_be_tried(thread, limits):
-        return False
-    tokens = max(estimate, thread.context)
-    return tokens >= _FULL * (limits.context_window or window or CONTEXT_WINDOW) or lines_since(thread) > limits.window
+def room_for(thread: Thread, limits: ThreadLimits, window: int | None) -> int:
+    """How many tokens the model takes: what is configured, or known of it, or has turned out."""
+    room = limits.context_window or window or CONTEXT_WINDOW
+    return min(room, thread.room) if thread.room else room
+
+
+def is_due(thread: Thread, limits: ThreadLimits, room: int, tokens: int) -> bool:
+    """Whether room is to be made before the model is asked, whose question would have so many tokens, about."""
+    return may_be_tried(thread, limits) and (tokens >= _FULL * room or lines_since(thread) > limits.window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,9 @@ class Cut:
     calls_behind: frozenset[str]
 
 
-def cut(lines: Sequence[Numbered], sizes: Sequence[int], limits: ThreadLimits, window: int | None) -> Cut:
-    """Where to cut: about a quarter of what there is room for stays, and an answer is not cut off from its call."""
-    room = (limits.context_window or window or CONTEXT_WINDOW) * CHARS_PER_TOKEN // _KEPT
+def cut(lines: Sequence[Numbered], sizes: Sequence[int], limits: ThreadLimits, room: int) -> Cut:
+    """Where to cut: about a quarter of what there is room for, in characters, stays, and an answer is not cut off from its call."""
+    room //= _KEPT
     # Of what stays. The last line for models always does, because it is what is to be answered.
     first = max((number for number, line in enumerate(lines) if line.entry.kind in SHOWN), default=0)
     kept = sum(sizes[first:])
@@ -106,17 +110,32 @@ def compacted(thread: Thread, said: Reply, where: Cut, now: float, limits: Threa
     """The model has written a summary; it is asked again, with that."""
     draft = Draft(thread, now, limits)
     draft.change(usage=thread.usage + said.usage, failures=0)
-    seq = draft.journal(Summary(said.text, where.upto, _live(thread, where.calls_behind), said.usage))
+    children = {child: each.task for child, each in thread.spawned.items() if not each.closing}
+    summary = Summary(said.text, where.upto, _live(thread, where.calls_behind), children, said.usage)
+    seq = draft.journal(summary)
     shown = draft.thread.shown - where.shown_behind
     draft.change(summary=Summarised(seq, where.upto, shown), context=0, compact_after=0)
     return draft.step()
 
 
-def not_compacted(thread: Thread, problem: str, now: float, limits: ThreadLimits) -> Step:
-    """There is no summary: the model is asked without one, and shown less. It is tried again when more has been said."""
+def not_compacted(thread: Thread, problem: str, usage: Usage, now: float, limits: ThreadLimits) -> Step:
+    """There is no summary: the model is asked without one. It is tried again when more has been said."""
     draft = Draft(thread, now, limits)
     draft.journal(Failed(f"What was said so far could not be summarised: {problem}"))
-    draft.change(compact_after=thread.shown + max(2, limits.window // _KEPT), context=0)
+    draft.change(usage=thread.usage + usage, compact_after=thread.shown + max(2, limits.window // _KEPT), context=0)
+    return draft.step()
+
+
+def takes_less(thread: Thread, room: int, tokens: int, now: float, limits: ThreadLimits) -> Step | None:
+    """The model takes less than it was asked, which was so many tokens by our count: half of that, for all we know.
+
+    None if that would be too little to go on with.
+    """
+    less = min(room, tokens) // 2
+    if less < _LEAST_ROOM:
+        return None
+    draft = Draft(thread, now, limits)
+    draft.change(room=less, compact_after=0, usage=thread.usage + Usage(requests=1))
     return draft.step()
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rapkit.kernel.effects import Effect, HideAuthorization, Invoke, SetTimer, ShowAuthorization, Step, Withdraw
-from rapkit.kernel.entries import SHOWN, Answered, Ignored, JournalEntry, ParkedEntry
+from rapkit.kernel.entries import SHOWN, Answered, Ignored, JournalEntry
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.moments import spoken
 from rapkit.kernel.thread import Expired, Pending, Thread
@@ -27,6 +27,7 @@ class Draft:
     """Collects what follows from what happened to a thread. The thread it began with is left as it was."""
 
     def __init__(self, thread: Thread, now: float, limits: ThreadLimits) -> None:
+        self.before = thread
         self.thread = replace(thread)
         self.now = now
         self.limits = limits
@@ -74,8 +75,11 @@ class Draft:
         """
         self.interrupt_sleep()
         thread = self.thread
-        failures = thread.failures if thread.parked is None else max(thread.failures, self.limits.attempts - 1)
-        self.change(wants_model=thread.is_free, parked=None, failures=failures)
+        if thread.parked is not None:
+            waits_for_budget = thread.wants_model  # which is no failure of the model's
+            failures = thread.failures if waits_for_budget else max(thread.failures, self.limits.attempts - 1)
+            self.change(parked=None, retry_at=0.0, failures=failures)
+        self.change(wants_model=thread.is_free)
 
     def interrupt_sleep(self) -> None:
         """Answer the calls that only wait for the time: something else has come."""
@@ -87,11 +91,6 @@ class Draft:
         """Close the thread when all else in this step is done. The first last words count."""
         last = report if self.closing is None or self.closing.report is None else self.closing.report
         self.closing = Closing(by, last)
-
-    def park(self, reason: str, retry_at: float = 0.0, *, keep_asking: bool = False) -> None:
-        """Stop until somebody goes on with the thread; with `keep_asking` it knows that the model is still to be asked."""
-        self.change(parked=reason, wants_model=keep_asking, retry_at=retry_at)
-        self.journal(ParkedEntry(reason))
 
     # Calls
 
@@ -183,12 +182,13 @@ def timed_call(timer_key: str) -> str | None:
 
 def due_at(thread: Thread, call_id: str, limits: ThreadLimits) -> float | None:
     """When something becomes of a call by itself: its question is over, its sleep, or its time."""
-    asked = [choice.asked_at for choice in thread.choices.get(call_id, ())[:1]]
-    if call_id in thread.authorizing:
-        asked.append(thread.authorizing[call_id])
-    if asked:
-        # A person decides now, and however long that takes is not the tool's time.
-        return None if limits.question_timeout is None else min(asked) + limits.question_timeout
+    choices = thread.choices.get(call_id, ())
+    asked = [*(choice.asked_at for choice in choices[:1]), *filter(None, [thread.authorizing.get(call_id)])]
+    if asked and limits.question_timeout is not None:
+        return min(asked) + limits.question_timeout
+    if choices:
+        # A person decides now, and however long that takes is not the tool's time. That a tool was authorised nobody tells us.
+        return None
     call = thread.pending.get(call_id)
     if call is None:
         return None

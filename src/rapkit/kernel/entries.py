@@ -189,7 +189,7 @@ class AuthorizationAsked:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationExpired:
-    """The user did not authorise a tool in time."""
+    """Where to authorise a tool is shown no more: it was long enough."""
 
     call_id: str
     kind: Literal["oauth_expired"] = "oauth_expired"
@@ -227,12 +227,14 @@ class LiveCall:
 class Summary:
     """What was said up to a line of this journal, that one included, and in all that the thread inherits.
 
-    `live` are calls from before that line that went on then: the model is shown them as they are.
+    `live` are calls from before that line that went on then: the model is shown them as they are. `children` are the open child threads
+    it had made, with their tasks.
     """
 
     text: str
     upto: int
     live: tuple[LiveCall, ...] = ()
+    children: dict[str, str] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     kind: Literal["summary"] = "summary"
 

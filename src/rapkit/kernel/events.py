@@ -9,7 +9,7 @@ from rapkit.kernel.effects import MakeChild
 from rapkit.kernel.entries import Began, ChildMade, Happened, Ignored, Released, Unsubscribed
 from rapkit.kernel.incoming import EventForChild
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.kernel.thread import EarlyEvent, Expired, Inherited, Pending, Thread, WaitingEvent
+from rapkit.kernel.thread import EarlyEvent, Expired, Granted, Inherited, Pending, Thread, WaitingEvent
 from rapkit.protocol import SubscriptionEvent
 
 _Call = TypeVar("_Call", Pending, Expired)
@@ -29,7 +29,7 @@ def receive_event(draft: Draft, event: SubscriptionEvent) -> None:
     elif call_id not in thread.subscriptions:
         draft.ignore("subscription_event", "no such subscription is active", call_id)
     else:
-        inline = event.associative or not _may_have_children(draft)
+        inline = event.associative or not may_have_children(draft.thread, draft.limits)
         seq = draft.journal(_happened(event, thread.subscriptions[call_id].name, inline))
         _process(draft, WaitingEvent(seq, call_id, upto=seq - 1), inline=inline, final=event.final)
 
@@ -53,7 +53,7 @@ def confirm(draft: Draft, call_id: str, early: Sequence[EarlyEvent]) -> None:
             seqs = tuple(rest.seq for rest in early[number:])
             draft.journal(Ignored("subscription_event", _FINISHED, call_id, seqs))
             return
-        inline = event.associative or not _may_have_children(draft)
+        inline = event.associative or not may_have_children(draft.thread, draft.limits)
         # A child sees that its parent subscribed, though the event came before that was known.
         upto = draft.thread.length
         if inline:
@@ -99,10 +99,6 @@ def may_have_children(thread: Thread, limits: ThreadLimits) -> bool:
     return limits.children > 0 and len(thread.ancestors) < limits.depth
 
 
-def _may_have_children(draft: Draft) -> bool:
-    return may_have_children(draft.thread, draft.limits)
-
-
 def make_event_children(draft: Draft) -> None:
     """Children for the events that wait, the first ones first, as far as there is room."""
     while draft.thread.waiting_events and len(draft.thread.children) < draft.limits.children:
@@ -116,16 +112,18 @@ def make_event_children(draft: Draft) -> None:
 def _make_child(draft: Draft, event: WaitingEvent) -> None:
     """A child with our history up to the event, and the event. It refers to that history, and copies none of it."""
     thread = draft.thread
-    child = next_child(draft, event.upto, for_event=True)
+    # Nobody looks on there, and strangers' texts decide: what the user need not be asked about here, is asked about there.
+    child = next_child(draft, event.upto, for_event=True, allowed=())
     draft.change(children=(*thread.children, child.id))
     draft.journal(ChildMade(child.id, event.call_id, event.seq))
     subscription = thread.subscriptions.get(event.call_id) or thread.ended[event.call_id]
     draft.do(MakeChild(child, event.seq, subscription.arguments))
 
 
-def next_child(draft: Draft, upto: int, **more: Any) -> Thread:
-    """A child with our history up to a line."""
+def next_child(draft: Draft, upto: int, *, allowed: tuple[str, ...], **more: Any) -> Thread:
+    """A child with our history up to a line, and with what is left of our budget."""
     thread = draft.thread
+    used = thread.usage_of_all
     draft.change(children_made=thread.children_made + 1)
     return Thread(
         id=f"{thread.id}-{thread.children_made:06}",  # so that they sort in the order in which they were made
@@ -133,7 +131,12 @@ def next_child(draft: Draft, upto: int, **more: Any) -> Thread:
         ancestors=(*thread.ancestors, thread.id),
         inherits=Inherited(thread.id, upto),
         calls_made=thread.calls_made,  # so that its calls have other ids than those it inherits
-        allowed=thread.allowed,
+        allowed=allowed,
+        granted=Granted(
+            thread.granted.slices - used.requests,
+            thread.granted.tokens - used.input_tokens - used.output_tokens,
+            thread.granted.cost - used.cost,
+        ),
         **more,
     )
 

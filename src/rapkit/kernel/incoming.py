@@ -1,8 +1,9 @@
 """What can happen to a thread from outside."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from rapkit.kernel.completion import Usage
 from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
 
 
@@ -30,10 +31,16 @@ class CancelCall:
 
 @dataclass(frozen=True, slots=True)
 class ChooseFor:
-    """The user's choice for a call; None dismisses the question."""
+    """The user's choice for a call; None dismisses the question.
+
+    `asked_at` says which question is meant, if the call asks several one after the other. For a call that waits for permission, `problem`
+    is why it cannot be made any more, if it cannot: it is found out before the kernel sees it.
+    """
 
     call_id: str
     selected: int | None
+    asked_at: float | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,7 @@ class AnswerFor:
 
     call_id: str
     text: str
+    asked_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ class WakeUp:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Somebody grants the thread more than its budget."""
+    """Somebody grants the thread more than its budget; with nothing in it, only lets it go on if it can."""
 
     slices: int = 0
     tokens: int = 0
@@ -121,20 +129,21 @@ class ParentMessage:
 
 @dataclass(frozen=True, slots=True)
 class ChildReport:
-    """A child thread says something to this one; `stopped` if it cannot go on by itself."""
+    """A child thread says something to this one; `usage` is what it and its own children have taken so far."""
 
     thread_id: str
     text: str
-    stopped: bool = False
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
 class ChildClosed:
-    """A child thread was closed, and by whom; perhaps with a last report."""
+    """A child thread was closed, and by whom; perhaps with a last report. `usage` is what it and its own children have taken."""
 
     thread_id: str
     by: str = ""
     report: str | None = None
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)

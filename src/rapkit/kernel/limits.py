@@ -57,24 +57,26 @@ class Confirmations:
 class ThreadLimits:
     """Bounds for one thread.
 
-    `subscriptions`: active at once (SUB-17). `children`: child threads at once, for events, and as many again that the model has made;
-    past it events wait. `depth`: children of children; past it, or where no children are allowed at all, an event is taken into the thread
-    itself. `views`: kinds of views. `mistakes`: completions in a row whose every call was wrong. `attempts`: failures of the model in a
-    row. After either of the last two the thread is parked; one that was made for an event is closed after so many mistakes, and bears any
-    number of failures.
+    `calls`: not answered at once. `subscriptions`: active at once (SUB-17). `children`: child threads at once, for events, and as many
+    again that the model has made; past it events wait. `depth`: children of children; past it, or where no children are allowed at all, an
+    event is taken into the thread itself. `views`: kinds of views. `mistakes`: completions in a row whose every call was wrong.
+    `attempts`: failures of the model in a row. After either of the last two the thread is parked; one that was made for an event is closed
+    after so many mistakes, and bears any number of failures.
 
     `slices`, `tokens`, `cost`: how often the model is asked, with how many tokens in and out, for how many US dollars, all in all; past it
-    the thread is parked until somebody grants it more. None is without end.
+    the thread is parked until somebody grants it more. What its children take counts, and a child has what its parent had left. None is
+    without end.
 
     `window`: how many of the last entries of the journal the model is shown, about. `answer_chars`: how much of one answer or message,
     `total_chars`: of all of them together, in characters. `compaction`: whether what is too long ago is summarised, else it is left out;
     `context_window`: how many tokens the model takes, if that is not known of it.
 
     `timeouts` and `confirmations`: see there. `question_timeout`: seconds after which a question to the user is taken for dismissed, and
-    an authorization for refused; None is never. `cancel_on_interrupt`: whether a message of the user cancels the calls it interrupts.
-    `remember_expired`: seconds for which the late result of a call that was given up is still taken.
+    where to authorise a tool is shown no more; None is never. `cancel_on_interrupt`: whether a message of the user cancels the calls it
+    interrupts. `remember_expired`: seconds for which the late result of a call that was given up is still taken.
     """
 
+    calls: int = 100
     subscriptions: int = 20
     children: int = 16
     depth: int = 8

@@ -19,6 +19,7 @@ from rapkit.protocol import OAuthRequest, UserChoice, ViewUpdate
 
 _NOT_LIVE = "no such call is pending, and no such subscription active"
 _NO_QUESTION = "no question of this call is open"
+_ANOTHER = "it is the answer to another question, which is over"
 _MOST_QUESTIONS = 16
 _LONGEST_PROMPT = 10_000
 _MOST_CHOICES = 100
@@ -31,7 +32,6 @@ _DECLINED = "Error: The user was asked whether this call may be made, and declin
 _NOT_PERMITTED = "Error: The user was asked whether this call may be made, and did not answer in time. It was not made."
 _DISMISSED = "The user dismissed the question and gave no answer."
 _NOT_ANSWERED = "The user did not answer in time."
-_NOT_AUTHORISED = "Error: The user was asked to authorise this tool, and did not do so in time. The call was cancelled."
 
 
 def receive_oauth(draft: Draft, asked: OAuthRequest) -> None:
@@ -42,7 +42,7 @@ def receive_oauth(draft: Draft, asked: OAuthRequest) -> None:
     draft.change(authorizing={**draft.thread.authorizing, asked.id: draft.now})
     draft.journal(AuthorizationAsked(asked.id))
     draft.do(ShowAuthorization(asked.id, asked.auth_url))
-    draft.set_call_timer(asked.id)
+    _begin_anew(draft, asked.id)
 
 
 def receive_choice(draft: Draft, asked: UserChoice) -> None:
@@ -101,11 +101,19 @@ def receive_choice_made(draft: Draft, made: ChooseFor) -> None:
         draft.ignore("choice", _NO_QUESTION, made.call_id)
         return
     choice = open_ones[0]
+    if _is_about_another(made, choice):
+        draft.ignore("choice", _ANOTHER, made.call_id)
+        return
     selected = made.selected
     if selected is not None and not 0 <= selected < len(choice.choices):
         draft.ignore("choice", f"there are choices 0 to {len(choice.choices) - 1}, not {selected}", made.call_id)
         return
-    _take(draft, made.call_id, ChoiceMadeEntry(made.call_id, selected, dismissed=selected is None))
+    entry = ChoiceMadeEntry(made.call_id, selected, dismissed=selected is None)
+    _take(draft, made.call_id, entry, made.problem)
+
+
+def _is_about_another(made: ChooseFor | AnswerFor, choice: OpenChoice) -> bool:
+    return made.asked_at is not None and made.asked_at != choice.asked_at
 
 
 def receive_answer(draft: Draft, answer: AnswerFor) -> None:
@@ -115,12 +123,17 @@ def receive_answer(draft: Draft, answer: AnswerFor) -> None:
         draft.ignore("answer", _NO_QUESTION, answer.call_id)
     elif call is None or call.awaits != "user":
         draft.ignore("answer", "this question is answered with one of its choices", answer.call_id)
+    elif _is_about_another(answer, draft.thread.choices[answer.call_id][0]):
+        draft.ignore("answer", _ANOTHER, answer.call_id)
     else:
         _take(draft, answer.call_id, ChoiceMadeEntry(answer.call_id, text=answer.text))
 
 
 def receive_question_over(draft: Draft, call_id: str) -> None:
-    """Nobody has answered in time: what was asked is dismissed, and what was not authorised is refused."""
+    """Nobody has answered in time: what was asked is dismissed, and where to authorise is shown no more.
+
+    Whether the user has authorised the tool we do not know. So its call goes on, and has all its time again.
+    """
     choices = draft.thread.choices.get(call_id)
     authorizing = draft.thread.authorizing.get(call_id)
     # Of both, what was asked first is over first.
@@ -128,15 +141,19 @@ def receive_question_over(draft: Draft, call_id: str) -> None:
         _take(draft, call_id, ChoiceMadeEntry(call_id, dismissed=True, expired=True))
         return
     draft.journal(AuthorizationExpired(call_id))
-    if call_id in draft.thread.pending:
-        draft.answer(call_id, cancel_pending(draft, call_id), _NOT_AUTHORISED)
-        draft.wake()
-    else:
-        draft.take_back_authorization(call_id)
-        draft.set_call_timer(call_id)
+    draft.take_back_authorization(call_id)
+    _begin_anew(draft, call_id)
 
 
-def _take(draft: Draft, call_id: str, made: ChoiceMadeEntry) -> None:
+def _begin_anew(draft: Draft, call_id: str) -> None:
+    """A call whose tool has all its time again."""
+    call = draft.thread.pending.get(call_id)
+    if call is not None:
+        draft.change(pending={**draft.thread.pending, call_id: replace(call, since=draft.now)})
+    draft.set_call_timer(call_id)
+
+
+def _take(draft: Draft, call_id: str, made: ChoiceMadeEntry, problem: str | None = None) -> None:
     """What became of the first question of a call goes to whoever asked it: a tool, the model, or us."""
     choice, *others = draft.thread.choices[call_id]
     left = tuple(replace(other, asked_at=draft.now) if number == 0 else other for number, other in enumerate(others))
@@ -150,13 +167,11 @@ def _take(draft: Draft, call_id: str, made: ChoiceMadeEntry) -> None:
         _answer_model(draft, call_id, choice, made)
         return
     if call is not None and call.awaits == "permission":
-        _permit(draft, call_id, choice, made)
+        _permit(draft, call_id, choice, made, problem)
         return
-    if call is not None:
-        draft.change(pending={**draft.thread.pending, call_id: replace(call, since=draft.now)})
     assert made.selected is not None
     draft.do(SendChoice(call_id, choice.server, choice.response_url, made.selected))
-    draft.set_call_timer(call_id)
+    _begin_anew(draft, call_id)
 
 
 def _answer_model(draft: Draft, call_id: str, choice: OpenChoice, made: ChoiceMadeEntry) -> None:
@@ -169,12 +184,14 @@ def _answer_model(draft: Draft, call_id: str, choice: OpenChoice, made: ChoiceMa
     draft.wake()
 
 
-def _permit(draft: Draft, call_id: str, choice: OpenChoice, made: ChoiceMadeEntry) -> None:
+def _permit(draft: Draft, call_id: str, choice: OpenChoice, made: ChoiceMadeEntry, problem: str | None) -> None:
     """The call is made now, or never (DIS-11)."""
     call = draft.thread.pending[call_id]
-    said = choice.choices[made.selected or 0]
-    if said == NO:
+    said = NO if made.selected is None else choice.choices[made.selected]
+    if said == NO or problem is not None:
         text = _NOT_PERMITTED if made.expired else _DECLINED
+        if said != NO:
+            text = f"Error: The user permitted this call, but it cannot be made any more: {problem}"
         draft.answer(call_id, draft.take_pending(call_id), text)
         draft.wake()
         return

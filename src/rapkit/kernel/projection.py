@@ -36,6 +36,9 @@ from rapkit.kernel.thread import Thread
 from rapkit.protocol import ContentItem, TextContent
 
 STILL_RUNNING = "This call is still running. Its result will come later, by itself; do not call again for it."
+NOT_PERMITTED_YET = (
+    "This call is not made yet: the user is asked whether it may be. What comes of it will come later, by itself."
+)
 _NOTHING = "(no output)"
 _GO_ON = "(What happened last is not shown. Go on.)"
 _TOO_LONG_AGO = "(Something happened, too long ago to be shown.)"
@@ -96,9 +99,10 @@ def project(
     if known is not None:
         for each in (known.expired, known.subscriptions, known.pending):
             calls |= {call_id: (call.name, call.arguments) for call_id, call in each.items()}
+    unpermitted = frozenset(id for id, call in (known.pending if known else {}).items() if call.awaits == "permission")
     pieces: list[_Turn | str] = []
     for stretch in stretches:
-        pieces += _Projector(stretch, calls).run()
+        pieces += _Projector(stretch, calls, unpermitted).run()
     conversation = _alternating(pieces)
     if known is not None and known.wants_model and not (conversation and isinstance(conversation[-1], Heard)):
         # What woke it lies before the stretches, behind many lines that are not for models.
@@ -107,8 +111,9 @@ def project(
 
 
 class _Projector:
-    def __init__(self, stretch: Stretch, calls: Calls) -> None:
+    def __init__(self, stretch: Stretch, calls: Calls, unpermitted: frozenset[str]) -> None:
         self._stretch = stretch
+        self._unpermitted = unpermitted
         self._pieces: list[_Turn | str] = []
         self._calls = calls
         self._places: dict[str, _Turn] = {}
@@ -167,7 +172,12 @@ class _Projector:
     def _show_summary(self, summary: Summary) -> None:
         """The summary, and behind it the calls from before that went on when it was made, under their own ids."""
         self._pieces.append(_SUMMARY.format(text=summary.text))
-        if not summary.live or self._stretch.inherited:
+        if self._stretch.inherited:
+            return
+        if summary.children:
+            listed = "".join(f"\n- {child}: {task}" for child, task in summary.children.items())
+            self._pieces.append(f"(Open child threads then:){listed}")
+        if not summary.live:
             return
         calls = tuple(SaidCall(call.id, call.name, call.arguments) for call in summary.live)
         notes = {call.id: _SUBSCRIBED if call.subscription else STILL_RUNNING for call in summary.live}
@@ -219,7 +229,8 @@ class _Projector:
             turn.answers = {call.id: turn.answers[call.id] for call in kept}
             return
         for call in missing:
-            turn.answers[call.id] = Answer(call.id, call.name, (TextContent(text=STILL_RUNNING),))
+            text = NOT_PERMITTED_YET if call.id in self._unpermitted else STILL_RUNNING
+            turn.answers[call.id] = Answer(call.id, call.name, (TextContent(text=text),))
 
 
 def content_of(answered: Answered) -> tuple[ContentItem, ...]:

@@ -98,7 +98,9 @@ def _receive_wake_up(draft: Draft, message: WakeUp) -> None:
 def _go_on(draft: Draft) -> None:
     draft.interrupt_sleep()
     pending = {call_id: replace(call, detached=True) for call_id, call in draft.thread.pending.items()}
-    draft.change(pending=pending, parked=None, retry_at=0.0, failures=0, mistakes=0, wants_model=True)
+    draft.change(
+        pending=pending, parked=None, retry_at=0.0, failures=0, mistakes=0, wants_model=True, told_of_stop=False
+    )
 
 
 def _receive_close(draft: Draft, message: CloseThread) -> None:
@@ -123,7 +125,9 @@ def close(draft: Draft, by: str, report: str | None = None) -> None:
     draft.journal(ClosedEntry(by))
     draft.do(TellClosed())
     if thread.parent is not None:
-        draft.do(Write(thread.parent, ChildClosed(thread.id, by, report), once=f"closed/{thread.id}"))
+        draft.do(
+            Write(thread.parent, ChildClosed(thread.id, by, report, thread.usage_of_all), once=f"closed/{thread.id}")
+        )
 
 
 def close_if_done(draft: Draft) -> None:

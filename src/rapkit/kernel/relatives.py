@@ -23,7 +23,7 @@ def brief(task: str) -> str:
 
 def spawn(draft: Draft, call_id: str, task: str, upto: int) -> str:
     """Make a child with a task, and with our history up to a line; its id."""
-    child = next_child(draft, upto, task=brief(task), owes_report=True)
+    child = next_child(draft, upto, allowed=draft.thread.allowed, task=brief(task), owes_report=True)
     draft.change(spawned={**draft.thread.spawned, child.id: SpawnedChild(brief(task))})
     draft.journal(ChildMade(child.id, call_id, task=task))
     draft.do(Spawn(child, task))
@@ -32,6 +32,7 @@ def spawn(draft: Draft, call_id: str, task: str, upto: int) -> str:
 
 def tell_child(draft: Draft, child: str, call_id: str, text: str) -> None:
     """Say something to a child."""
+    _expect(draft, child, owes_report=True)
     draft.do(Write(child, ParentMessage(draft.thread.id, text), once=f"parent/{call_id}"))
 
 
@@ -49,6 +50,9 @@ def receive_report(draft: Draft, report: ChildReport) -> None:
     if report.thread_id not in thread.spawned and report.thread_id not in thread.children:
         draft.ignore("report", "no such child is open")
         return
+    if report.thread_id in thread.spawned:
+        spawned = replace(thread.spawned[report.thread_id], usage=report.usage)
+        draft.change(spawned={**thread.spawned, report.thread_id: spawned})
     _hear(draft, report.thread_id, report.text)
 
 
@@ -57,6 +61,7 @@ def receive_child_closed(draft: Draft, closed: ChildClosed) -> None:
     thread = draft.thread
     child = closed.thread_id
     if child in thread.children:
+        draft.change(usage_of_closed=thread.usage_of_closed + closed.usage)
         draft.change(children=tuple(each for each in thread.children if each != child))
         draft.journal(ChildEnded(child, closed.by))
         if closed.report is not None:
@@ -67,7 +72,7 @@ def receive_child_closed(draft: Draft, closed: ChildClosed) -> None:
         draft.journal(ChildEnded(child, closed.by))
         if closed.report is not None or not spawned.closing:
             _hear(draft, child, closed.report or f"It was closed by {closed.by or 'somebody'}.", closed=True)
-        draft.change(spawned=without(thread.spawned, child))
+        draft.change(spawned=without(thread.spawned, child), usage_of_closed=thread.usage_of_closed + closed.usage)
     else:
         draft.ignore("child_closed", "no such child is open")
 
@@ -75,7 +80,14 @@ def receive_child_closed(draft: Draft, closed: ChildClosed) -> None:
 def _hear(draft: Draft, child: str, text: str, *, closed: bool = False) -> None:
     spawned = draft.thread.spawned.get(child)
     draft.journal(Reported(_next_id(draft), child, text, spawned.task if spawned else "", closed))
+    _expect(draft, child, owes_report=False)
     draft.wake()
+
+
+def _expect(draft: Draft, child: str, *, owes_report: bool) -> None:
+    spawned = draft.thread.spawned
+    if child in spawned:
+        draft.change(spawned={**spawned, child: replace(spawned[child], owes_report=owes_report)})
 
 
 # In the child
@@ -94,12 +106,13 @@ def receive_parent_message(draft: Draft, message: ParentMessage) -> None:
     draft.wake()
 
 
-def report(draft: Draft, text: str, *, stopped: bool = False) -> None:
+def report(draft: Draft, text: str, *, still_owes: bool = False) -> None:
     """Say something to the parent."""
     thread = draft.thread
     assert thread.parent is not None
-    draft.change(owes_report=False)
-    draft.do(Write(thread.parent, ChildReport(thread.id, text, stopped), once=f"report/{thread.id}/{_next_id(draft)}"))
+    draft.change(owes_report=thread.owes_report and still_owes)
+    message = ChildReport(thread.id, text, thread.usage_of_all)
+    draft.do(Write(thread.parent, message, once=f"report/{thread.id}/{_next_id(draft)}"))
 
 
 def _next_id(draft: Draft) -> str:

@@ -3,12 +3,12 @@
 import json
 from dataclasses import replace
 
-from rapkit.kernel.builtins import BUILTINS, Builtin, Refused, offered
+from rapkit.kernel.builtins import BUILTINS, Builtin, Refused, offered, too_many_calls
 from rapkit.kernel.catalog import Catalog, Offer
-from rapkit.kernel.completion import Reply, WantedCall
+from rapkit.kernel.completion import Reply, Usage, WantedCall
 from rapkit.kernel.draft import Draft
 from rapkit.kernel.effects import Invoke, Step
-from rapkit.kernel.entries import Answered, Failed, MadeCall, ModelSaid
+from rapkit.kernel.entries import Answered, Failed, MadeCall, ModelSaid, ParkedEntry
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.people import NO, YES, YES_ALWAYS, ask
 from rapkit.kernel.receiving import close, close_if_done
@@ -36,6 +36,7 @@ def reply(thread: Thread, said: Reply, catalog: Catalog, now: float, limits: Thr
         retry_at=0.0,
         failures=0,
         parked=None,
+        told_of_stop=False,
         calls_made=thread.calls_made + len(made),
         usage=thread.usage + said.usage,
         context=said.usage.input_tokens + said.usage.output_tokens,
@@ -44,6 +45,8 @@ def reply(thread: Thread, said: Reply, catalog: Catalog, now: float, limits: Thr
     wrong = 0
     for call, want in zip(made, said.calls, strict=True):
         wrong += not _make(draft, call, want, catalog)
+    if wrong:
+        draft.interrupt_sleep()  # it is to hear of that at once
     if made:
         _go_on(draft, all_wrong=wrong == len(made))
     else:
@@ -71,7 +74,7 @@ def _make(draft: Draft, call: MadeCall, wanted: WantedCall, catalog: Catalog) ->
         return _refuse(draft, call, f"There is no tool {call.name!r}. There are: {_names(draft, catalog)}.")
     if problem := _problem(wanted, offer.checker):
         return _refuse(draft, call, problem)
-    if problem := _too_many(draft, offer):
+    if problem := too_many_calls(draft) or _too_many(draft, offer):
         return _refuse(draft, call, problem)
     annotations = offer.definition.annotations
     pending = Pending(
@@ -107,12 +110,17 @@ def _asked_first(draft: Draft, name: str, *, destructive: bool) -> tuple[str, ..
 
 
 def _ask_permission(draft: Draft, call: MadeCall, pending: Pending, choices: tuple[str, ...]) -> None:
-    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    arguments = _visible(json.dumps(call.arguments, ensure_ascii=False))
     if len(arguments) > _LONGEST_ARGUMENTS:
         arguments = f"{arguments[:_LONGEST_ARGUMENTS]}… (and {len(arguments) - _LONGEST_ARGUMENTS} characters more)"
     draft.add_pending(call.id, replace(pending, awaits="permission"))
     prompt = f"May the agent call {call.name} with {arguments}?"
     ask(draft, call.id, OpenChoice(prompt, choices, choices.index(NO), "", "", draft.now))
+
+
+def _visible(text: str) -> str:
+    """A text with nothing in it that could hide what else stands there, such as what turns the direction of writing round."""
+    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
 
 
 def _run(draft: Draft, call: MadeCall, wanted: WantedCall, builtin: Builtin) -> bool:
@@ -179,11 +187,12 @@ def model_failed(
     """
     draft = Draft(thread, now, limits)
     failures = thread.failures + 1
-    draft.change(failures=failures)
+    # What it took nobody says; that it was asked counts.
+    draft.change(failures=failures, usage=thread.usage + Usage(requests=1))
     if _is_told(thread, failures, limits):
         draft.journal(Failed(problem))
     if not thread.for_event and (not retryable or failures >= limits.attempts):
-        park(draft, f"The model failed: {problem.rstrip('.')}. Write to the thread to try again.")
+        _park(draft, f"The model failed: {problem.rstrip('.')}. Write to the thread to try again.")
         return draft.step()
     longest = _LONGEST_PAUSE_OF_AN_EVENT if thread.for_event else _LONGEST_PAUSE
     pause = min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), longest)
@@ -201,7 +210,7 @@ def worker_lost(thread: Thread, attempts: int, now: float, limits: ThreadLimits)
     draft = Draft(thread, now, limits)
     _give_up(
         draft,
-        f"Asking the model failed {attempts} times: the process was lost, or made a mistake that its log tells of.",
+        f"Asking the model failed {attempts} times: the process was lost or stopped meanwhile, or made a mistake that its log tells of.",
         "Write to the thread to try again.",
     )
     return draft.step()
@@ -211,7 +220,7 @@ def out_of_budget(thread: Thread, reason: str, until: float | None, now: float, 
     """The model is not asked, because that would be more than somebody has allowed. It is asked at `until`, or when more is granted."""
     draft = Draft(thread, now, limits)
     if not thread.for_event:
-        park(draft, reason, until or 0.0, keep_asking=True)
+        _park(draft, reason, until or 0.0, keep_asking=True)
     elif until is not None:
         draft.change(retry_at=until)
         draft.journal(Failed(reason))
@@ -225,13 +234,17 @@ def _give_up(draft: Draft, reason: str, way_out: str) -> None:
     if draft.thread.for_event:
         close(draft, f"the thread itself, which was made for one event. {reason}")
     else:
-        park(draft, f"{reason} {way_out}")
+        _park(draft, f"{reason} {way_out}")
 
 
-def park(draft: Draft, reason: str, retry_at: float = 0.0, *, keep_asking: bool = False) -> None:
-    """Stop, and say so to a parent that would wait in vain for what comes next."""
-    draft.park(reason, retry_at, keep_asking=keep_asking)
-    if draft.thread.task:
-        owes_report = draft.thread.owes_report
-        report(draft, f"It has stopped: {reason}", stopped=True)
-        draft.change(owes_report=owes_report)
+def _park(draft: Draft, reason: str, retry_at: float = 0.0, *, keep_asking: bool = False) -> None:
+    """Stop until somebody goes on with the thread; with `keep_asking` it knows that the model is still to be asked.
+
+    The user is told, and a parent that would wait in vain for what comes next: once, however often the thread is woken in vain.
+    """
+    told = draft.thread.told_of_stop
+    draft.change(parked=reason, wants_model=keep_asking, retry_at=retry_at, told_of_stop=True)
+    if not told:
+        draft.journal(ParkedEntry(reason))
+        if draft.thread.task:
+            report(draft, f"It has stopped: {reason}", still_owes=True)

@@ -80,10 +80,16 @@ class OpenChoice:
 
 @dataclass(frozen=True, slots=True)
 class SpawnedChild:
-    """A child thread the model has made, and its task. `closing`: we have told it to close, and wait for it to have done so."""
+    """A child thread the model has made, and its task.
+
+    `closing`: we have told it to close, and wait for it to have done so. `owes_report`: it has not told us anything since it was last told
+    something, and will; one that has need never say anything again.
+    """
 
     task: str
     closing: bool = False
+    owes_report: bool = True
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +148,11 @@ class Thread:
     for that. `ended` are subscriptions that are over while events of theirs still wait for a child.
 
     `children` were made for events, `spawned` by the model. One of the latter has a `task`, and `owes_report` until it has told its parent
-    something. `allowed` are tools the user need not be asked about again. `timers` are those of calls. `context` is how many tokens the
-    last completion took; `summary` how far the journal is summarised, `compact_after` how many lines for models there must be before that
-    is tried again. `granted` comes on top of the thread's budget.
+    something. `told_of_stop`: everybody knows that it is parked, and why. `allowed` are tools the user need not be asked about again.
+    `timers` are those of calls. `context` is how many tokens the last completion took, `room` how many the model takes if it has turned
+    out to take less than it should; `summary` is how far the journal is summarised, `compact_after` how many lines for models there must
+    be before that is tried again. `usage_of_closed` is what children took that are closed; `granted` comes on top of the thread's budget,
+    and is negative for a child, which has what its parent had left.
     """
 
     id: str
@@ -154,6 +162,7 @@ class Thread:
     for_event: bool = False
     task: str = ""
     owes_report: bool = False
+    told_of_stop: bool = False
     length: int = 0
     shown: int = 0
     calls_made: int = 0
@@ -177,10 +186,12 @@ class Thread:
     parked: str | None = None
     closed: bool = False
     usage: Usage = field(default_factory=Usage)
+    usage_of_closed: Usage = field(default_factory=Usage)
     granted: Granted = field(default_factory=Granted)
     context: int = 0
     summary: Summarised | None = None
     compact_after: int = 0
+    room: int = 0
 
     @property
     def parent(self) -> str | None:
@@ -204,7 +215,13 @@ class Thread:
     @property
     def waits(self) -> bool:
         """Whether there is anything that could wake it besides a person."""
-        return bool(self.pending or self.subscriptions or self.children or self.spawned or self.waiting_events)
+        owed = any(child.owes_report for child in self.spawned.values())
+        return bool(self.pending or self.subscriptions or self.children or owed or self.waiting_events)
+
+    @property
+    def usage_of_all(self) -> Usage:
+        """What it has taken, and its children as far as they have told."""
+        return sum((child.usage for child in self.spawned.values()), self.usage + self.usage_of_closed)
 
     @property
     def asks_at(self) -> float | None:

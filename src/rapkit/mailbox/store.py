@@ -154,7 +154,11 @@ class Store(Protocol):
         """Return when something of the topic may have become due since the last `claim` or `take`, or after `at_most` seconds."""
 
     async def next_due(self, topic: str) -> float | None:
-        """Seconds until something of the topic is due (0 if it is), or None."""
+        """Seconds until something of the topic is due (0 if it is), or None.
+
+        What a worker holds is due when its lease ends, and until then only said to be: a lease that is prolonged makes it later. So look
+        again at that time.
+        """
 
     # Looking
 

@@ -3,16 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Coroutine
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from rapkit.kernel.budgets import used_up
 from rapkit.kernel.builtins import offered
 from rapkit.kernel.catalog import Catalog
-from rapkit.kernel.compaction import Cut, compacted, is_due, may_be_tried, not_compacted, summary_question
-from rapkit.kernel.completion import Question, Reply
+from rapkit.kernel.compaction import Cut, compacted, is_due, not_compacted, room_for, summary_question, takes_less
+from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.effects import Step
-from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.replying import model_failed, out_of_budget, reply
 from rapkit.kernel.thread import Thread
 from rapkit.models.errors import ModelError
@@ -34,6 +33,8 @@ class Asking:
     def __init__(self, premises: Premises) -> None:
         self._premises = premises
         self._limits = premises.plan.limits
+        self.began = False
+        """Whether the model was asked."""
         self._completing: asyncio.Task[Reply] | None = None
         self._more_urgent = asyncio.Event()
 
@@ -48,46 +49,44 @@ class Asking:
         spending = self._premises.spending
         if spending is not None and (over := await spending.exceeded()) is not None:
             return out_of_budget(thread, over.reason, over.until, clock.now(), limits)
-        if is_due(thread, limits, self._window, view.tokens) and (where := view.cut(limits, self._window)) is not None:
-            return await self._compact(thread, view, where, limits)
+        room = room_for(thread, limits, self._premises.plan.model.context_window)
+        if is_due(thread, limits, room, view.tokens) and (where := view.cut(limits, room)) is not None:
+            return await self._compact(thread, view, where, room)
         question = Question(
             instructions_for(self._premises.plan, thread, clock.now()),
-            view.conversation(limits, self._window),
+            view.conversation(limits, room),
             (*offered(thread, limits), *catalog.tools),
         )
         try:
             said = await self._complete(thread.id, question)
         except ModelError as error:
             self._premises.hub.tell(thread.id, Reset())
-            log.warning("the model failed: %s", error, extra={"thread_id": thread.id})
-            if error.too_long and may_be_tried(thread, limits):
-                # It takes less than we thought. That is half of what it was shown, for all we know.
-                less = replace(limits, context_window=max(1, view.tokens // 2))
-                if (where := view.cut(less, None)) is not None:
-                    return await self._compact(thread, view, where, less)
-            return model_failed(
-                thread, str(error), clock.now(), limits, retryable=error.retryable, retry_after=error.retry_after
-            )
+            return self._failed(thread, view, room, error)
         return reply(thread, said, catalog, clock.now(), limits)
 
-    async def _compact(self, thread: Thread, view: View, where: Cut, limits: ThreadLimits) -> Step:
-        """Have what was said long ago summed up."""
-        clock = self._premises.clock
-        question = summary_question(view.before(where, limits, self._window))
+    def _failed(self, thread: Thread, view: View, room: int, error: ModelError) -> Step:
+        log.warning("the model failed: %s", error, extra={"thread_id": thread.id})
+        now, limits = self._premises.clock.now(), self._limits
+        if error.too_long and (step := takes_less(thread, room, view.tokens, now, limits)) is not None:
+            return step
+        return model_failed(thread, str(error), now, limits, retryable=error.retryable, retry_after=error.retry_after)
+
+    async def _compact(self, thread: Thread, view: View, where: Cut, room: int) -> Step:
+        """Have what was said long ago summed up. The thread does not stop if that is not to be had."""
+        limits = self._limits
+        question = summary_question(view.before(where, limits, room))
+        usage = Usage()
         try:
             said = await self._complete(thread.id, question)
-            problem = None if said.text.strip() else "the model wrote nothing"
+            if said.text.strip():
+                return compacted(thread, said, where, self._premises.clock.now(), limits)
+            problem, usage = "the model wrote nothing", said.usage
         except ModelError as error:
-            problem = str(error)
-        if problem is None:
-            return compacted(thread, said, where, clock.now(), limits)
+            if error.too_long or (error.retryable and thread.failures + 1 < limits.attempts):
+                return self._failed(thread, view, room, error)
+            problem, usage = str(error), Usage(requests=1)
         log.warning("no summary could be made: %s", problem, extra={"thread_id": thread.id})
-        return not_compacted(thread, problem, clock.now(), limits)
-
-    @property
-    def _window(self) -> int | None:
-        """How many tokens the model takes, if that is known."""
-        return self._premises.plan.model.context_window
+        return not_compacted(thread, problem, usage, self._premises.clock.now(), limits)
 
     async def _complete(self, thread_id: str, question: Question) -> Reply:
         premises = self._premises
@@ -98,17 +97,28 @@ class Asking:
                 premises.hub.tell(thread_id, Delta(text))
 
         model = premises.plan.model
+        taken = Usage(requests=1)  # at least: what a completion took that was cut off, nobody says
         with premises.metrics.completion() as outcome, premises.tracing.completion(model.name, thread_id) as span:
             try:
+                self.began = True
                 async with premises.clock.timeout(patience):
                     said = await self._interruptible(model.complete(question, tell))
+                taken = said.usage
             except TimeoutError:
                 raise ModelError(f"The model did not answer within {patience:g} s.", retryable=True) from None
+            finally:
+                if premises.spending is not None:
+                    premises.spending.add(taken)
             outcome.said(said)
-            span.used(said.usage.input_tokens, said.usage.output_tokens, said.usage.cost)
-        if premises.spending is not None:
-            premises.spending.add(said.usage)
+            span.used(taken.input_tokens, taken.output_tokens, taken.cost)
+        if self._limits_cost and not taken.cost and taken.input_tokens:
+            _warn_of_unknown_price(model.name)
         return said
+
+    @property
+    def _limits_cost(self) -> bool:
+        budget = self._premises.plan.budget
+        return self._limits.cost is not None or (budget is not None and budget.cost is not None)
 
     async def _interruptible(self, completing: Coroutine[Any, Any, Reply]) -> Reply:
         """What a completion gives, unless somebody interrupts it because there is something more urgent."""
@@ -131,3 +141,8 @@ class Asking:
         self._more_urgent.set()
         if self._completing is not None:
             self._completing.cancel()
+
+
+@lru_cache(maxsize=16)  # so that it is said once
+def _warn_of_unknown_price(model: str) -> None:
+    log.warning("the price of %s is not known: a budget of costs does not bound it. Limit tokens or slices.", model)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from rapkit.errors import StoreError
-from rapkit.kernel.compaction import CHARS_PER_TOKEN, CONTEXT_WINDOW, Cut, cut, lines_since
+from rapkit.kernel.compaction import CHARS_PER_TOKEN, Cut, cut, lines_since
 from rapkit.kernel.conversation import Conversation
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import SHOWN, Answered, Happened, JournalEntry, Released, Summary, dump_entry, load_entry
@@ -34,31 +34,35 @@ class View:
 
     @property
     def tokens(self) -> int:
-        """How many tokens it is, about, for where nobody says how many it were."""
-        return (sum(self.sizes) + self.inherited) // CHARS_PER_TOKEN
+        """How many tokens it is, about: as many as the last completion took, or more if much has come since."""
+        return max(self._size // CHARS_PER_TOKEN, self.thread.context)
 
-    def conversation(self, limits: ThreadLimits, window: int | None) -> Conversation:
-        """All of it, for the model to go on with."""
-        return self._project(self.stretches, self.thread, limits, window)
+    @property
+    def _size(self) -> int:
+        return sum(self.sizes) + self.inherited
 
-    def cut(self, limits: ThreadLimits, window: int | None) -> Cut | None:
+    def conversation(self, limits: ThreadLimits, room: int) -> Conversation:
+        """All of it, for the model to go on with, as far as there is room for so many tokens."""
+        return self._project(self.stretches, self.thread, limits, room)
+
+    def cut(self, limits: ThreadLimits, room: int) -> Cut | None:
         """Where it can be cut, to put a summary in the place of what is before; None if that would change nothing."""
-        where = cut(self.stretches[-1].lines, self.sizes, limits, window)
+        characters = room * self._size // max(1, self.tokens)  # as long as tokens are here
+        where = cut(self.stretches[-1].lines, self.sizes, limits, characters)
         summary = self.thread.summary
         inherits = self.thread.inherits is not None and summary is None
         return where if inherits or where.upto > (summary.upto if summary else 0) else None
 
-    def before(self, where: Cut, limits: ThreadLimits, window: int | None) -> Conversation:
+    def before(self, where: Cut, limits: ThreadLimits, room: int) -> Conversation:
         """What is to be summed up."""
         *others, own = self.stretches
         own = replace(own, lines=[line for line in own.lines if line.seq <= where.upto])
-        return self._project((*others, own), None, limits, window)
+        return self._project((*others, own), None, limits, room)
 
     def _project(
-        self, stretches: tuple[Stretch, ...], known: Thread | None, limits: ThreadLimits, window: int | None
+        self, stretches: tuple[Stretch, ...], known: Thread | None, limits: ThreadLimits, room: int
     ) -> Conversation:
-        tokens = limits.context_window or window or CONTEXT_WINDOW
-        most = min(limits.total_chars, int(_USABLE * tokens * CHARS_PER_TOKEN))
+        most = min(limits.total_chars, int(_USABLE * room * CHARS_PER_TOKEN))
         return project(stretches, known, answer_chars=limits.answer_chars, total_chars=most)
 
 

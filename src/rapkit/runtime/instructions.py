@@ -18,9 +18,9 @@ _FOR_EVENT = (
     "without you: deal with this event alone, and do not carry out again what was asked for there."
 )
 _FOR_TASK = (
-    "This conversation is a child thread: it was branched off for the one task that is named where it begins. What was said before that "
-    "belongs to the parent thread, which goes on without you: do not carry out what was asked or planned there. Nobody reads what you say "
-    "here; tell the parent thread with report_to_parent, with `done` when nothing is left to do."
+    "This conversation is a child thread: it was branched off for the one task that is named where it begins, {task!r}. What was said "
+    "before that belongs to the parent thread, which goes on without you: do not carry out what was asked or planned there. Nobody reads "
+    "what you say here; tell the parent thread with report_to_parent, with `done` when nothing is left to do."
 )
 
 
@@ -35,5 +35,5 @@ def instructions_for(plan: Plan, thread: Thread, now: float) -> str:
     if thread.for_event:
         parts.append(_FOR_EVENT)
     if thread.task:
-        parts.append(_FOR_TASK)
+        parts.append(_FOR_TASK.format(task=thread.task))
     return "\n\n".join(part for part in parts if part)

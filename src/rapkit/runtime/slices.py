@@ -4,16 +4,17 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rapkit.errors import Fenced, StoreError
 from rapkit.insisting import insist
 from rapkit.kernel.effects import Invoke, Step
-from rapkit.kernel.incoming import Correction, Incoming, SetAside, TimerDue, Undelivered
+from rapkit.kernel.incoming import ChooseFor, Correction, Incoming, SetAside, TimerDue, Undelivered
 from rapkit.kernel.receiving import receive
 from rapkit.kernel.replying import worker_lost
-from rapkit.kernel.thread import Thread, load_thread
+from rapkit.kernel.thread import Pending, Thread, load_thread
 from rapkit.mailbox import Claim, Commit, Mail
 from rapkit.protocol import UserChoice, ViewUpdate
 from rapkit.runtime import audit, letters
@@ -134,6 +135,8 @@ class Slice:
                 return await self._corrected(thread, message)
             case UserChoice():
                 return await self._answerable(thread, message)
+            case ChooseFor():
+                return await self._permissible(thread, message)
             case ViewUpdate() if len(mail.body) > _LARGEST_VIEW:
                 return SetAside("view_update", f"it has more than {_LARGEST_VIEW} bytes")
         return message
@@ -151,18 +154,21 @@ class Slice:
         log.warning("a user_choice is refused: %s", reason, extra={"thread_id": thread.id, "call_id": message.id})
         return SetAside("user_choice", reason, message.id)
 
+    async def _permissible(self, thread: Thread, message: ChooseFor) -> ChooseFor:
+        """What the toolset says now about a call the user was asked about, perhaps long ago (INV-2, INV-3)."""
+        call = thread.pending.get(message.call_id)
+        if call is None or call.awaits != "permission":
+            return message
+        catalog = await self._premises.toolsets.catalog(thread.root)
+        return replace(message, problem=_problem(call, catalog))
+
     async def _corrected(self, thread: Thread, message: Undelivered) -> Undelivered:
         """What a fresh toolset says about a call that was refused as stale (DIS-10)."""
         call = thread.pending.get(message.call_id)
         if call is None:
             return message
         self._catalog = catalog = await self._premises.toolsets.refresh(thread.root, call.server)
-        offer = catalog.offers.get(call.name)
-        if offer is None or offer.server != call.server:
-            return Undelivered(message.call_id, "its toolset has changed", Correction("It is not offered any more."))
-        problems = offer.checker.problems(call.arguments)
-        if problems:
-            problem = f"The arguments do not fit any more: {'; '.join(problems)}."
+        if problem := _problem(call, catalog):
             return Undelivered(message.call_id, "its toolset has changed", Correction(problem))
         return Undelivered(message.call_id, "its server says that we know an old toolset, again", Correction())
 
@@ -222,9 +228,14 @@ class Slice:
             yield sender
 
     async def _give_back(self) -> None:
-        """We are told to stop: somebody else may take the thread at once, and it is not counted against it."""
+        """We are told to stop: somebody else may take the thread at once.
+
+        It is not counted against it, unless the model was being asked: one that takes longer than there ever is time for would be asked,
+        and paid, for ever.
+        """
+        commit = Commit(again_at=self._premises.clock.now(), charge=self._asking.began)
         with contextlib.suppress(StoreError):
-            await asyncio.shield(self._store.commit(self._claim, Commit(again_at=self._premises.clock.now())))
+            await asyncio.shield(self._store.commit(self._claim, commit))
 
     async def _start_over(self, pause: float) -> None:
         """Begin again with what is stored, after a while, as if we had never begun (RUN-3)."""
@@ -239,6 +250,15 @@ class Slice:
         commit = Commit(again_at=self._premises.clock.now() + pause, charge=True)
         with contextlib.suppress(Fenced):
             await insist(lambda: self._store.commit(self._claim, commit))
+
+
+def _problem(call: Pending, catalog: "Catalog") -> str | None:
+    """Why a call that was made for an older toolset does not fit this one, if it does not."""
+    offer = catalog.offers.get(call.name)
+    if offer is None or offer.server != call.server:
+        return "It is not offered any more."
+    problems = offer.checker.problems(call.arguments)
+    return f"The arguments do not fit any more: {'; '.join(problems)}." if problems else None
 
 
 class _Unreadable(StoreError):

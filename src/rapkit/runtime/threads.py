@@ -114,23 +114,35 @@ class Threads(Looking):
         id = await self._noted(Keyed.of(key, ("cancel", thread_id, call_id)), cancellation)
         await self._accept(thread_id, CancelCall(call_id), dedup=id)
 
-    async def choose(self, thread_id: str, call_id: str, selected: int | None, key: str | None = None) -> None:
-        """Answer the open question of a call; None dismisses it, so that its default stands. Only the first answer counts."""
+    async def choose(
+        self,
+        thread_id: str,
+        call_id: str,
+        selected: int | None,
+        key: str | None = None,
+        asked_at: float | None = None,
+    ) -> None:
+        """Answer the open question of a call; None dismisses it, so that its default stands. Only the first answer counts.
+
+        `asked_at` is when the question was asked that is meant: if another one is open by now, this one is over.
+        """
 
         async def question() -> str:
-            return name_of(call_id, _question(await self._open(thread_id), call_id, selected))
+            return name_of(call_id, _question(await self._open(thread_id), call_id, selected, asked_at))
 
-        request = Keyed.of(key, ("choose", thread_id, call_id), selected)
+        request = Keyed.of(key, ("choose", thread_id, call_id), selected if asked_at is None else [selected, asked_at])
         await self._answer(thread_id, call_id, request, question, selected=selected)
 
-    async def answer(self, thread_id: str, call_id: str, text: str, key: str | None = None) -> None:
+    async def answer(
+        self, thread_id: str, call_id: str, text: str, key: str | None = None, asked_at: float | None = None
+    ) -> None:
         """Answer the open question of a call in words, if it is the model that asks. Only the first answer counts."""
         _check_text(text)
 
         async def question() -> str:
-            return name_of(call_id, _question_in_words(await self._open(thread_id), call_id))
+            return name_of(call_id, _question_in_words(await self._open(thread_id), call_id, asked_at))
 
-        request = Keyed.of(key, ("answer", thread_id, call_id), text)
+        request = Keyed.of(key, ("answer", thread_id, call_id), text if asked_at is None else [text, asked_at])
         await self._answer(thread_id, call_id, request, question, text=text)
 
     async def grant(
@@ -180,7 +192,10 @@ class Threads(Looking):
             await self._open(thread_id)
             raise ThreadError(_no_question(call_id))
         if waits:
-            message = ChooseFor(call_id, first.selected) if first.text is None else AnswerFor(call_id, first.text)
+            asked_at = thread.choices[call_id][0].asked_at
+            message: Incoming = ChooseFor(call_id, first.selected, asked_at)
+            if first.text is not None:
+                message = AnswerFor(call_id, first.text, asked_at)
             # If it was closed just now, that comes to the same as if it had been closed just after.
             with contextlib.suppress(ThreadClosed):
                 await self._accept(thread_id, message, dedup=question)
@@ -257,8 +272,8 @@ def _check_call(thread: Thread, call_id: str) -> None:
         )
 
 
-def _question(thread: Thread, call_id: str, selected: int | None) -> OpenChoice:
-    question = _open_question(thread, call_id)
+def _question(thread: Thread, call_id: str, selected: int | None, asked_at: float | None) -> OpenChoice:
+    question = _open_question(thread, call_id, asked_at)
     last = len(question.choices) - 1
     if selected is not None and last < 0:
         raise NoSuchChoice("This question has no choices. Answer it in words, or dismiss it.")
@@ -267,19 +282,23 @@ def _question(thread: Thread, call_id: str, selected: int | None) -> OpenChoice:
     return question
 
 
-def _question_in_words(thread: Thread, call_id: str) -> OpenChoice:
-    question = _open_question(thread, call_id)
+def _question_in_words(thread: Thread, call_id: str, asked_at: float | None) -> OpenChoice:
+    question = _open_question(thread, call_id, asked_at)
     call = thread.pending.get(call_id)
     if call is None or call.awaits != "user":
         raise ThreadError(f"The question of {call_id!r} is answered with one of its choices, not in words.")
     return question
 
 
-def _open_question(thread: Thread, call_id: str) -> OpenChoice:
+def _open_question(thread: Thread, call_id: str, asked_at: float | None) -> OpenChoice:
     _check_call(thread, call_id)
     questions = thread.choices.get(call_id)
     if not questions:
         raise ThreadError(_no_question(call_id))
+    if asked_at is not None and asked_at != questions[0].asked_at:
+        raise ThreadError(
+            f"The question of {call_id!r} that you mean is over, and another one is open. Look at it first."
+        )
     return questions[0]
 
 

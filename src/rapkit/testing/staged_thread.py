@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rapkit.errors import ThreadClosed, ThreadParked
+from rapkit.kernel.compaction import room_for
 from rapkit.kernel.conversation import Conversation
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import ClosedEntry, JournalEntry, ModelSaid, ParkedEntry, UserSaid
@@ -142,7 +143,7 @@ class StagedThread:
         thread = (await self.look()).thread
         limits = self._scene.agent.limits
         view = await view_of(self._scene.process.store, thread, Step(thread), limits)
-        return view.conversation(limits, self._scene.model.context_window)
+        return view.conversation(limits, room_for(thread, limits, self._scene.model.context_window))
 
     async def children(self) -> "list[StagedThread]":
         """Its child threads, closed ones too, oldest first."""

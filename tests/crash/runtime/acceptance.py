@@ -79,8 +79,18 @@ def _wishes(evidence: Evidence, journal: Journal) -> Iterator[str]:
     for what, call in {(wish.what, wish.call) for wish in wanted} | set(written):
         same = [wish for wish in wanted if (wish.what, wish.call) == (what, call)]
         least, found = sum(wish.acknowledged for wish in same), written[what, call]
+        if what != "cancel" and _is_over(journal, call):
+            least = 0  # it counted when it was given, and was overtaken on its way
         if not least <= found <= len(same):
             yield f"{journal.id}/{call}: {what} was wanted {len(same)} times, taken {least} times and done {found} times"
+
+
+def _is_over(journal: Journal, call: str) -> bool:
+    """Whether a question may have ended before its answer came: its time was over, or its thread closed."""
+    expired = any(
+        isinstance(entry, ChoiceMadeEntry) and entry.expired and entry.call_id == call for entry in journal.entries
+    )
+    return expired or journal.closed_at is not None
 
 
 def _granted(entry: JournalEntry) -> tuple[str, str] | None:

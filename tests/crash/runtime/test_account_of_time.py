@@ -243,6 +243,9 @@ def test_nobody_need_answer_in_time() -> None:
     expired = changed(11, ChoiceMadeEntry("call_4", dismissed=True, expired=True))
     unanswered = (*expired[:11], by_us(ASK, "The user did not answer in time."), *expired[12:])
     assert account(replace(with_entries(unanswered), wishes=GOOD.wishes[:1])) == []
+    # Somebody did, and it was overtaken: a process died with the answer in its hands.
+    assert account(with_entries(unanswered)) == []
+    assert "taken 1 times and done 0 times" in complaints(with_entries(changed(11)))
 
 
 def declined(*, sent: bool = False, ran: bool = False) -> Evidence:

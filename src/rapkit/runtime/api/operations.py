@@ -138,7 +138,6 @@ def _relative(family: Family) -> shapes.Relative:
     return shapes.Relative(
         **_summary(family.look),
         for_event=thread.for_event,
-        asks_user=bool(thread.choices or thread.authorizing),
         children=[_relative(child) for child in family.children],
         more_children=family.more,
     )
@@ -152,6 +151,7 @@ def _summary(look: Look) -> dict[str, Any]:
         "status": look.status,
         "reason": thread.parked,
         "task": thread.task or None,
+        "asks_user": bool(thread.choices or thread.authorizing),
         "user_id": thread.user_id,
         "created_at": look.created_at,
         "usage": thread.usage,
@@ -212,14 +212,14 @@ async def cancel_call(asked: Asked) -> Sendable:
 async def choose(asked: Asked) -> Sendable:
     """Answer a question."""
     body: shapes.Selection = asked.body
-    await asked.threads.choose(asked.thread_id, asked.path["call_id"], body.selected, asked.key)
+    await asked.threads.choose(asked.thread_id, asked.path["call_id"], body.selected, asked.key, body.asked_at)
     return answer(shapes.Taken(), 202)
 
 
 async def answer_question(asked: Asked) -> Sendable:
     """Answer a question in words."""
     body: shapes.AnswerInWords = asked.body
-    await asked.threads.answer(asked.thread_id, asked.path["call_id"], body.text, asked.key)
+    await asked.threads.answer(asked.thread_id, asked.path["call_id"], body.text, asked.key, body.asked_at)
     return answer(shapes.Taken(), 202)
 
 

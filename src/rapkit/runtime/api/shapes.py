@@ -27,6 +27,8 @@ Said = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT), 
 
 # What is sent
 
+_ASKED_AT = "the asked_at of the question that is meant; without it the one that is open, whichever that is by then"
+
 
 class NewThread(Message):
     """A thread to begin."""
@@ -47,12 +49,14 @@ class Selection(Message):
     selected: int | None = Field(
         description="the number of the choice, counted from 0, or null to dismiss the question, so that its default stands"
     )
+    asked_at: float | None = Field(None, description=_ASKED_AT, allow_inf_nan=False)
 
 
 class AnswerInWords(Message):
     """The answer to a question of the model's."""
 
     text: Said = Field(description=f"the answer, up to {LONGEST_TEXT} characters")
+    asked_at: float | None = Field(None, description=_ASKED_AT, allow_inf_nan=False)
 
 
 class MoreBudget(Message):
@@ -131,6 +135,7 @@ class ThreadSummary(_Shape):
     status: Status
     reason: str | None = Field(description="why it is parked")
     task: str | None = Field(description="what it was made for, if the model of another thread has made it")
+    asks_user: bool = Field(description="whether something in it waits for the user")
     user_id: str | None
     created_at: float = Field(description="seconds since 1970")
     usage: Usage
@@ -219,7 +224,6 @@ class Relative(ThreadSummary):
     """A thread in its family."""
 
     for_event: bool = Field(description="whether it was made for one event")
-    asks_user: bool = Field(description="whether something in it waits for the user")
     children: "list[Relative]" = Field(description="its children, the latest first, closed ones too")
     more_children: bool = Field(description="whether it has children that are not shown, because there are too many")
 

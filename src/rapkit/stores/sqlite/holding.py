@@ -1,7 +1,7 @@
 """Who holds a due row: nobody, a worker that lives, or one that was lost. Boxes and outgoing POSTs are held alike."""
 
 import json
-from typing import Final
+from typing import Any, Final
 
 from rapkit.stores.sqlite.writer import Transaction
 
@@ -35,3 +35,17 @@ def free_rows(
     for until, rows in held.items():
         tx.write(postpone, (until, json.dumps(rows)))
     return free[:limit], bool(held)
+
+
+def next_free(free_at: str, later: str, bindings: tuple[Any, ...], tx: Transaction) -> float | None:
+    """Seconds until a row is due that nobody holds, 0 if one is, or None: `free_at` asks of those to be looked at, `later` of the others.
+
+    Only rows whose worker was there for longer than a lease, and which nobody has postponed since, are looked at in vain.
+    """
+    times: list[float] = []
+    for (at,) in tx.db.execute(free_at, bindings):
+        if at <= tx.now:
+            return 0.0
+        times.append(at)
+    times += [at for (at,) in tx.rows(later, bindings) if at is not None]
+    return min(times) - tx.now if times else None

@@ -303,11 +303,22 @@ QUEUE_UP: Final = """
 
 # Waiting and looking
 
-NEXT_DUE_BOX: Final = "SELECT min(due_at) FROM boxes WHERE kind = ? AND due_at IS NOT NULL"
-"""When the next box of a kind is due."""
+DUE_BOX_FREE_AT: Final = """
+    SELECT ifnull(w.expires_at, 0) FROM boxes b INDEXED BY boxes_due LEFT JOIN workers w ON w.id = b.worker
+    WHERE b.kind = ?2 AND b.due_at <= ?1
+"""
+"""From when on each box of a kind that is to be looked at may be claimed; 0 if nobody holds it."""
 
-NEXT_DUE_OUTGOING: Final = "SELECT min(due_at) FROM outbox WHERE due_at IS NOT NULL"
-"""When the next POST is due."""
+NEXT_BOX: Final = "SELECT min(due_at) FROM boxes WHERE kind = ?2 AND due_at > ?1"
+"""When a box of a kind is to be looked at next, after those that are now."""
+
+DUE_OUTGOING_FREE_AT: Final = """
+    SELECT ifnull(w.expires_at, 0) FROM outbox o INDEXED BY outbox_due LEFT JOIN workers w ON w.id = o.worker WHERE o.due_at <= ?1
+"""
+"""The same for POSTs that are to be looked at."""
+
+NEXT_OUTGOING: Final = "SELECT min(due_at) FROM outbox WHERE due_at > ?1"
+"""When a POST is to be looked at next."""
 
 _BOX: Final = """
     SELECT id, kind, status, parent, root, name, state, stopped, created_at, length,

@@ -29,6 +29,7 @@ from rapkit.mailbox import (
 )
 from rapkit.stores.sqlite import statements as sql
 from rapkit.stores.sqlite.boxes import Boxes
+from rapkit.stores.sqlite.holding import next_free
 from rapkit.stores.sqlite.outbox import Outbox
 from rapkit.stores.sqlite.writer import Transaction, Writer
 
@@ -133,8 +134,9 @@ class SqliteStore:
 
     async def next_due(self, topic: str) -> float | None:
         def operation(tx: Transaction) -> float | None:
-            (at,) = tx.row(sql.NEXT_DUE_OUTGOING) if topic == OUTBOX else tx.row(sql.NEXT_DUE_BOX, (topic,))
-            return None if at is None else max(0.0, at - tx.now)
+            if topic == OUTBOX:
+                return next_free(sql.DUE_OUTGOING_FREE_AT, sql.NEXT_OUTGOING, (tx.now,), tx)
+            return next_free(sql.DUE_BOX_FREE_AT, sql.NEXT_BOX, (tx.now, topic), tx)
 
         return await self._writer.run(operation, writes=False)
 
