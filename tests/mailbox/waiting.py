@@ -186,6 +186,7 @@ class WaitingContract:
         later = Commit(timers=[Timer("alarm", claimed.now + 60)], outgoing=[post("p1", not_before=claimed.now + 90)])
         await store.commit(claimed, later)
         assert await store.next_due(KIND) == pytest.approx(60, abs=1)
+        assert await store.next_due("other") is None
         assert await store.next_due(OUTBOX) == pytest.approx(90, abs=1)
 
         await harness.advance(100)

@@ -24,7 +24,8 @@ from rapkit.errors import ConfigError, StoreError
 from rapkit.kernel.completion import Question
 from rapkit.kernel.entries import Answered, ModelSaid, UserSaid
 from rapkit.kernel.thread import Thread
-from rapkit.mailbox import Lease, Store
+from rapkit.keys import Keyring
+from rapkit.mailbox import Lease, NewBox, Store
 from rapkit.models.errors import ModelError
 from rapkit.models.model import Model
 from rapkit.models.scripted import Scripted
@@ -36,6 +37,7 @@ from rapkit.runtime.plan import Patience, Plan
 from rapkit.runtime.schedules import SCHEDULE
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores import open_store
+from rapkit.stores.sqlite import SqliteStore
 from tests.runtime.agents import Obedient, Talk, call, please, working
 from tests.runtime.agents import opened as handle_on
 from tests.runtime.clocks import ManualClock
@@ -541,12 +543,50 @@ async def test_the_alarm_rings_at_the_time_and_then_less_and_less_often() -> Non
     scene.due_at = scene.time + 10.5
 
     assert await scene.pass_time(100) == pytest.approx([10.5, 15.5, 25.5, 45.5, 85.5])
-    scene.due_at = scene.time + 3  # somebody came, and there is something else
-    assert await scene.pass_time(10) == pytest.approx([3, 8])
+    scene.due_at = scene.time + 10  # somebody came, and there is something else
+    assert await scene.pass_time(16) == pytest.approx([10, 15])
     scene.due_at = None
     assert await scene.pass_time(3600) == []
     scene.due_at = 0.0
     assert len(await scene.pass_time(24 * 3600)) < 24 * 3600 / alarm._LONGEST_PATIENCE + 10
+
+
+async def test_who_takes_it_and_is_lost_has_done_nothing() -> None:
+    """The end of its lease is rung for at once, and then as seldom as before it came."""
+    scene = Scene()
+    scene.due_at = scene.time
+    assert await scene.pass_time(100) == pytest.approx([0, 5, 15, 35, 75])
+    scene.due_at = scene.time + scene.lease.seconds
+
+    assert await scene.pass_time(100) == pytest.approx([6, 46])
+    scene.due_at = scene.time + scene.lease.seconds + 1  # so that it is nobody's lease
+    assert await scene.pass_time(30) == pytest.approx([7, 12, 22])
+
+
+async def test_what_somebody_is_at_is_not_rung_for() -> None:
+    """However long it takes: a lease that is renewed does not end. Once it ends, the alarm rings."""
+
+    class Busy(Scene):
+        renews = True
+
+        async def sleep(self, seconds: float) -> None:
+            await super().sleep(seconds)
+            if self.renews:
+                await store.renew("worker")
+
+    scene = Busy()
+    store = SqliteStore(":memory:", Keyring.random(), clock=scene.now)
+    scene.alarm = Alarm(store, (THREAD, SCHEDULE), scene, scene.bell)
+    try:
+        await store.renew("worker")
+        assert await store.create_claimed(NewBox("t1", THREAD), "worker") is not None
+
+        assert await scene.pass_time(600) == []
+        scene.renews = False
+        (rung, *_) = await scene.pass_time(10)
+        assert rung <= store.lease.seconds + 1
+    finally:
+        await store.close()
 
 
 async def test_what_has_just_been_accepted_rings_once() -> None:

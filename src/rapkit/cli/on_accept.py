@@ -1,14 +1,18 @@
 """The command of `rapkit up --on-accept`."""
 
 import asyncio
+import io
 import logging
 import os
 import shlex
 import shutil
 
+from rapkit import background
 from rapkit.errors import ConfigError
 
+_LONG = 60.0
 _GRACE = 15.0
+_LAST_WORDS = 1.0
 _LONGEST_LINE = 1024 * 1024
 
 log = logging.getLogger("rapkit.on_accept")
@@ -17,10 +21,11 @@ log = logging.getLogger("rapkit.on_accept")
 class OnAcceptCommand:
     """Runs a command when the bell rings: one at a time, and once more if it rang meanwhile. What it prints is logged.
 
-    `environment` is what it finds besides ours.
+    One that takes long is told of; after `at_most` seconds it is told to end, and if it does not, killed: no other is run before. What it
+    has left running in the background is not waited for, and has nobody to print to. `environment` is what it finds besides ours.
     """
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, at_most: float) -> None:
         try:
             self._words = shlex.split(command)
         except ValueError as error:
@@ -31,6 +36,7 @@ class OnAcceptCommand:
             raise ConfigError(
                 f"--on-accept names a command that cannot be found: {self._words[0]}. Write its whole path, or put it on the PATH."
             )
+        self._at_most = at_most
         self.environment: dict[str, str] = {}
         self._rung = asyncio.Event()
 
@@ -46,47 +52,80 @@ class OnAcceptCommand:
             await self._run_once()
 
     async def _run_once(self) -> None:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._words,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                limit=_LONGEST_LINE,
-                env={**os.environ, **self.environment},
+        # A pipe of our own: with asyncio's, a process has ended only when nobody holds its output any more.
+        receiving, sending = os.pipe()
+        with io.FileIO(receiving) as output:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self._words,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=sending,
+                    stderr=asyncio.subprocess.STDOUT,
+                    env={**os.environ, **self.environment},
+                )
+            except OSError as error:
+                log.error("%s cannot be run: %s", self._words[0], error.strerror or error)
+                return
+            finally:
+                os.close(sending)
+            logging_it = asyncio.create_task(_log_output(output))
+            try:
+                await self._see_through(process)
+                await asyncio.wait({logging_it}, timeout=_LAST_WORDS)
+            except BaseException:
+                await _end(process)
+                raise
+            finally:
+                await background.end(logging_it)
+
+    async def _see_through(self, process: asyncio.subprocess.Process) -> None:
+        command, long = self._words[0], min(_LONG, self._at_most)
+        if not await _has_ended(process, long):
+            log.warning(
+                "%s has been running for %g s. It is not run for what came meanwhile until it ends; after %g s it is told to",
+                command,
+                long,
+                self._at_most,
             )
-        except OSError as error:
-            log.error("%s cannot be run: %s", self._words[0], error.strerror or error)
-            return
-        try:
-            await _log_output(process)
-            code = await process.wait()
-        except BaseException:
-            await _end(process)
-            raise
-        if code:
-            log.error("%s ended with exit code %d", self._words[0], code)
+            if not await _has_ended(process, self._at_most - long):
+                log.error("%s is told to end: it has been running for %g s", command, self._at_most)
+                await _end(process)
+                return
+        if process.returncode:
+            log.error("%s ended with exit code %d", command, process.returncode)
 
 
-async def _log_output(process: asyncio.subprocess.Process) -> None:
-    assert process.stdout is not None
-    while True:
-        try:
-            line = await process.stdout.readline()
-        except ValueError:  # a line that is longer than anybody reads
-            continue
-        if not line:
-            return
-        log.info("%s", line.decode(errors="replace").rstrip())
+async def _log_output(output: io.FileIO) -> None:
+    reader = asyncio.StreamReader(limit=_LONGEST_LINE)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), output
+    )
+    try:
+        while True:
+            try:
+                line = await reader.readline()
+            except ValueError:  # a line that is longer than anybody reads
+                continue
+            if not line:
+                return
+            log.info("%s", line.decode(errors="replace").rstrip())
+    finally:
+        transport.close()
+
+
+async def _has_ended(process: asyncio.subprocess.Process, within: float) -> bool:
+    try:
+        async with asyncio.timeout(within):
+            await process.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is not None:
         return
     process.terminate()
-    try:
-        async with asyncio.timeout(_GRACE):
-            await process.wait()
-    except TimeoutError:
+    if not await _has_ended(process, _GRACE):
         process.kill()
         await process.wait()

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from rapkit import background
+from rapkit.cli.config_option import config_file
 from rapkit.cli.findings import log_findings, show_findings
 from rapkit.cli.on_accept import OnAcceptCommand
 from rapkit.cli.options import log_format, log_level, tokens_by_name
@@ -24,7 +25,7 @@ from rapkit.logs import set_up_logging
 from rapkit.runtime.agent import Agent
 from rapkit.runtime.port import MEMORY
 from rapkit.runtime.threads import Page
-from rapkit.settings import DEFAULT_FILE, DEFAULT_HOST, DEFAULT_PORT, Flags, Settings, load_settings
+from rapkit.settings import DEFAULT_HOST, DEFAULT_PORT, Flags, Settings, load_settings
 
 if TYPE_CHECKING:
     from rapkit.runtime.toolsets import Finding
@@ -36,9 +37,7 @@ log = logging.getLogger("rapkit.cli")
 
 
 @click.command()
-@click.option(
-    "-c", "--config", default=str(DEFAULT_FILE), show_default=True, metavar="FILE", help="The file with the settings."
-)
+@config_file
 @click.option("--host", metavar="ADDRESS", help=f"The address to listen on.  [default: {DEFAULT_HOST}]")
 @click.option(
     "--port",
@@ -79,7 +78,7 @@ def command(
 ) -> None:
     """Run the agent of rapkit.toml: callbacks of tools, the client API, and the work.
 
-    What is said here wins over the environment (RAPKIT_MODEL, RAPKIT_STORE, RAPKIT_PUBLIC_URL), and that over the file.
+    What is said here wins over the environment (RAPKIT_CONFIG, RAPKIT_MODEL, RAPKIT_STORE, RAPKIT_PUBLIC_URL), and that over the file.
     """
     set_up_logging(log_format, log_level)
     flags = Flags(model, store, public_url, host, port, tokens_by_name(tokens) if tokens else None)
@@ -91,7 +90,10 @@ def command(
         raise ConfigError(
             "A store in memory is this process's alone, so nobody could wake the agent. Keep it in a file."
         )
-    bell = None if on_accept is None else OnAcceptCommand(on_accept)
+    bell = None
+    if on_accept is not None:
+        bell = OnAcceptCommand(on_accept, agent.patience.completion + agent.patience.grace)
+        bell.environment["RAPKIT_CONFIG"] = str(Path(config).absolute())
     with listen(settings.host, settings.port) as listener:
         up = _Up(agent, settings, listener, bell, as_json=log_format == "json")
         serve_until_signal(
@@ -151,7 +153,7 @@ class _Up:
             yield
             return
         self._agent.on_accept = self._bell.ring
-        self._bell.environment = {
+        self._bell.environment |= {
             "RAPKIT_MODEL": self._settings.model,
             "RAPKIT_STORE": self._settings.store,
             "RAPKIT_PUBLIC_URL": self._public_url,

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rapkit.cli.config_option import config_file
 from rapkit.cli.options import log_format, log_level
 from rapkit.cli.reaching import public_url as url_of
 from rapkit.cli.spans import span
 from rapkit.config_file import duration
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
-from rapkit.settings import DEFAULT_FILE, Flags, load_settings
+from rapkit.settings import Flags, load_settings
 
 if TYPE_CHECKING:
     from rapkit.runtime.agent import Agent
@@ -34,9 +35,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, given: str | None) ->
 
 
 @click.command()
-@click.option(
-    "-c", "--config", default=str(DEFAULT_FILE), show_default=True, metavar="FILE", help="The file with the settings."
-)
+@config_file
 @click.option("--store", metavar="URL", help="Where threads are kept.  [default: sqlite:///.rapkit/agent.db]")
 @click.option("--public-url", metavar="URL", help="Where tools call back, if not at the address it listens on.")
 @click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5-mini or scripted:plan.yaml.")

@@ -23,16 +23,18 @@ CUT = "(What was said before is not shown.)"
 _STEPS = 4
 
 
-def bounded(conversation: Conversation, answer_chars: int, total_chars: int) -> Conversation:
+def bounded(
+    conversation: Conversation, answer_chars: int, total_chars: int, summary: str | None = None
+) -> Conversation:
     """The conversation, with the middle of what is too long left out; if all is too long, without the oldest answers, then turns.
 
-    What was heard last is the last to be cut, and only as far as need be.
+    What was heard last is the last to be cut, and only as far as need be. A `summary` that it begins with stays.
     """
     turns = [_shortened(turn, answer_chars) if isinstance(turn, Heard) else turn for turn in conversation]
     if (excess := _size(turns) - total_chars) > 0:
         turns = _without_old_answers(turns, excess, _in_steps(excess, total_chars))
     if (excess := _size(turns) - total_chars) > 0:
-        turns = _without_old_turns(turns, _in_steps(excess, total_chars))
+        turns = _without_old_turns(turns, _in_steps(excess, total_chars), summary)
     return tuple(turns)
 
 
@@ -87,7 +89,7 @@ def _noted(answer: Answer) -> Answer:
     return short if _length(short) < _length(answer) else answer
 
 
-def _without_old_turns(turns: list[Heard | Said], goal: int) -> list[Heard | Said]:
+def _without_old_turns(turns: list[Heard | Said], goal: int, summary: str | None) -> list[Heard | Said]:
     """Without the first turns, up to something said: calls are answered in the turn behind them. The last two turns stay."""
     if len(turns) < 3:
         return turns
@@ -95,7 +97,7 @@ def _without_old_turns(turns: list[Heard | Said], goal: int) -> list[Heard | Sai
     while saved < goal and first + 2 <= len(turns) - 2:
         saved += _size(turns[first : first + 2])
         first += 2
-    return [Heard(texts=(CUT,)), *turns[first:]]
+    return [Heard(texts=(CUT,) if summary is None else (summary, CUT)), *turns[first:]]
 
 
 def _in_steps(excess: int, total: int) -> int:

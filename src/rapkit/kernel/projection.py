@@ -11,7 +11,7 @@ events back.
 What is too long is shown in part: see `bounds`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -43,7 +43,6 @@ _NOTHING = "(no output)"
 _GO_ON = "(What happened last is not shown. Go on.)"
 _TOO_LONG_AGO = "(Something happened, too long ago to be shown.)"
 _SUBSCRIBED = "This subscription is active. Its events will come by themselves."
-_SUMMARY = "(This is a summary of what was said before:)\n\n{text}"
 _TASK = (
     "This is a child thread, and you are in it. What was said before belongs to the parent thread, which goes on by itself: do not carry "
     "out what was asked or planned there. Do only what follows, then tell the parent thread with report_to_parent."
@@ -84,7 +83,7 @@ Calls = dict[str, tuple[str, dict[str, Any]]]
 
 
 def project(
-    stretches: Iterable[Stretch],
+    stretches: Sequence[Stretch],
     known: Thread | None = None,
     *,
     answer_chars: int = ANSWER_CHARS,
@@ -107,7 +106,12 @@ def project(
     if known is not None and known.wants_model and not (conversation and isinstance(conversation[-1], Heard)):
         # What woke it lies before the stretches, behind many lines that are not for models.
         conversation += (Heard(texts=(_GO_ON,)),)
-    return bounded(conversation, answer_chars, total_chars)
+    begins_with = next((_told(stretch.summary) for stretch in stretches[:1] if stretch.summary is not None), None)
+    return bounded(conversation, answer_chars, total_chars, begins_with)
+
+
+def _told(summary: Summary) -> str:
+    return f"(This is a summary of what was said before:)\n\n{summary.text}"
 
 
 class _Projector:
@@ -171,7 +175,7 @@ class _Projector:
 
     def _show_summary(self, summary: Summary) -> None:
         """The summary, and behind it the calls from before that went on when it was made, under their own ids."""
-        self._pieces.append(_SUMMARY.format(text=summary.text))
+        self._pieces.append(_told(summary))
         if self._stretch.inherited:
             return
         if summary.children:

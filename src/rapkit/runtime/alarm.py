@@ -25,7 +25,10 @@ async def soonest(store: Store, topics: Sequence[str]) -> float | None:
 
 
 class Alarm:
-    """Looks what is due when, and rings at that time; then less and less often, as long as nobody does it."""
+    """Looks what is due when, and rings at that time; then less and less often, as long as nobody does it.
+
+    What somebody has in hand is not rung for, however long it takes, as long as that one lives.
+    """
 
     def __init__(self, store: Store, topics: Sequence[str], clock: Clock, bell: Doorbell) -> None:
         self._store = store
@@ -35,6 +38,7 @@ class Alarm:
         self._patience = _PATIENCE
         self._heard = bell.rung
         self._ring_at: float | None = None
+        self._in_vain = False
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -49,14 +53,18 @@ class Alarm:
     def _look(self, due: float | None) -> float:
         """Ring, if it is time to; seconds until the next look."""
         if due != 0:
-            self._ring_at, self._patience, self._heard = None, _PATIENCE, self._bell.rung
+            self._ring_at, self._in_vain, self._heard = None, False, self._bell.rung
+            if due is None or due > self._store.lease.seconds:
+                # It was done. Before that, it may just be in the hands of somebody who is lost with it.
+                self._patience = _PATIENCE
             return _LOOK_EVERY if due is None else min(due, _LOOK_EVERY)
         now = self._clock.now()
         if self._ring_at is None:
             # If it has rung since nothing was due, it was for this: whoever heard it is on the way.
             self._ring_at = now if self._bell.rung == self._heard else now + self._patience
         if now >= self._ring_at:
+            if self._in_vain:
+                self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
             self._bell.ring("")
-            self._ring_at = now + self._patience
-            self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
+            self._ring_at, self._in_vain = now + self._patience, True
         return _LOOK_EVERY

@@ -6,6 +6,7 @@ from typing import Any
 
 import apsw
 
+from rapkit.kernel.compaction import room_for
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import JournalEntry, load_entry
 from rapkit.kernel.thread import load_thread
@@ -94,7 +95,7 @@ async def _journal(store: Store, box: Box, unread: int, timers: frozenset[str]) 
     thread = load_thread(box.state)
     try:
         view = await view_of(store, thread, Step(thread), LIMITS)
-        strict.accept(view.conversation(LIMITS, None))
+        strict.accept(view.conversation(LIMITS, room_for(thread, LIMITS, None)))
         wrong = ""
     except AssertionError as error:
         wrong = str(error) or "it is not valid"
