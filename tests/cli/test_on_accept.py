@@ -1,6 +1,5 @@
 """The command of `rapkit up --on-accept`, as a process that may do as it likes. That it wakes an agent is shown in `test_wake`."""
 
-import asyncio
 import logging
 import os
 import shlex

@@ -4,7 +4,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rapkit.kernel.compaction import Cut, compacted, cut, summary_question
+from rapkit.kernel.compaction import CHARS_PER_TOKEN, Cut, compacted, cut, room_for, summary_question
 from rapkit.kernel.completion import Reply, Usage, WantedCall
 from rapkit.kernel.conversation import Answer, Conversation, Heard, Said
 from rapkit.kernel.effects import Effect, MakeChild, Spawn, Step, Write
@@ -91,7 +91,8 @@ class Talk:
         """What was said long ago is; the question for that satisfies the strict provider too."""
         assert self.thread.wants_model, "the model is not asked"
         lines = seen(self.thread, self.journal)
-        where = cut(lines, [len(str(line.entry)) for line in lines], self.limits, None)
+        room = room_for(self.thread, self.limits, None) * CHARS_PER_TOKEN
+        where = cut(lines, [len(str(line.entry)) for line in lines], self.limits, room)
         *others, own = self.stretches()
         before = [*others, replace(own, lines=[line for line in own.lines if line.seq <= where.upto])]
         accept_question(summary_question(project(before)).conversation)

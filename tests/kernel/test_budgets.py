@@ -25,19 +25,19 @@ def used(granted: Granted | None = None) -> Thread:
         (ThreadLimits(slices=4, tokens=1001, cost=1.51), None),
         (
             ThreadLimits(slices=3),
-            "The thread has used 3 slices, and its budget is 3 slices. Grant it more slices to go on.",
+            "The thread has used 3 slices, its children included, and its budget is 3 slices. Grant it more to go on.",
         ),
         (
             ThreadLimits(tokens=1000),
-            "The thread has used 1,000 tokens, and its budget is 1,000 tokens. Grant it more tokens to go on.",
+            "The thread has used 1,000 tokens, its children included, and its budget is 1,000 tokens. Grant it more to go on.",
         ),
         (
             ThreadLimits(cost=1.25),
-            "The thread has used $1.50, and its budget is $1.25. Grant it more cost to go on.",
+            "The thread has used $1.50, its children included, and its budget is $1.25. Grant it more to go on.",
         ),
         (
             ThreadLimits(slices=0, cost=1.0),
-            "The thread has used 3 slices, and its budget is 0 slices. Grant it more slices to go on.",
+            "The thread has used 3 slices, its children included, and its budget is 0 slices. Grant it more to go on.",
         ),
     ],
     ids=["without end", "enough", "slices", "tokens", "cost", "several"],
@@ -208,7 +208,7 @@ def test_a_child_with_a_task_tells_its_parent_and_reports_once_it_goes_on() -> N
     parent.says("", want("spawn_thread", task="Count."))
     child = parent.spawned()
     child.has_no_budget("No money.")
-    assert child.written()[0].message == ChildReport("t1-000001", "It has stopped: No money.", stopped=True)
+    assert child.written()[0].message == ChildReport("t1-000001", "It has stopped: No money.")
     parent.takes_mail_of(child)
     assert parent.shown()[-1] == "note_2: It has stopped: No money."
     child.hears(Grant(slices=1))

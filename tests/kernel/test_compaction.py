@@ -8,6 +8,7 @@ from rapkit.kernel.compaction import (
     is_due,
     lines_since,
     not_compacted,
+    room_for,
     summary_question,
 )
 from rapkit.kernel.completion import Reply, Usage
@@ -35,6 +36,9 @@ from tests.kernel.views import seen
 FEW = ThreadLimits(window=8)
 """A quarter of this stays: two lines, and what belongs to them."""
 
+PLENTY = 500_000
+"""Characters."""
+
 SUMMARY = "(This is a summary of what was said before:)\n\n"
 SUBSCRIBED = "This subscription is active. Its events will come by themselves."
 
@@ -59,8 +63,10 @@ def chat(talk: Talk, turns: int, first: int = 1) -> Talk:
         (Thread("t", shown=2), ThreadLimits(), 1000, 750, True),
         (Thread("t", shown=2), ThreadLimits(context_window=2000), 1000, 750, False),
         (Thread("t", shown=2), ThreadLimits(context_window=500), 1000, 375, True),
-        (Thread("t", shown=2, context=750), ThreadLimits(), 1000, 0, True),
-        (Thread("t", shown=2, context=750), ThreadLimits(compaction=False), 1000, 750, False),
+        (Thread("t", shown=2, room=600), ThreadLimits(context_window=2000), 1000, 449, False),
+        (Thread("t", shown=2, room=600), ThreadLimits(context_window=2000), 1000, 450, True),
+        (Thread("t", shown=2, room=600), ThreadLimits(), 500, 375, True),
+        (Thread("t", shown=2), ThreadLimits(compaction=False), 1000, 750, False),
         (Thread("t", shown=500), ThreadLimits(), None, 0, False),
         (Thread("t", shown=501), ThreadLimits(), None, 0, True),
         (Thread("t", shown=600, summary=Summarised(550, 540, 100)), ThreadLimits(), None, 0, False),
@@ -68,11 +74,11 @@ def chat(talk: Talk, turns: int, first: int = 1) -> Talk:
         (Thread("t", shown=9, compact_after=10), ThreadLimits(), 1000, 750, False),
         (Thread("t", shown=10, compact_after=10), ThreadLimits(), 1000, 750, True),
     ],
-    ids=range(15),
+    ids=range(17),
 )
 def test_when_room_is_made(thread: Thread, limits: ThreadLimits, window: int | None, estimate: int, due: bool) -> None:
     """At three quarters of what the model takes, whoever knows that; or when there are too many lines."""
-    assert is_due(thread, limits, window, estimate) == due
+    assert is_due(thread, limits, room_for(thread, limits, window), estimate) == due
 
 
 def test_how_many_tokens_the_last_completion_took_is_known() -> None:
@@ -121,7 +127,7 @@ CUTS: list[tuple[str, list[JournalEntry], int]] = [
 
 @pytest.mark.parametrize(("what", "entries", "upto"), CUTS, ids=[what for what, _, _ in CUTS])
 def test_where_it_is_cut(what: str, entries: list[JournalEntry], upto: int) -> None:
-    where = cut(lines(*entries), [1] * len(entries), FEW, None)
+    where = cut(lines(*entries), [1] * len(entries), FEW, PLENTY)
     assert where.upto == upto
     assert where.shown_behind == len(entries) - upto
     behind = {call.id for entry in entries[upto:] if isinstance(entry, ModelSaid) for call in entry.calls}
@@ -131,21 +137,22 @@ def test_where_it_is_cut(what: str, entries: list[JournalEntry], upto: int) -> N
 @pytest.mark.parametrize(
     ("sizes", "upto"),
     [([1, 1, 1, 1], 2), ([1, 1, 999, 1], 2), ([1, 1, 1000, 1], 3), ([1, 1, 1, 9999], 3), ([1, 9999, 1, 1], 2)],
+    ids=range(5),
 )
 def test_not_more_stays_than_there_is_room_for(sizes: list[int], upto: int) -> None:
-    """A quarter of 1000 tokens are 1000 characters; but the last line stays, because it is what is to be answered."""
-    assert cut(lines(U, M, M, U), sizes, ThreadLimits(window=8), 1000).upto == upto
+    """A quarter of 4000 characters; but the last line stays, because it is what is to be answered."""
+    assert cut(lines(U, M, M, U), sizes, FEW, 4000).upto == upto
 
 
 def test_what_is_to_be_answered_stays_though_lines_that_are_not_for_models_lie_behind_it() -> None:
     numbered = lines(U, M, UserSaid("a long question"), ViewChanged("plan"), ViewChanged("plan"))
-    where = cut(numbered, [1, 1, 9999, 1, 1], FEW, 1000)
+    where = cut(numbered, [1, 1, 9999, 1, 1], FEW, 4000)
     assert (where.upto, where.shown_behind) == (2, 1)
 
 
 def test_lines_are_told_by_their_numbers_not_by_their_places() -> None:
     numbered = [Numbered(7, U), Numbered(12, M), Numbered(13, U), Numbered(20, U)]
-    assert cut(numbered, [1] * 4, FEW, None).upto == 12
+    assert cut(numbered, [1] * 4, FEW, PLENTY).upto == 12
 
 
 # What comes of it
@@ -360,32 +367,33 @@ def test_where_nothing_can_be_cut_nothing_is_summarised_again() -> None:
     for _ in range(3):
         talk.fails()
         kept = seen(talk.thread, talk.journal)
-        assert cut(kept, [10**6] * len(kept), FEW, None).upto <= summary.upto
+        assert cut(kept, [10**6] * len(kept), FEW, PLENTY).upto <= summary.upto
 
 
 def test_a_summary_that_fails_is_not_tried_again_at_once_and_the_model_is_asked_without() -> None:
     talk = chat(Talk(limits=FEW), 5)
     talk.user("question 6")
-    step = not_compacted(talk.thread, "no answer", talk.now, FEW)
+    step = not_compacted(talk.thread, "no answer", Usage(1, 10, 5), talk.now, FEW)
     assert step.entries == (Failed("What was said so far could not be summarised: no answer"),)
     assert step.thread.wants_model
     assert step.thread.failures == 0
-    assert not is_due(step.thread, FEW, None, 10**9)
+    assert step.thread.usage == Usage(1, 10, 5)
+    assert not is_due(step.thread, FEW, 1000, 10**9)
     talk._apply(step)
     talk.says("answer 6")
-    assert not is_due(talk.thread, FEW, None, 10**9)
+    assert not is_due(talk.thread, FEW, 1000, 10**9)
     talk.user("question 7")
-    assert is_due(talk.thread, FEW, None, 10**9)
+    assert is_due(talk.thread, FEW, 1000, 10**9)
 
 
 def test_a_summary_that_was_written_ends_the_failures_before_it() -> None:
     talk = chat(Talk(limits=FEW), 5)
     talk.user("question 6")
     talk.fails()
-    where = cut(seen(talk.thread, talk.journal), [1] * 11, FEW, None)
+    where = cut(seen(talk.thread, talk.journal), [1] * 11, FEW, PLENTY)
     step = compacted(talk.thread, Reply("Five.", usage=Usage(1, 10, 5)), where, talk.now, FEW)
     assert step.thread.failures == 0
-    assert step.thread.usage == Usage(1, 10, 5)
+    assert step.thread.usage == Usage(2, 10, 5)  # the failure was a request too
     assert step.effects == ()
 
 

@@ -222,7 +222,7 @@ async def test_a_person_is_told_what_was_spent_and_what_to_do(premises: Premises
     exceeded = await told(premises, Budget(cost=50), Usage(1, cost=50.12))
     assert exceeded == Exceeded(
         "The agent has spent $50.12 of its $50.00 for 2026-11-16 (UTC). It goes on at 2026-11-17 00:00 UTC; to go on earlier, "
-        "raise `cost` in [agent.budget] (or Agent(budget=...)) and restart, then write to the thread.",
+        "raise `cost` in [agent.budget] (or Agent(budget=...)) and restart.",
         at("2026-11-17 00:00"),
     )
 
@@ -231,7 +231,7 @@ async def test_tokens_are_those_read_and_those_written(premises: Premises) -> No
     exceeded = await told(premises, Budget(tokens=1_000_000, per="month"), Usage(1, 600_000, 400_500))
     assert exceeded == Exceeded(
         "The agent has used 1,000,500 of its 1,000,000 tokens for 2026-11 (UTC). It goes on at 2026-12-01 00:00 UTC; to go on earlier, "
-        "raise `tokens` in [agent.budget] (or Agent(budget=...)) and restart, then write to the thread.",
+        "raise `tokens` in [agent.budget] (or Agent(budget=...)) and restart.",
         at("2026-12-01 00:00"),
     )
 
@@ -240,7 +240,7 @@ async def test_slices_are_completions(premises: Premises) -> None:
     exceeded = await told(premises, Budget(slices=20, per="hour"), slices(20))
     assert exceeded == Exceeded(
         "The agent has run 20 of its 20 slices for the hour from 2026-11-16 12:00 (UTC). It goes on at 2026-11-16 13:00 UTC; to go on "
-        "earlier, raise `slices` in [agent.budget] (or Agent(budget=...)) and restart, then write to the thread.",
+        "earlier, raise `slices` in [agent.budget] (or Agent(budget=...)) and restart.",
         at("2026-11-16 13:00"),
     )
 
@@ -249,7 +249,7 @@ async def test_a_total_does_not_go_on_by_itself(premises: Premises) -> None:
     exceeded = await told(premises, Budget(cost=0.05, per="total"), Usage(1, cost=0.0712))
     assert exceeded == Exceeded(
         "The agent has spent $0.071 of its $0.050 in total. It does not go on by itself: "
-        "raise `cost` in [agent.budget] (or Agent(budget=...)) and restart, then write to the thread.",
+        "raise `cost` in [agent.budget] (or Agent(budget=...)) and restart.",
         None,
     )
 

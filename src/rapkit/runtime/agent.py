@@ -93,6 +93,10 @@ class Agent:
         self._engine: Engine | None = None
         self._stack: contextlib.AsyncExitStack | None = None
         self._app: ASGIApp | None = None
+        if on_accept is not None and not callable(on_accept):
+            raise ConfigError(
+                f"on_accept is {on_accept!r}. Make it a function, which is called with the id of a thread."
+            )
         _check_names(self.servers)
         check_names(self.schedules or ())
 

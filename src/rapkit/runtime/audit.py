@@ -1,5 +1,7 @@
 """The audit log: a line when a call is made, when its server has it or will not get it, and when it is answered (RUN-10).
 
+Also when the user is asked something, when a schedule speaks, and when a thread stops until somebody goes on with it.
+
 Who wants arguments and answers finds them in the journal; here they would be in everybody's logs.
 """
 
@@ -8,7 +10,7 @@ import logging
 from pydantic_core import from_json
 
 from rapkit.kernel.effects import Invoke, Step
-from rapkit.kernel.entries import Answered
+from rapkit.kernel.entries import Answered, AuthorizationAsked, ChoiceAsked, ParkedEntry, WokenUp
 from rapkit.kernel.thread import Thread
 
 _ERROR = "Error: "
@@ -25,11 +27,18 @@ def stepped(before: Thread, step: Step) -> None:
             call = step.thread.pending[effect.call_id]
             _write("invoked", step.thread.id, effect.call_id, call.operation, server=call.server)
     for entry in step.entries:
-        if isinstance(entry, Answered):
-            pending = before.pending.get(entry.call_id)
-            operation = entry.name if pending is None else pending.operation
-            outcome = "error" if (entry.text or "").startswith(_ERROR) else "ok"
-            _write("answered", step.thread.id, entry.call_id, operation, outcome=outcome, by=entry.by)
+        match entry:
+            case Answered():
+                pending = before.pending.get(entry.call_id)
+                operation = entry.name if pending is None else pending.operation
+                outcome = "error" if (entry.text or "").startswith(_ERROR) else "ok"
+                _write("answered", step.thread.id, entry.call_id, operation, outcome=outcome, by=entry.by)
+            case ChoiceAsked(call_id) | AuthorizationAsked(call_id):
+                log.info("the user is asked", extra={"thread_id": step.thread.id, "call_id": call_id})
+            case WokenUp(schedule, due):
+                log.info("scheduled", extra={"thread_id": step.thread.id, "schedule": schedule, "due": due})
+            case ParkedEntry(reason):
+                log.warning("parked: %s", reason, extra={"thread_id": step.thread.id})
 
 
 def dispatched(thread_id: str, call_id: str, body: bytes, problem: str | None) -> None:

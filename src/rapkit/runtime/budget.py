@@ -86,7 +86,7 @@ def judge(budget: Budget, spent: Usage, period: str, ends_at: float | None) -> E
         limits.append("`slices`")
     if not used:
         return None
-    remedy = f"raise {_listed(limits)} in [agent.budget] (or Agent(budget=...)) and restart, then write to the thread."
+    remedy = f"raise {_listed(limits)} in [agent.budget] (or Agent(budget=...)) and restart."
     if ends_at is None:
         return Exceeded(f"The agent has {_listed(used)} in total. It does not go on by itself: {remedy}", None)
     again = datetime.fromtimestamp(ends_at, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -25,6 +25,7 @@ from rapkit.runtime.hub import Hub
 from rapkit.runtime.in_process import Exchange, Line
 from rapkit.runtime.metrics import Metrics
 from rapkit.runtime.plan import Plan
+from rapkit.runtime.port import note_receiver, warn_if_elsewhere
 from rapkit.runtime.schedules import Schedules
 from rapkit.runtime.shift import TOPICS, Shift, Workplace
 from rapkit.runtime.threads import Threads
@@ -139,7 +140,9 @@ class Engine:
             shift = Shift(self._place)
             await shift.start()
             self._shift = shift
-        elif self._plan.on_accept is not None:
+            return
+        await note_receiver(self._store, self._plan.public_url)
+        if self._plan.on_accept is not None:
             alarm = Alarm(self._store, TOPICS, self._clock, self._doorbell)
             self._alarm = background.start(alarm.run, "looking at what is due")
 
@@ -156,6 +159,7 @@ class Engine:
                 "The agent runs with a worker, which does what is due by itself. Only one without is woken: Agent(worker=False)."
             )
         await self._configure()
+        await warn_if_elsewhere(self._store, self._plan.public_url)
         shift = Shift(self._place)
         task = asyncio.create_task(self._wake(shift, at_most))
         self._wakes[task] = shift

@@ -14,6 +14,8 @@ _DESK = NewBox("rapkit/agent", "agent", idle=True)
 
 _LISTENS = "listens"
 _PORT = "port"
+_RECEIVES = "receives"
+_URL = "url"
 
 log = logging.getLogger("rapkit.agent")
 
@@ -46,6 +48,23 @@ async def listen_as_before(host: str, store_url: str) -> socket.socket:
             port,
         )
     return listener
+
+
+async def note_receiver(store: Store, url: str) -> None:
+    """Put down where an agent without a worker receives, for those who wake it."""
+    await store.note(_DESK, Fact(_DESK.id, _RECEIVES, _URL, url.encode()))
+
+
+async def warn_if_elsewhere(store: Store, url: str) -> None:
+    """Say so if whoever wakes an agent would have tools call back at another place than where it receives."""
+    for record in await store.records(_DESK.id, _RECEIVES):
+        if (receives := record.body.decode()) != url:
+            log.warning(
+                "Tools are told to call back at %s, but the agent without a worker on this store receives at %s. "
+                "Give both the same public_url, or host and port.",
+                url,
+                receives,
+            )
 
 
 async def port_before(store_url: str) -> int | None:

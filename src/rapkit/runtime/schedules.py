@@ -39,6 +39,7 @@ _PAGE = 100
 _MOST_SENT = 100
 _MOST_CAUGHT_UP = 1000
 _LONGEST_NAME = 100
+_WORDS_IN_NAME = 40
 _PAUSE_WHEN_UNREADABLE = 3600.0
 _PAUSE_WHEN_BROKEN = 5.0
 _USER_ID: TypeAdapter[str] = TypeAdapter(Id)
@@ -74,7 +75,9 @@ class Schedule:
             _check_unicode(what, text)
         if not self.name:
             said = [self.cron, self.zone, self.message, self.user_id, self.new_thread]
-            object.__setattr__(self, "name", _digest(said)[:12])
+            words = " ".join(self.message.split())[:_WORDS_IN_NAME].strip()
+            readable = "".join(each for each in words if each.isprintable())
+            object.__setattr__(self, "name", f"{readable} ({_digest(said)[:6]})".strip())
         if len(self.name) > _LONGEST_NAME or not self.name.isprintable() or self.name != self.name.strip():
             raise ConfigError(
                 f"{self.name[:_LONGEST_NAME]!r} cannot be the name of a schedule. It has 1 to {_LONGEST_NAME} characters on one line, "

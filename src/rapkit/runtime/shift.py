@@ -16,6 +16,7 @@ from rapkit.runtime.hub import Hub
 from rapkit.runtime.metrics import Metrics
 from rapkit.runtime.plan import Plan
 from rapkit.runtime.premises import Premises
+from rapkit.runtime.reviving import Reviving
 from rapkit.runtime.schedules import SCHEDULE, Schedules
 from rapkit.runtime.spending import Spending
 from rapkit.runtime.toolsets import THREAD, Toolsets
@@ -54,10 +55,12 @@ class Shift:
         self._working: list[asyncio.Task[None]] = []
         self._delivering: list[asyncio.Task[None]] = []
         self._keeping: list[asyncio.Task[None]] = []
+        self._reviving: list[asyncio.Task[None]] = []
         self._finishing: asyncio.Task[None] | None = None
         self._upkeep = background.Upkeep(place.store, name, place.plan.patience.dead_letters)
         budget = place.plan.budget
         self._spending = None if budget is None else Spending(place.store, name, budget, place.clock.now)
+        self._revival = Reviving(place.store, name, budget, place.plan.limits, self._spending)
         self._courier = Courier(
             place.store,
             place.line,
@@ -138,6 +141,7 @@ class Shift:
             background.start(self._schedules.run, "carrying out schedules"),
             background.start(self._upkeep.sweep, "sweeping"),
         ]
+        self._reviving.append(background.start(self._revival.run, "reviving threads"))
 
     async def _begin(self) -> None:
         await self._store.renew(self._name)
@@ -149,7 +153,7 @@ class Shift:
     async def stop(self) -> None:
         """End in order: no new slices, let running ones end, send what they said, leave the rest to whoever comes next."""
         try:
-            await background.end(*self._working)
+            await background.end(*self._working, *self._reviving)
             await self._schedules.drain(self._grace)
             await self._worker.drain(self._grace)
             if self._spending is not None:
@@ -158,12 +162,12 @@ class Shift:
             await background.end(*self._delivering)
             await self._courier.drain(self._grace)
         finally:
-            await background.end(*self._delivering, *self._keeping)
+            await background.end(*self._reviving, *self._delivering, *self._keeping)
             await self._upkeep.retire()
 
     async def abandon(self) -> None:
         """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
-        await background.end(*self._tasks)
+        await background.end(*self._tasks, *self._reviving)
         await asyncio.gather(*(pump.drain(0) for pump in self._pumps))
 
     @property
@@ -199,11 +203,16 @@ class Shift:
             self._finishing.cancel()
 
     async def _until_nothing_is_due(self) -> None:
+        reviving = asyncio.create_task(self._revival.run_if_changed())
+        self._reviving.append(reviving)
         while True:
             if any([await pump.fill() for pump in self._pumps]):
                 continue
             in_hand = {task for pump in self._pumps for task in pump.in_hand}
+            if not reviving.done():
+                in_hand.add(reviving)
             if not in_hand and await soonest(self._store, TOPICS) != 0:
+                reviving.result()
                 return
             await self._something_happens(in_hand)
 

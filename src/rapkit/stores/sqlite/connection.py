@@ -11,7 +11,7 @@ import apsw
 from rapkit.errors import StoreBusy, StoreError, WrongKey
 from rapkit.keys import VARIABLE, Keyring
 from rapkit.stores.sqlite import statements as sql
-from rapkit.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
+from rapkit.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, UNRELEASED
 
 MEMORY = ":memory:"
 BUSY_TIMEOUT_MS = 10_000
@@ -74,6 +74,10 @@ def _migrate(db: apsw.Connection, path: str) -> None:
 def _schema_version(db: apsw.Connection, path: str) -> int:
     version: int = db.pragma("user_version")
     owner = db.pragma("application_id")
+    if owner == UNRELEASED:
+        raise StoreError(
+            f"{path} was made by an earlier, unreleased rapkit, and this one cannot read it. Move it away, or name another file."
+        )
     if owner not in (0, APPLICATION_ID) or (owner == 0 and db.execute("SELECT 1 FROM sqlite_schema").fetchone()):
         raise StoreError(f"{path} is a SQLite file of another program. Name another file for the store.")
     if version > len(MIGRATIONS):

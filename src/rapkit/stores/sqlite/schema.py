@@ -6,7 +6,8 @@ origins and trace contexts are in clear.
 
 from typing import Final
 
-APPLICATION_ID: Final = 0x52415031  # "RAP1"
+APPLICATION_ID: Final = 0x52415032  # "RAP2"
+UNRELEASED: Final = 0x52415031  # "RAP1": tables from before the first release, which nothing leads on from
 
 MIGRATIONS: Final = (
     """
