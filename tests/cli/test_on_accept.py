@@ -117,7 +117,7 @@ async def test_what_it_leaves_running_is_not_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process in the background has the same standard output, and keeps it open."""
-    monkeypatch.setattr(on_accept, "_LAST_WORDS", 0.1)
+    monkeypatch.setattr(on_accept, "_LAST_WORDS", 0.5)
     pids = tmp_path / "left"
     leave = (
         "import subprocess, sys\n"

@@ -154,6 +154,53 @@ def test_json_lines_say_the_same(home: Path, found: list[str]) -> None:
     assert (serving["model"], serving["waiting"]) == ("scripted:plan.yaml", 0)
 
 
+SETTINGS = """
+[agent.confirm.tools]
+forecst = "always"
+echo = "always"
+[agent.call_timeouts]
+demolish = "5m"
+"""
+
+
+def test_tools_that_are_named_and_not_offered_are_told_of(home: Path, served: Running, nobody: str) -> None:
+    """A slip would mean that nobody is asked before it is called. One that is only withheld, or offered, is no slip."""
+    configure(home, served.url, agent=SETTINGS)
+    with running("up", "--port", "0", folder=home) as up:
+        url_of(up)
+        told = " ".join(up.err.split())
+    nowhere = "and no server offers a tool that the model calls so."
+    assert f"unknown [agent.confirm.tools] names 'forecst', {nowhere} Did you mean 'forecast'? unknown" in told
+    assert f"unknown [agent.call_timeouts] names 'demolish', {nowhere} agent at" in told
+    assert "'echo'" not in told
+
+    configure(home, served.url, nobody, agent=SETTINGS)
+    with running("up", "--port", "0", "--log-format", "json", folder=home) as up:
+        eventually(lambda: '"serving"' in up.err or not up.alive)
+        lines = [json.loads(line) for line in up.err.splitlines()]
+    problems = [line["problem"] for line in lines if line["message"] == "tool unknown"]
+    assert len(problems) == 2
+    assert all(f"It may be one of {nobody}, where nothing was found" in each for each in problems)
+
+
+def test_without_servers_every_tool_that_is_named_is_told_of(home: Path) -> None:
+    configure(home, agent=SETTINGS)
+    with running("up", "--port", "0", folder=home) as up:
+        url_of(up)
+        assert "No tool servers are configured" in up.err
+        assert up.err.count("unknown  [agent.") == 3
+
+
+def test_a_prefix_that_was_left_out_is_what_was_meant(home: Path, stranger: Stranger) -> None:
+    stranger.document = offering(stranger, "demolish")
+    configure(home, stranger.url, agent=SETTINGS)
+    with (home / "rapkit.toml").open("a") as settings:
+        settings.write('prefix = "city_"\n')
+    with running("up", "--port", "0", folder=home, environment={"COLUMNS": "200"}) as up:
+        url_of(up)
+        assert "Did you mean 'city_demolish'?" in up.err
+
+
 def test_somebody_talks_to_it_and_it_calls_a_tool(home: Path, served: Running) -> None:
     configure(home, served.url)
     with running("up", "--port", "0", folder=home) as up:

@@ -209,6 +209,33 @@ def test_with_a_command_to_run_it_is_a_whole_agent(home: Home, served: Running) 
         assert "Traceback" not in up.err
 
 
+def test_the_command_finds_the_settings_that_the_agent_was_started_with(home: Home) -> None:
+    """Wherever they are; `rapkit.toml`, which is another agent's, is not read."""
+    there = home.folder / "elsewhere"
+    there.mkdir()
+    (home.folder / "rapkit.toml").rename(there / "prod.toml")
+    (home.folder / "plan.yaml").rename(there / "plan.yaml")
+    (home.folder / "rapkit.toml").write_text("[agent]\nthis is no TOML")
+    command = f"{sys.executable} -m rapkit wake"
+    words = ("-c", "elsewhere/prod.toml", "--no-worker", "--on-accept", command)
+    with running("up", *words, folder=home.folder) as up:
+        eventually(lambda: "Nobody works on threads here" in up.err or not up.alive)
+        thread = home.say("hello")
+
+        eventually(lambda: home.said(thread) == "Hello." or "ended with exit code" in up.err)
+        assert home.said(thread) == "Hello.", up.err
+
+
+def test_the_environment_names_the_settings_unless_the_command_line_does(home: Home) -> None:
+    named = {"RAPKIT_CONFIG": str(home.folder / "prod.toml")}
+    (home.folder / "prod.toml").write_text((home.folder / "rapkit.toml").read_text())
+    (home.folder / "rapkit.toml").write_text("[agent]\nthis is no TOML")
+
+    assert rapkit("wake", folder=home.folder, environment=named).code == 0
+    assert rapkit("wake", folder=home.folder).code != 0
+    assert rapkit("wake", "-c", "rapkit.toml", folder=home.folder, environment=named).code != 0
+
+
 def test_a_command_that_fails_is_told_and_loses_nothing(home: Home) -> None:
     command = f"{sys.executable} -c 'raise SystemExit(3)'"
     with running("up", "--no-worker", "--on-accept", command, folder=home.folder) as up:

@@ -5,8 +5,17 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
-from rapkit.kernel.compaction import compacted, cut, lines_since, not_compacted, summary_question
-from rapkit.kernel.completion import Reply
+from rapkit.kernel.compaction import (
+    CHARS_PER_TOKEN,
+    compacted,
+    cut,
+    lines_since,
+    not_compacted,
+    room_for,
+    summary_question,
+    takes_less,
+)
+from rapkit.kernel.completion import Reply, Usage
 from rapkit.kernel.conversation import Conversation, Heard, Said
 from rapkit.kernel.effects import Effect, HideAuthorization, ShowAuthorization, Step, Write
 from rapkit.kernel.entries import (
@@ -20,22 +29,29 @@ from rapkit.kernel.entries import (
     ParkedEntry,
     Released,
     Reported,
+    Summary,
     Unsubscribed,
     dump_entry,
     load_entry,
 )
-from rapkit.kernel.incoming import ChildClosed, ChildReport, Incoming, SetAside, TimerDue
+from rapkit.kernel.incoming import ChildClosed, ChildReport, Grant, Incoming, SetAside, TimerDue
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.kernel.projection import STILL_RUNNING, Numbered, Stretch, project
+from rapkit.kernel.projection import NOT_PERMITTED_YET, STILL_RUNNING, Numbered, Stretch, project
 from rapkit.kernel.receiving import receive
 from rapkit.kernel.replying import model_failed, out_of_budget, reply, worker_lost
 from rapkit.kernel.thread import Thread, dump_thread, load_thread
+from rapkit.protocol import TextContent
 from tests.kernel.fates import OURS, Fates
 from tests.kernel.ledger import Ledger
 from tests.kernel.strict import accept, accept_question
 from tests.kernel.talk import text_of
 from tests.kernel.tools import CATALOG
 from tests.kernel.views import own_stretch, seen
+
+TAKEN = Usage(1, 3, 2, 0.25)
+"""What every completion takes."""
+
+STOPPED = ("It has stopped: ", "It could not take what it was told: ")
 
 
 @dataclass
@@ -73,16 +89,16 @@ class Actor:
     # What happens
 
     def take(self, count: int) -> tuple[Effect, ...]:
-        """What came, the first so many of it; and before it the timers that are due."""
+        """What came, the first so many of it; and behind it the timers that are due, as the runtime has it."""
         mail, self.mail = self.mail[:count], self.mail[count:]
         due = sorted((at, key) for key, at in self.ledger.timers.items() if at <= self.clock.now)
-        return self._hear([*(TimerDue(key) for _, key in due), *mail])
+        return self._hear([*mail, *(TimerDue(key) for _, key in due)])
 
     def _hear(self, mail: Sequence[Incoming]) -> tuple[Effect, ...]:
         unchanged = deepcopy(self.thread)
         step = receive(self.thread, mail, self.clock.now, self.limits)
         assert self.thread == unchanged
-        assert len(step.entries) >= sum(not isinstance(message, TimerDue) for message in mail)
+        assert len(step.entries) >= sum(not isinstance(message, TimerDue) and message != Grant() for message in mail)
         lost = 0
         for message in mail:
             lost += isinstance(message, SetAside) and message.what == "parent" and not self.fates.closed
@@ -95,7 +111,8 @@ class Actor:
 
     def replies(self, said: Reply) -> tuple[Effect, ...]:
         first, unchanged = self.thread.calls_made + 1, deepcopy(self.thread)
-        step = reply(self.thread, said, CATALOG, self.clock.now, self.limits)
+        self.fates.used += TAKEN
+        step = reply(self.thread, replace(said, usage=TAKEN), CATALOG, self.clock.now, self.limits)
         assert self.thread == unchanged
         reports = self.fates.replies(first, said.text, said.calls, self.clock.now)
         return self._store(step, reports)
@@ -105,6 +122,7 @@ class Actor:
         if lost:
             step = worker_lost(self.thread, 3, self.clock.now, self.limits)
         else:
+            self.fates.used += Usage(requests=1)
             step = model_failed(self.thread, "No answer.", self.clock.now, self.limits, retryable=retryable)
         assert self.thread == unchanged
         return self._store(step)
@@ -115,18 +133,35 @@ class Actor:
     def is_summarised(self, text: str) -> tuple[Effect, ...]:
         """By a model, if there is anything to be; the question for that is a question like any other."""
         lines = seen(self.thread, self._journal)
-        where = cut(lines, [1] * len(lines), self.limits, None)
+        sizes = [len(dump_entry(line.entry)) for line in lines]
+        where = cut(lines, sizes, self.limits, room_for(self.thread, self.limits, None) * CHARS_PER_TOKEN)
         summary = self.thread.summary
         if where.upto <= (summary.upto if summary else 0) and (summary or self.thread.inherits is None):
             return ()
         *others, own = self.shown_stretches()
         before = [*others, replace(own, lines=[line for line in own.lines if line.seq <= where.upto])]
         accept_question(summary_question(project(before)).conversation)
+        self.fates.used += TAKEN
         if not text:
-            return self._store(not_compacted(self.thread, "no answer", self.clock.now, self.limits))
+            return self._store(not_compacted(self.thread, "no answer", TAKEN, self.clock.now, self.limits))
         self._shown_before = ()
-        effects = self._store(compacted(self.thread, Reply(text), where, self.clock.now, self.limits))
+        effects = self._store(compacted(self.thread, Reply(text, usage=TAKEN), where, self.clock.now, self.limits))
         assert lines_since(self.thread) == len(seen(self.thread, self._journal))
+        last = self._journal[-1]
+        assert isinstance(last, Summary)
+        assert last.children == {id: task for id, task in self.fates.spawned.items() if id not in self.fates.closing}
+        return effects
+
+    def takes_less(self, tokens: int) -> tuple[Effect, ...]:
+        """The model has turned out to take less than it was asked; it is shown less from now on."""
+        room = room_for(self.thread, self.limits, None)
+        step = takes_less(self.thread, room, tokens, self.clock.now, self.limits)
+        if step is None:
+            assert min(room, tokens) < 1000
+            return self.fails(retryable=False, lost=False)
+        self.fates.used += Usage(requests=1)
+        effects = self._store(step)
+        assert 2 * room_for(self.thread, self.limits, None) <= min(room, tokens)
         return effects
 
     def _store(self, step: Step, reports: Sequence[str] = (), stops: int = 0) -> tuple[Effect, ...]:
@@ -134,12 +169,18 @@ class Actor:
         assert kept == list(step.entries)
         self._journal += kept
         self.ledger.book(self.thread, step, self.limits)
+        was_parked = self.thread.parked is not None
         self.thread = load_thread(dump_thread(step.thread))
         assert self.thread == step.thread
         if self.thread.closed and not self.fates.closed:
             assert self.thread.for_event, "only a thread that was made for an event closes by itself"
             self.fates.close()
-        stops += sum(isinstance(entry, ParkedEntry) for entry in kept)
+        told = sum(isinstance(entry, ParkedEntry) for entry in kept)
+        assert told <= (not self.fates.told_of_stop), "it is told twice that it has stopped"
+        self.fates.told_of_stop |= bool(told)
+        if self.thread.parked is not None and not was_parked:
+            assert self.fates.told_of_stop, "nobody knows that it has stopped"
+        stops += told
         self._check_effects(step.effects, reports, stops if self.thread.task else 0)
         self._check_state()
         self._check_journal()
@@ -163,8 +204,10 @@ class Actor:
         assert not closed or self.thread.closed
         assert len(to_parent) == len(closed) + len(said)
         last_words = [message.report for message in closed if message.report is not None]
-        assert [message.text for message in said if not message.stopped] + last_words == list(reports)
-        assert sum(message.stopped for message in said) == stops
+        assert [message.text for message in said if not message.text.startswith(STOPPED)] + last_words == list(reports)
+        assert sum(message.text.startswith(STOPPED) for message in said) == stops
+        told = [message.usage for message in closed] or [message.usage for message in said[-1:]]
+        assert all(usage == self.fates.used_by_all for usage in told)
 
     def _check_state(self) -> None:
         thread, fates = self.thread, self.fates
@@ -184,7 +227,12 @@ class Actor:
         assert list(thread.children) == fates.children
         assert {child: each.task for child, each in thread.spawned.items()} == fates.spawned
         assert {child for child, each in thread.spawned.items() if each.closing} == fates.closing & set(thread.spawned)
+        assert {child for child, each in thread.spawned.items() if each.owes_report} == fates.owing
         assert thread.owes_report == fates.owes_report
+        assert thread.usage == fates.used
+        assert thread.usage_of_all == fates.used_by_all
+        assert thread.timers == fates.timers
+        assert len(thread.pending) <= self.limits.calls + sum(call.awaits == "time" for call in thread.pending.values())
         assert not thread.waiting_events or len(thread.children) == self.limits.children
         assert set(thread.ended) == {event.call_id for event in thread.waiting_events} - set(thread.subscriptions)
         assert not thread.for_event or thread.parked is None, "nobody would revive it"
@@ -223,7 +271,7 @@ class Actor:
         whole = project(self.stretches())
         if self.thread.wants_model:
             accept_question(whole)
-            assert project(self.stretches(), self.thread) == whole
+            assert _as_if_permitted(project(self.stretches(), self.thread)) == whole
         elif whole:
             accept(whole)
         self._check_events(whole)
@@ -295,7 +343,13 @@ class Actor:
         shown = self.shown()
         if self.thread.wants_model:
             accept_question(shown)
-            accept_question(project(self.shown_stretches(), self.thread))
+            known = project(self.shown_stretches(), self.thread)
+            accept_question(known)
+            heard = [answer for message in known if isinstance(message, Heard) for answer in message.answers]
+            unpermitted = {answer.call_id for answer in heard if text_of(answer) == NOT_PERMITTED_YET}
+            assert unpermitted == self.fates.those("permission")
+            room = room_for(self.thread, self.limits, None) * CHARS_PER_TOKEN
+            accept_question(project(self.shown_stretches(), self.thread, total_chars=room))
         elif shown:
             accept(shown)
         assert _goes_on(shown, self._shown_before)
@@ -340,6 +394,23 @@ class Actor:
 
     def child(self, thread: Thread) -> "Actor":
         return Actor(thread, self.limits, self.clock, self)
+
+
+def _as_if_permitted(conversation: Conversation) -> Conversation:
+    """What the journal alone tells: it does not say which calls the user is still asked about."""
+    running = (TextContent(text=STILL_RUNNING),)
+    return tuple(
+        Heard(
+            tuple(
+                replace(answer, content=running) if text_of(answer) == NOT_PERMITTED_YET else answer
+                for answer in message.answers
+            ),
+            message.texts,
+        )
+        if isinstance(message, Heard)
+        else message
+        for message in conversation
+    )
 
 
 def _goes_on(later: Conversation, earlier: Conversation) -> bool:

@@ -1,9 +1,10 @@
 """What must become of calls, events and children, worked out a second time and in the simplest way."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rapkit.kernel.completion import WantedCall
+from rapkit.kernel.completion import Usage, WantedCall
 from rapkit.kernel.incoming import (
     AnswerFor,
     CancelCall,
@@ -12,6 +13,7 @@ from rapkit.kernel.incoming import (
     ChooseFor,
     CloseThread,
     EventForChild,
+    Grant,
     Incoming,
     ParentMessage,
     SetAside,
@@ -58,15 +60,21 @@ class Fates:
     unanswered: set[str] = field(default_factory=set)
     questions: dict[str, list[Question]] = field(default_factory=dict)
     authorizing: dict[str, float] = field(default_factory=dict)
+    since: dict[str, float] = field(default_factory=dict)
+    until: dict[str, float] = field(default_factory=dict)
     events: dict[str, EventFate] = field(default_factory=dict)
     kept: dict[str, list[SubscriptionEvent]] = field(default_factory=dict)
     waiting: list[SubscriptionEvent] = field(default_factory=list)
     children: list[str] = field(default_factory=list)
     spawned: dict[str, str] = field(default_factory=dict)
     closing: set[str] = field(default_factory=set)
+    owing: set[str] = field(default_factory=set)
+    used: Usage = field(default_factory=Usage)
+    used_by: dict[str, Usage] = field(default_factory=dict)
     children_made: int = 0
     owes_report: bool = False
     heard: list[str] = field(default_factory=list)
+    told_of_stop: bool = False
     closed: bool = False
 
     def those(self, *fates: CallFate) -> set[str]:
@@ -78,15 +86,26 @@ class Fates:
     @property
     def waits(self) -> bool:
         """Whether anything is left that could wake it, a person aside."""
-        return bool(self.those("pending", *OURS, "active") or self.children or self.spawned or self.waiting)
+        return bool(self.those("pending", *OURS, "active") or self.children or self.owing or self.waiting)
+
+    @property
+    def used_by_all(self) -> Usage:
+        """By the thread and by its children, as far as they have told."""
+        return sum(self.used_by.values(), self.used)
+
+    @property
+    def timers(self) -> dict[str, float]:
+        """When something becomes of each call by itself, of those of which something does."""
+        return {id: at for id in self.those("pending", *OURS, "active") if (at := self._due_at(id)) is not None}
 
     # What the model says
 
     def replies(self, first: int, text: str, calls: tuple[WantedCall, ...], now: float) -> list[str]:
         """What the parent must hear because of it."""
         reports: list[str] = []
-        closes = False
+        closes = wrong = False
         last_words: str | None = None
+        self.told_of_stop = False
         for number, wanted in enumerate(calls, first):
             call_id, arguments = f"call_{number}", wanted.arguments or {}
             self.calls[call_id] = "over"
@@ -97,10 +116,12 @@ class Fates:
                 else:
                     reports.append(arguments["text"])
                     self.owes_report = False
-            elif wanted.name == "close_thread":
-                closes |= self._closes(arguments.get("thread_id") or self.id)
+            elif wanted.name == "close_thread" and arguments.get("thread_id", self.id) == self.id and self.depth:
+                closes = True
             else:
-                self._makes(call_id, wanted, arguments, now)
+                wrong |= not self._makes(call_id, wanted, arguments, now)
+        if wrong:
+            self._wakes()
         if not calls and self.owes_report and not self.waits:
             reports.append(text if text.strip() else "(It ended its turn and said nothing.)")
             self.owes_report = False
@@ -109,36 +130,46 @@ class Fates:
             reports += [last_words] if last_words else []
         return reports
 
-    def _closes(self, thread_id: str) -> bool:
-        """Whether it closes itself."""
-        if thread_id == self.id:
-            return self.depth > 0
-        if thread_id in self.spawned:
-            self.closing.add(thread_id)
-        return False
-
-    def _makes(self, call_id: str, wanted: WantedCall, arguments: dict[str, Any], now: float) -> None:
-        target = arguments.get("tool_call_id", "")
+    def _makes(self, call_id: str, wanted: WantedCall, arguments: dict[str, Any], now: float) -> bool:
+        """Whether it was a call that could be made."""
+        target, child = arguments.get("tool_call_id", ""), arguments.get("thread_id", "")
+        is_open = child in self.children or (child in self.spawned and child not in self.closing)
+        has_room = len(self.those("pending", *OURS)) < self.limits.calls
         match wanted.name:
             case "cancel_subscription" if self.calls.get(target) == "active":
                 self._cancel(target)
             case "cancel_tool_call" if target in self.those("pending", *OURS) & self.detached:
                 self._end(target)
                 self.unanswered.add(target)  # the answer to the cancelling call says it all
-            case "sleep" | "wait_for_event":
-                self.calls[call_id] = "time"
+            case "close_thread" if is_open:
+                self.closing.add(child)
+            case "send_message_to_child" if is_open:
+                self.owing |= {child} & self.spawned.keys()
+            case "wait_for_event" if "at_most_seconds" in arguments or self.waits or not self.depth:
+                self._sleeps(call_id, arguments.get("at_most_seconds"), now)
+            case "sleep":
+                self._sleeps(call_id, arguments["seconds"], now)
             case "sleep_until" if arguments["time"] != "tomorrow":
-                self.calls[call_id] = "time"
-            case "ask_user":
+                self._sleeps(call_id, 500.0, now)
+            case "ask_user" if has_room:
                 self.calls[call_id] = "user"
                 self.questions[call_id] = [Question(now, choices=len(arguments.get("choices", ())))]
             case "spawn_thread":
-                self._spawns(arguments["task"])
-            case name if name in CITY_TOOLS and arguments.keys() == {"city"} and not self._is_full(name):
+                return self._spawns(arguments["task"])
+            case name if name in CITY_TOOLS and arguments.keys() == {"city"} and has_room and not self._is_full(name):
                 self.calls[call_id] = "pending"
+                self.since[call_id] = now
                 if (choices := self._asked_first(name)) > 0:
                     self.calls[call_id] = "permission"
                     self.questions[call_id] = [Question(now, choices=choices)]
+            case _:
+                return False
+        return True
+
+    def _sleeps(self, call_id: str, seconds: float | None, now: float) -> None:
+        self.calls[call_id] = "time"
+        if seconds is not None:
+            self.until[call_id] = now + seconds
 
     def _is_full(self, name: str) -> bool:
         active = self.those("active")
@@ -151,9 +182,13 @@ class Fates:
             return 2
         return 0 if name in self.allowed else 3
 
-    def _spawns(self, task: str) -> None:
-        if self.depth < self.limits.depth and len(self.spawned) < self.limits.children and task != self.task:
-            self.spawned[self._next_child()] = task
+    def _spawns(self, task: str) -> bool:
+        if self.depth >= self.limits.depth or len(self.spawned) >= self.limits.children or task == self.task:
+            return False
+        child = self._next_child()
+        self.spawned[child] = task
+        self.owing.add(child)
+        return True
 
     def _next_child(self) -> str:
         self.children_made += 1
@@ -176,6 +211,8 @@ class Fates:
                 self._goes_on()
             case WakeUp():
                 self._goes_on()
+            case Grant():
+                self.told_of_stop &= message == Grant()
             case ToolResult():
                 self._hears_result(message)
             case Undelivered(call_id) if self.calls.get(call_id) == "pending":
@@ -185,30 +222,35 @@ class Fates:
             case SetAside("tool_result" | "user_choice", _, call_id) if self.calls.get(call_id or "") == "pending":
                 self._ends_and_wakes(call_id or "")
             case OAuthRequest(id=call_id) if self.calls.get(call_id) in ("pending", "active"):
-                self.authorizing[call_id] = now
+                self.authorizing[call_id] = self.since[call_id] = now
             case UserChoice(id=call_id) if self.calls.get(call_id) in ("pending", "active"):
                 self._hears_question(message, now)
-            case ChooseFor(call_id, selected) if call_id in self.questions:
+            case ChooseFor(call_id, selected) if self._is_asked(message):
                 choices = self.questions[call_id][0].choices
                 if selected is None or 0 <= selected < choices:
-                    self._answers(call_id, selected, now)
-            case AnswerFor(call_id) if self.calls.get(call_id) == "user":
+                    self._answers(call_id, selected, now, message.problem)
+            case AnswerFor(call_id) if self.calls.get(call_id) == "user" and self._is_asked(message):
                 self._ends_and_wakes(call_id)
             case CancelCall(call_id) if call_id in self.those("pending", *OURS):
                 self._ends_and_wakes(call_id)
             case CancelCall(call_id) if self.calls.get(call_id) == "active":
                 self._cancel(call_id)
+                self._wakes()
             case CloseThread():
                 self.close()
             case EventForChild() | Task():
                 self._wakes()
             case ParentMessage():
                 self.owes_report = bool(self.task)
+                self.told_of_stop = False
                 self._wakes()
             case SetAside("parent"):
                 self.owes_report = False
             case ChildReport(thread_id, text) if thread_id in self.spawned or thread_id in self.children:
                 self.heard.append(text)
+                self.owing.discard(thread_id)
+                if thread_id in self.spawned:
+                    self.used_by[thread_id] = message.usage
                 self._wakes()
             case ChildClosed():
                 self._hears_end_of_child(message)
@@ -225,6 +267,8 @@ class Fates:
                 report = f"It was closed by {message.by}."
         else:
             return
+        self.owing.discard(child)
+        self.used_by[child] = message.usage
         if report is not None:
             self.heard.append(report)
             self._wakes()
@@ -232,6 +276,7 @@ class Fates:
 
     def _goes_on(self) -> None:
         self._wakes()
+        self.told_of_stop = False
         self.detached |= self.those("pending", *OURS)
 
     def _wakes(self) -> None:
@@ -248,36 +293,39 @@ class Fates:
         fate = self.calls.get(call_id)
         if kind == "expired" and fate == "expired":
             self._end(call_id)
-        elif kind != "call" or not self._is_due(call_id):
-            pass
-        elif call_id in self.questions or call_id in self.authorizing:
+        elif kind != "call" or self.timers.get(call_id, math.inf) > now:
+            pass  # what has come before it, in the same batch, has put it off
+        elif call_id in self.questions or (call_id in self.authorizing and self.limits.question_timeout is not None):
             self._question_is_over(call_id, now)
         elif fate == "time":
             self._ends_and_wakes(call_id)
         else:
             self._is_given_up(call_id)
 
-    def _is_due(self, call_id: str) -> bool:
-        """Whether a call has a timer at all: nobody sends those that are not due."""
-        if call_id in self.questions or call_id in self.authorizing:
-            return self.limits.question_timeout is not None
-        fate, name = self.calls.get(call_id), self.names.get(call_id)
-        if fate == "time":
-            return name != "wait_for_event"
-        return (
-            fate == "pending"
-            and name is not None
-            and self.limits.timeouts.of(name, long_running=name == "survey") is not None
-        )
+    def _due_at(self, call_id: str) -> float | None:
+        asked = [question.asked_at for question in self.questions.get(call_id, [])[:1]]
+        asked += [self.authorizing[call_id]] if call_id in self.authorizing else []
+        if asked and self.limits.question_timeout is not None:
+            return min(asked) + self.limits.question_timeout
+        if self.calls[call_id] == "time":
+            return self.until.get(call_id)
+        if call_id in self.questions or self.calls[call_id] != "pending":
+            return None
+        name = self.names[call_id]
+        timeout = self.limits.timeouts.of(name, long_running=name == "survey")
+        return None if timeout is None else self.since[call_id] + timeout
+
+    def _is_asked(self, answer: ChooseFor | AnswerFor) -> bool:
+        questions = self.questions.get(answer.call_id)
+        return questions is not None and answer.asked_at in (None, questions[0].asked_at)
 
     def _question_is_over(self, call_id: str, now: float) -> None:
         asked = self.authorizing.get(call_id)
         if call_id in self.questions and (asked is None or self.questions[call_id][0].asked_at < asked):
             self._answers(call_id, None, now)
-        elif self.calls[call_id] == "pending":
-            self._ends_and_wakes(call_id)
         else:
             del self.authorizing[call_id]
+            self.since[call_id] = now
 
     def _hears_question(self, message: UserChoice, now: float) -> None:
         open_ones = self.questions.get(message.id, [])
@@ -290,13 +338,14 @@ class Fates:
         question = Question(now, message.response_url, len(message.choices))
         self.questions.setdefault(message.id, []).append(question)
 
-    def _answers(self, call_id: str, selected: int | None, now: float) -> None:
+    def _answers(self, call_id: str, selected: int | None, now: float, problem: str | None = None) -> None:
         question, *others = self.questions.pop(call_id)
+        self.since[call_id] = now
         fate = self.calls[call_id]
         if fate == "user":
             self._ends_and_wakes(call_id)
         elif fate == "permission":
-            if selected is None or selected == question.choices - 1:
+            if selected is None or selected == question.choices - 1 or problem is not None:
                 self._ends_and_wakes(call_id)
             else:
                 self.calls[call_id] = "pending"

@@ -61,9 +61,9 @@ def _sent_ones(thread: Thread) -> set[str]:
 def due_at(thread: Thread, call_id: str, limits: ThreadLimits) -> float | None:
     """When something becomes of a call by itself, worked out a second time."""
     questions = thread.choices.get(call_id, ())
-    if questions or call_id in thread.authorizing:
-        if limits.question_timeout is None:
-            return None
+    if questions and limits.question_timeout is None:
+        return None
+    if limits.question_timeout is not None and (questions or call_id in thread.authorizing):
         first = questions[0].asked_at if questions else thread.authorizing[call_id]
         return min(first, thread.authorizing.get(call_id, first)) + limits.question_timeout
     call = thread.pending.get(call_id)

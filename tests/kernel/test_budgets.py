@@ -212,5 +212,98 @@ def test_a_child_with_a_task_tells_its_parent_and_reports_once_it_goes_on() -> N
     parent.takes_mail_of(child)
     assert parent.shown()[-1] == "note_2: It has stopped: No money."
     child.hears(Grant(slices=1))
-    child.says("Seven.")
-    assert child.written()[0].message == ChildReport("t1-000001", "Seven.")
+    child.says("Seven.", usage=USED)
+    assert child.written()[0].message == ChildReport("t1-000001", "Seven.", USED)
+
+
+def test_a_child_has_what_its_parent_had_left() -> None:
+    parent = subscribed()
+    parent.hears(Grant(slices=10, tokens=100, cost=2.0))
+    parent.user("Hello")
+    parent.says("", want("spawn_thread", task="Count."), usage=USED)
+    child = parent.spawned()
+    left = Granted(7, -900, 0.5)
+    assert child.thread.granted == left
+    parent.event("call_1", associative=False)
+    (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
+    assert made.child.granted == left
+    assert used_up(child.thread, ThreadLimits(tokens=901)) is None
+    assert used_up(child.thread, ThreadLimits(tokens=900)) == (
+        "The thread has used 0 tokens, its children included, and its budget is 0 tokens. Grant it more to go on."
+    )
+
+
+def test_what_children_take_counts_as_soon_as_they_tell_and_once() -> None:
+    parent = subscribed()
+    parent.user("Hello")
+    parent.says("", want("spawn_thread", task="Count."), usage=USED)
+    child = parent.spawned()
+    child.says("", want("spawn_thread", task="Count those of May."), usage=USED)
+    grandchild = child.spawned()
+    grandchild.says("Seven.", usage=USED)
+    child.takes_mail_of(grandchild)
+    child.says("", want("report_to_parent", text="Seven so far."), usage=USED)
+    parent.takes_mail_of(child)
+    assert parent.thread.usage == USED
+    assert parent.thread.usage_of_all == USED + USED + USED + USED
+    assert used_up(parent.thread, ThreadLimits(slices=12)) is not None
+    child.says("", want("report_to_parent", text="Seven.", done=True), usage=USED)
+    parent.takes_mail_of(child)
+    assert parent.thread.spawned == {}
+    assert parent.thread.usage_of_all == USED + USED + USED + USED + USED
+
+
+def test_what_a_child_took_that_was_made_for_an_event_counts_when_it_is_closed() -> None:
+    parent = subscribed()
+    parent.event("call_1", associative=False)
+    (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
+    child = parent.child(made)
+    child.says("A storm.", usage=USED)
+    parent.takes_mail_of(child)
+    assert parent.thread.usage_of_all == USED
+
+
+def test_a_failure_of_the_model_counts_as_asking_it() -> None:
+    talk = Talk()
+    talk.user()
+    talk.fails()
+    talk.fails(retryable=False)
+    assert talk.thread.usage == Usage(requests=2)
+    assert used_up(talk.thread, ThreadLimits(slices=2)) is not None
+
+
+# Woken in vain
+
+
+def test_a_thread_without_a_budget_says_so_once_however_often_it_is_woken_in_vain() -> None:
+    talk = subscribed(ThreadLimits(attempts=3))
+    talk.user("Hello")
+    talk.fails()
+    assert talk.has_no_budget() == (ParkedEntry("No money."),)
+    for _ in range(3):
+        talk.event("call_1")
+        assert talk.thread.asks_at == 0.0
+        assert talk.thread.failures == 1  # the model has not failed
+        assert talk.has_no_budget() == ()
+        assert talk.status() is Status.PARKED
+    talk.hears(Grant(slices=1))
+    assert talk.has_no_budget() == (ParkedEntry("No money."),)
+
+
+def test_an_event_does_not_wait_until_there_is_more_but_tries() -> None:
+    talk = subscribed()
+    talk.user("Hello")
+    talk.has_no_budget(until=5000.0)
+    talk.event("call_1")
+    assert talk.thread.asks_at == 0.0
+
+
+def test_who_grants_nothing_lets_a_thread_go_on_if_it_can() -> None:
+    """Its limits may be others by now."""
+    talk = Talk()
+    talk.user("Hello")
+    talk.has_no_budget()
+    assert talk.hears(Grant()) == ()
+    assert talk.thread.asks_at == 0.0
+    assert talk.has_no_budget() == ()  # everybody knows
+    assert talk.thread.granted == Granted()

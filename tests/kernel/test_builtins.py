@@ -3,6 +3,7 @@
 import pytest
 
 from rapkit.kernel.builtins import BUILTINS, RESERVED
+from rapkit.kernel.completion import WantedCall
 from rapkit.kernel.effects import TellCancelled, Withdraw
 from rapkit.kernel.entries import Answered, ModelSaid, Unsubscribed
 from rapkit.kernel.limits import ThreadLimits
@@ -78,6 +79,21 @@ def test_a_model_that_cancels_what_is_not_there_again_and_again_is_stopped() -> 
     for _ in range(3):
         talk.says("", want("cancel_subscription", tool_call_id="call_9"))
     assert talk.thread.parked is not None
+
+
+@pytest.mark.parametrize("call", [forecast(), want("ask_user", question="Where?")], ids=lambda call: call.name)
+def test_there_are_not_more_calls_than_there_may_be(call: WantedCall) -> None:
+    """Each is part of the state, which is written at every step."""
+    talk = calling(forecast(), forecast(), call, limits=ThreadLimits(calls=2))
+    assert list(talk.thread.pending) == ["call_1", "call_2"]
+    assert talk.answers()[-1].text == (
+        "Error: This thread has 2 calls that are not answered, and may not have more. "
+        "Wait for them, or cancel some with cancel_tool_call."
+    )
+    assert talk.thread.choices == {}
+    talk.user("Well?")
+    talk.says("", want("cancel_tool_call", tool_call_id="call_1"), call)
+    assert list(talk.thread.pending) == ["call_2", "call_5"]
 
 
 @pytest.mark.parametrize("name", ["cancel_subscription", "cancel_tool_call"])

@@ -10,6 +10,7 @@ from rapkit.kernel.compaction import (
     not_compacted,
     room_for,
     summary_question,
+    takes_less,
 )
 from rapkit.kernel.completion import Reply, Usage
 from rapkit.kernel.conversation import Answer, Heard, Said, SaidCall
@@ -27,7 +28,7 @@ from rapkit.kernel.entries import (
 )
 from rapkit.kernel.incoming import CancelCall, ChildReport, ChooseFor
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.kernel.projection import STILL_RUNNING, Numbered
+from rapkit.kernel.projection import NOT_PERMITTED_YET, STILL_RUNNING, Numbered
 from rapkit.kernel.thread import Summarised, Thread
 from rapkit.protocol import TextContent
 from tests.kernel.talk import Talk, demolish, forecast, storms, subscribed, want
@@ -212,7 +213,7 @@ def test_calls_that_go_on_are_named_under_their_own_ids_and_can_be_cancelled() -
         "model calls call_3: demolish Oslo",
         "model calls call_1: storms Oslo",
         f"call_2: {STILL_RUNNING}",
-        f"call_3: {STILL_RUNNING}",
+        f"call_3: {NOT_PERMITTED_YET}",
         f"call_1: {SUBSCRIBED}",
         "model: answer 4",
         "Well?",
@@ -384,6 +385,56 @@ def test_a_summary_that_fails_is_not_tried_again_at_once_and_the_model_is_asked_
     assert not is_due(talk.thread, FEW, 1000, 10**9)
     talk.user("question 7")
     assert is_due(talk.thread, FEW, 1000, 10**9)
+
+
+def test_a_model_that_takes_less_has_half_as_much_from_then_on() -> None:
+    talk = chat(Talk(limits=FEW), 5)
+    talk.user("question 6")
+    step = takes_less(talk.thread, 128_000, 9000, talk.now, FEW)
+    assert step is not None
+    assert step.entries == ()
+    assert step.thread.wants_model
+    assert step.thread.usage == Usage(requests=1)
+    talk._apply(step)
+    assert room_for(talk.thread, FEW, None) == 4500
+    talk.says("answer 6")
+    assert room_for(talk.thread, FEW, 200_000) == 4500
+    assert room_for(talk.thread, FEW, 4000) == 4000
+    again = takes_less(talk.thread, 4500, 9000, talk.now, FEW)
+    assert again is not None
+    assert again.thread.room == 2250
+
+
+def test_a_model_that_takes_less_is_asked_for_a_summary_though_that_has_just_failed() -> None:
+    talk = chat(Talk(limits=FEW), 5)
+    talk.user("question 6")
+    talk._apply(not_compacted(talk.thread, "no answer", Usage(), talk.now, FEW))
+    step = takes_less(talk.thread, 10_000, 5000, talk.now, FEW)
+    assert step is not None
+    assert is_due(step.thread, FEW, room_for(step.thread, FEW, 10_000), 5000)
+
+
+@pytest.mark.parametrize(("room", "tokens"), [(999, 5000), (5000, 999)], ids=["room", "tokens"])
+def test_a_model_that_takes_next_to_nothing_cannot_be_asked(room: int, tokens: int) -> None:
+    assert takes_less(Thread("t", wants_model=True), room, tokens, 0.0, FEW) is None
+    assert takes_less(Thread("t", wants_model=True), room + 1, tokens + 1, 0.0, FEW) is not None
+
+
+def test_open_children_are_named_with_a_summary_but_not_to_those_who_inherit_it() -> None:
+    talk = Talk(limits=FEW)
+    talk.user("Go")
+    talk.says("", want("spawn_thread", task="Count."), want("spawn_thread", task="Write."))
+    talk.says("", want("close_thread", thread_id="t1-000002"))
+    talk.says("They work.")
+    chat(talk, 4)
+    talk.user("Well?")
+    talk.is_summarised()
+    summary = talk.journal[-1]
+    assert isinstance(summary, Summary)
+    assert summary.children == {"t1-000001": "Count."}
+    assert talk.shown()[1] == "(Open child threads then:)\n- t1-000001: Count."
+    talk.says("", want("spawn_thread", task="Sing."))
+    assert not [line for line in talk.spawned().shown() if "t1-000001" in line]
 
 
 def test_a_summary_that_was_written_ends_the_failures_before_it() -> None:

@@ -47,7 +47,9 @@ EACH: list[JournalEntry] = [
     Tasked("note_1", "t1", "Count."),
     ParentSaid("note_1", "t1", "Faster."),
     Reported("note_1", "t1-1", "Done.", "Count.", True),
-    Summary("All was said.", 7, (LiveCall("call_1", "x", {"a": None}, True),), Usage(1, 2, 3, 0.1)),
+    Summary(
+        "All was said.", 7, (LiveCall("call_1", "x", {"a": None}, True),), {"t1-000001": "Count."}, Usage(1, 2, 3, 0.1)
+    ),
     GrantedEntry(1, 2, 0.5),
     AuthorizationExpired("call_1"),
     ChoiceMadeEntry("call_1", text="Oslo", expired=True),

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from rapkit.kernel.completion import Reply
+from rapkit.kernel.completion import Reply, Usage
 from rapkit.kernel.effects import Effect, MakeChild, Spawn, Write
 from rapkit.kernel.entries import Answered, Began, ChildMade, Happened, ModelSaid, Tasked
 from rapkit.kernel.incoming import (
@@ -72,6 +72,9 @@ answering = st.sampled_from(
     [*["first", "second", "third", "dismissed", "time"] * 2, "words", "cancelled", "closed", "user", ""]
 )
 
+comes_with_a_timer = st.sampled_from(
+    [*["oauth", "choice", "answer"] * 2, "result", "confirmation", "event", "stale", "schedule", "user", "cancelled"]
+)
 late_ends = st.sampled_from([*["confirmed"] * 6, "answered", "forgotten", "closed"])
 
 
@@ -84,6 +87,7 @@ class Threads(RuleBasedStateMachine):
         timeout=st.sampled_from([None, 50.0]),
         question_timeout=st.sampled_from([None, 100.0]),
         confirmation=st.sampled_from(["always", "remembered", "never"]),
+        calls=mostly(100, 4),
     )
     def begin(
         self,
@@ -94,8 +98,10 @@ class Threads(RuleBasedStateMachine):
         timeout: float | None,
         question_timeout: float | None,
         confirmation: Confirmation,
+        calls: int,
     ) -> None:
         self.limits = ThreadLimits(
+            calls=calls,
             subscriptions=subscriptions,
             children=children,
             depth=depth,
@@ -215,22 +221,38 @@ class Threads(RuleBasedStateMachine):
         actor = self.actor(pick)
         self.send(actor, AnswerFor(self.call_id(actor, which, call), "Oslo"), at_once=at_once)
 
-    @rule(pick=picks, call=picks, selected=st.sampled_from([None, 0, 1, 2]), at_once=at_once)
-    def answer_what_is_asked(self, pick: int, call: int, selected: int | None, at_once: bool) -> None:
-        """Whatever of whomever: permissions, questions of the model's and of tools."""
+    @rule(
+        pick=picks,
+        call=picks,
+        selected=st.sampled_from([None, 0, 1, 2, "words"]),
+        named=st.sampled_from(["", "this", "another"]),
+        problem=mostly(None, "It is not offered any more."),
+        at_once=at_once,
+    )
+    def answer_what_is_asked(
+        self, pick: int, call: int, selected: int | str | None, named: str, problem: str | None, at_once: bool
+    ) -> None:
+        """Whatever of whomever: permissions, questions of the model's and of tools; that question, or the one before it."""
         asking = [actor for actor in self.actors.values() if actor.thread.choices] or [self.actor(pick)]
         actor = asking[pick % len(asking)]
         ids = [*actor.thread.choices] or ["nobody's"]
-        self.send(actor, ChooseFor(ids[call % len(ids)], selected), at_once=at_once)
+        id = ids[call % len(ids)]
+        asked_at = None
+        if named and id in actor.thread.choices:
+            asked_at = actor.thread.choices[id][0].asked_at - (named == "another")
+        if isinstance(selected, str):
+            self.send(actor, AnswerFor(id, selected, asked_at), at_once=at_once)
+        else:
+            self.send(actor, ChooseFor(id, selected, asked_at, problem), at_once=at_once)
 
     @rule(pick=picks, at_once=at_once)
     def a_schedule_speaks(self, pick: int, at_once: bool) -> None:
         self.send(self.actor(pick), WakeUp("news", "09:00", "Read them."), at_once=at_once)
 
-    @rule(pick=picks, at_once=at_once)
-    def grant(self, pick: int, at_once: bool) -> None:
+    @rule(pick=picks, more=mostly(Grant(slices=1, cost=0.5), Grant()), at_once=at_once)
+    def grant(self, pick: int, more: Grant, at_once: bool) -> None:
         poor = [actor for actor in self.actors.values() if actor.thread.parked is not None] or [self.actor(pick)]
-        self.send(poor[pick % len(poor)], Grant(slices=1, cost=0.5), at_once=at_once)
+        self.send(poor[pick % len(poor)], more, at_once=at_once)
 
     @rule(pick=picks, at_once=at_once)
     def close(self, pick: int, at_once: bool) -> None:
@@ -381,6 +403,43 @@ class Threads(RuleBasedStateMachine):
         for actor in list(self.actors.values()):
             if any(at <= self.clock.now for at in actor.ledger.timers.values()):
                 self.carry_out(actor, actor.take(count))
+
+    @rule(pick=picks, call=picks, what=st.lists(comes_with_a_timer, min_size=1, max_size=2))
+    def mail_comes_when_a_timer_is_due(self, pick: int, call: int, what: list[str]) -> None:
+        """Both in one step: what has come is heard first, and may put the timer off, or make it one of nothing."""
+        waiting = [actor for actor in self.actors.values() if actor.thread.timers]
+        if not waiting:
+            return
+        actor = waiting[pick % len(waiting)]
+        timers = actor.thread.timers
+        id = [*timers][call % len(timers)]
+        self.clock.now = max(self.clock.now, timers[id])
+        for each in what:
+            actor.mail.append(self._about(id, each))
+        self.carry_out(actor, actor.take(len(actor.mail)))
+
+    def _about(self, id: str, what: str) -> Incoming:
+        self.counter += 1
+        url = f"http://tool.test/asks/{self.counter}"
+        match what:
+            case "result" | "confirmation":
+                text = self.next("answer")
+                return ToolResult(group_id="t", id=id, text=text, subscription=what == "confirmation")
+            case "event":
+                return self._event(id, associative=True)
+            case "oauth":
+                return OAuthRequest(group_id="t", id=id, auth_url=url)
+            case "choice":
+                return UserChoice(group_id="t", id=id, prompt="?", choices=("a", "b"), default=1, response_url=url)
+            case "answer":
+                return ChooseFor(id, 0)
+            case "stale":
+                return Undelivered(id, "409", Correction())
+            case "schedule":
+                return WakeUp("news", "09:00", "Read them.")
+            case "user":
+                return UserMessage("Well?")
+        return CancelCall(id)
 
     # The model
 
@@ -536,6 +595,12 @@ class Threads(RuleBasedStateMachine):
         self.carry_out(actor, actor.has_no_budget(None if until is None else self.clock.now + until))
 
     @precondition(lambda self: self.asked())
+    @rule(pick=picks, tokens=st.sampled_from([999, 1000, 2000, 20_000, 200_000]))
+    def the_model_takes_less(self, pick: int, tokens: int) -> None:
+        actor = self.asked()[pick % len(self.asked())]
+        self.carry_out(actor, actor.takes_less(tokens))
+
+    @precondition(lambda self: self.asked())
     @rule(pick=picks, text=mostly("All was said.", ""))
     def what_was_said_is_summarised(self, pick: int, text: str) -> None:
         self._sum_up(self.asked()[pick % len(self.asked())], text)
@@ -551,6 +616,12 @@ class Threads(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Once nothing more comes from outside, everything comes to rest."""
+        self._come_to_rest()
+        for actor in self.actors.values():
+            self._check_the_end(actor)
+        self._check_what_was_used()
+
+    def _come_to_rest(self) -> None:
         for _ in range(1000):
             for actor in list(self.actors.values()):
                 if actor.thread.parked is not None and actor.thread.wants_model:
@@ -561,8 +632,20 @@ class Threads(RuleBasedStateMachine):
                 break
         else:
             raise AssertionError("it does not come to rest")
-        for actor in self.actors.values():
-            self._check_the_end(actor)
+
+    def _check_what_was_used(self) -> None:
+        """Once all children have told, whoever has made them counts it; what a child is not told of any more, nobody is."""
+        early = {
+            actor.parent.thread.id for actor in self.actors.values() if actor.parent and actor.parent.thread.closed
+        }
+        for actor in reversed(list(self.actors.values())):
+            if actor.parent is not None and not actor.thread.closed:
+                actor.mail.append(CloseThread())
+                self._come_to_rest()
+        for root in [actor for actor in self.actors.values() if actor.parent is None]:
+            family = [actor for actor in self.actors.values() if actor.thread.root == root.thread.id]
+            if not early & {actor.thread.id for actor in family}:
+                assert root.thread.usage_of_all == sum((actor.fates.used for actor in family), Usage())
 
     def _check_the_end(self, actor: Actor) -> None:
         """Every event that was to have a child of its own has got it, and it alone; and nobody waits for a report in vain."""
@@ -580,6 +663,9 @@ class Threads(RuleBasedStateMachine):
         thread = actor.thread
         assert thread.closed or thread.waits or not thread.for_event
         assert thread.closed or thread.waits or thread.parked is not None or not thread.owes_report
+        for child in [] if thread.closed else actor.fates.owing:
+            assert self.actors[child].thread.owes_report, "it is waited for in vain"
+            assert self.actors[child].thread.waits, "it has stopped, and its parent was not told"
 
 
 def test_strict_providers_are_satisfied_whatever_happens() -> None:

@@ -16,7 +16,7 @@ from rapkit.kernel.incoming import (
     WakeUp,
 )
 from rapkit.kernel.limits import Confirmation, Confirmations, ThreadLimits
-from rapkit.kernel.projection import STILL_RUNNING
+from rapkit.kernel.projection import NOT_PERMITTED_YET, STILL_RUNNING
 from rapkit.kernel.thread import Thread
 from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice
 from tests.kernel.talk import Talk, calling, demolish, forecast, storms, want
@@ -120,10 +120,11 @@ def test_a_user_who_writes_is_answered_and_is_still_asked() -> None:
     talk = calling(demolish())
     talk.user("What for?")
     assert talk.is_asked()
-    assert talk.shown()[-2:] == [f"call_1: {STILL_RUNNING}", "What for?"]
+    assert talk.shown()[-2:] == [f"call_1: {NOT_PERMITTED_YET}", "What for?"]
     talk.says("It stands in the way.")
     talk.hears(ChooseFor("call_1", 0))
     assert talk.does() == (Invoke("call_1"),)
+    assert f"call_1: {STILL_RUNNING}" in talk.shown()
     talk.result("call_1", "Gone.")
     assert talk.shown()[-1] == "call_1-r7: Gone."
 
@@ -197,8 +198,8 @@ def test_what_was_remembered_counts_for_nothing_where_the_user_is_always_asked()
     assert list(talk.thread.choices) == ["call_1"]
 
 
-def test_children_inherit_what_is_remembered() -> None:
-    """DIS-11"""
+def test_children_with_a_task_inherit_what_is_remembered_and_those_made_for_an_event_do_not() -> None:
+    """DIS-11: nobody looks on there, and strangers' texts decide what the model wants."""
     talk = calling(demolish(), storms(), limits=REMEMBERED)
     talk.hears(ChooseFor("call_1", 1))
     talk.result("call_1", "Gone.")
@@ -211,7 +212,27 @@ def test_children_inherit_what_is_remembered() -> None:
     (made,) = [effect for effect in talk.does() if isinstance(effect, MakeChild)]
     child = talk.child(made)
     child.says("", demolish("Bergen"))
-    assert Invoke("call_4") in child.effects
+    assert not was_sent(child)
+    assert list(child.thread.choices) == ["call_4"]
+
+
+@pytest.mark.parametrize("selected", [0, 1], ids=["yes", "always"])
+def test_a_permission_that_comes_too_late_makes_no_call(selected: int) -> None:
+    """DIS-11, INV-3"""
+    talk = calling(demolish(), limits=REMEMBERED)
+    talk.hears(ChooseFor("call_1", selected, problem="It is not offered any more."))
+    expected = "Error: The user permitted this call, but it cannot be made any more: It is not offered any more."
+    assert talk.answers()[-1].text == expected
+    assert not was_sent(talk)
+    assert talk.is_asked()
+    assert talk.thread.allowed == ()
+
+
+def test_who_declines_need_not_know_that_it_could_not_be_made() -> None:
+    """DIS-11"""
+    talk = calling(demolish())
+    talk.hears(ChooseFor("call_1", 1, problem="It is not offered any more."))
+    assert talk.answers()[-1].text == DECLINED
 
 
 # What else may come for a call that was not made
@@ -266,6 +287,15 @@ def test_long_arguments_are_shown_in_part() -> None:
     prompt = talk.thread.choices["call_1"][0].prompt
     assert prompt.endswith("… (and 4012 characters more)?")
     assert len(prompt) < 4100
+
+
+def test_nothing_in_the_arguments_hides_what_else_stands_there() -> None:
+    """DIS-11"""
+    talk = calling(demolish("Oslo\u202eneg\u200breB\x1b[2J \u00c5lesund"))
+    prompt = talk.thread.choices["call_1"][0].prompt
+    assert prompt.isprintable()
+    for each in (r"\u202e", r"\u200b", r"\u001b[2J", " \u00c5lesund"):
+        assert each in prompt
 
 
 def test_a_call_that_is_permitted_and_answered_in_one_batch_counts() -> None:

@@ -14,7 +14,6 @@ from tests.kernel.tools import SERVER
 
 WHERE = want("ask_user", question="Where?", choices=["Oslo", "Bergen"])
 SOON = ThreadLimits(question_timeout=100.0)
-NOT_AUTHORISED = "Error: The user was asked to authorise this tool, and did not do so in time. The call was cancelled."
 
 
 def oauth() -> OAuthRequest:
@@ -193,21 +192,37 @@ def test_each_of_several_questions_has_its_time_from_when_it_can_be_answered() -
     assert talk.does() == (chosen(2, 1), SetTimer("call/call_1", None))
 
 
-def test_what_was_not_authorised_in_time_is_cancelled() -> None:
-    """OAU-1"""
+def test_what_was_not_authorised_in_time_is_shown_no_more_and_its_call_goes_on() -> None:
+    """OAU-1: whether the user has authorised it we do not know."""
     talk = calling(forecast(), limits=SOON)
     talk.hears(oauth())
-    expired, answered = talk.goes_on_until(1100.0)
-    assert expired == AuthorizationExpired("call_1")
-    assert answered == Answered("call_1", "forecast", NOT_AUTHORISED, by="runtime")
-    assert set(talk.does()) == {
-        Withdraw("call_1"),
-        HideAuthorization("call_1"),
-        TellCancelled("call_1"),
-        SetTimer("call/call_1", None),
-    }
+    assert talk.goes_on_until(1100.0) == (AuthorizationExpired("call_1"),)
+    assert set(talk.does()) == {HideAuthorization("call_1"), SetTimer("call/call_1", None)}
+    assert not talk.is_asked()
+    assert talk.thread.live_calls == {"call_1"}
+    talk.result("call_1")
     assert talk.is_asked()
-    assert talk.thread.live_calls == frozenset()
+
+
+def test_an_answer_that_names_another_question_is_ignored() -> None:
+    """CHO-1: a choice that was made for the first question is none for the second."""
+    talk = calling(forecast())
+    talk.hears(choice(1), choice(2))
+    talk.now = 1010.0
+    talk.hears(ChooseFor("call_1", 0, asked_at=1000.0), ChooseFor("call_1", 0, asked_at=1000.0))
+    assert [effect for effect in talk.does() if isinstance(effect, SendChoice)] == [chosen(1, 0)]
+    assert talk.ignored()[-1].reason == "it is the answer to another question, which is over"
+    talk.hears(ChooseFor("call_1", 0, asked_at=1010.0))
+    assert chosen(2, 0) in talk.does()
+
+
+def test_words_that_name_another_question_are_ignored() -> None:
+    talk = calling(want("ask_user", question="Where?"))
+    talk.hears(AnswerFor("call_1", "Oslo", asked_at=999.0))
+    assert not talk.is_asked()
+    assert talk.ignored()[-1].reason == "it is the answer to another question, which is over"
+    talk.hears(AnswerFor("call_1", "Oslo", asked_at=1000.0))
+    assert talk.answers()[-1].text == "Oslo"
 
 
 def test_where_to_authorise_is_shown_anew_for_as_long_again() -> None:

@@ -256,7 +256,7 @@ def test_it_closes_when_its_model_ends_its_workers() -> None:
     assert step.thread.status is Status.CLOSED
     by = (
         "the thread itself, which was made for one event. "
-        "Asking the model failed 3 times: the process was lost, or made a mistake that its log tells of."
+        "Asking the model failed 3 times: the process was lost or stopped meanwhile, or made a mistake that its log tells of."
     )
     assert step.entries == (ClosedEntry(by),)
     assert step.effects == (TellClosed(), tells_parent(by))

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from rapkit.kernel.builtins import offered
-from rapkit.kernel.completion import WantedCall
+from rapkit.kernel.completion import Usage, WantedCall
 from rapkit.kernel.conversation import Heard, Said
 from rapkit.kernel.effects import Invoke, Spawn, TellClosed, Withdraw, Write
-from rapkit.kernel.entries import ChildEnded, ChildMade, ClosedEntry, ParentSaid, Reported, Tasked
+from rapkit.kernel.entries import ChildEnded, ChildMade, ClosedEntry, ParentSaid, ParkedEntry, Reported, Tasked
 from rapkit.kernel.incoming import (
     ChildClosed,
     ChildReport,
@@ -328,7 +328,7 @@ def test_a_parent_is_told_that_a_child_has_stopped_and_again_what_it_says_when_i
     child.fails("The account is closed.", retryable=False)
     (write,) = child.written()
     reason = "The model failed: The account is closed. Write to the thread to try again."
-    assert write.message == ChildReport("t1-000001", f"{OURS}{reason}", stopped=True)
+    assert write.message == ChildReport("t1-000001", f"{OURS}{reason}", Usage(requests=1))
     assert child.status() is Status.PARKED
     parent.takes_mail_of(child)
     assert parent.is_asked()
@@ -336,7 +336,7 @@ def test_a_parent_is_told_that_a_child_has_stopped_and_again_what_it_says_when_i
     child.user("Go on.")
     child.says("Seven.")
     (write,) = child.written()
-    assert write.message == ChildReport("t1-000001", "Seven.")
+    assert write.message == ChildReport("t1-000001", "Seven.", Usage(requests=1))
 
 
 @pytest.mark.parametrize("how", ["failures", "mistakes", "budget", "lost"])
@@ -354,9 +354,36 @@ def test_a_parent_is_told_though_the_child_had_reported_something_before(how: st
             child._apply(worker_lost(child.thread, 3, child.now, child.limits))
     (write,) = child.written()
     assert isinstance(write.message, ChildReport)
-    assert write.message.stopped
     assert write.message.text.startswith(OURS)
     assert not child.thread.owes_report
+
+
+def test_a_parent_is_told_once_however_often_a_child_that_has_stopped_is_woken_in_vain() -> None:
+    _, child = parent_of_one(ThreadLimits(attempts=2))
+    child.says("", storms())
+    child.result("call_3", "Subscribed.", subscription=True)
+    child.fails(retryable=False)
+    assert len(child.written()) == 1
+    for _ in range(3):
+        child.event("call_3")
+        assert child.is_asked()
+        child.fails()
+        assert child.status() is Status.PARKED
+        assert child.written() == []
+    assert len([entry for entry in child.journal if isinstance(entry, ParkedEntry)]) == 1
+
+
+def test_a_parent_that_says_something_to_a_child_that_has_stopped_hears_if_it_stops_again() -> None:
+    """It would wait in vain."""
+    parent, child = parent_of_one()
+    child.fails(retryable=False)
+    parent.takes_mail_of(child)
+    parent.says("", want("send_message_to_child", thread_id="t1-000001", text="Go on."))
+    child.takes_mail_of(parent)
+    child.fails(retryable=False)
+    parent.takes_mail_of(child)
+    assert parent.shown()[-1].split(": ")[1] == OURS.removesuffix(": ")
+    assert not parent.thread.waits
 
 
 def test_a_thread_of_the_users_own_tells_nobody_that_it_has_stopped() -> None:

@@ -215,7 +215,7 @@ def test_a_model_that_ends_its_workers_is_asked_no_more() -> None:
     talk = asked()
     step = worker_lost(talk.thread, 3, 0.0, ThreadLimits())
     assert step.thread.parked == (
-        "Asking the model failed 3 times: the process was lost, or made a mistake that its log tells of. "
+        "Asking the model failed 3 times: the process was lost or stopped meanwhile, or made a mistake that its log tells of. "
         "Write to the thread to try again."
     )
     assert not step.thread.wants_model

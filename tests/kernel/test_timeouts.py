@@ -1,10 +1,11 @@
 """How long a call is waited for (RUN-7)."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from rapkit.kernel.effects import Invoke, SetTimer, Withdraw
+from rapkit.kernel.effects import HideAuthorization, Invoke, SetTimer, Withdraw
 from rapkit.kernel.entries import Answered, Happened
 from rapkit.kernel.incoming import (
     AnswerFor,
@@ -198,11 +199,27 @@ def test_a_call_that_waits_for_a_person_does_not_run_out_of_time_and_has_all_of_
     assert talk.ledger.timers == {"call/call_1": 5030.0}
 
 
-def test_a_call_that_waits_to_be_authorised_does_not_run_out_of_time() -> None:
-    """RUN-7"""
+def test_a_call_that_waits_to_be_authorised_has_all_its_time_from_then_on() -> None:
+    """RUN-7, OAU-1: that it was authorised nobody tells us."""
     talk = calling(forecast(), limits=SOON)
+    talk.now = 1020.0
     talk.hears(OAUTH)
-    assert talk.ledger.timers == {}
+    assert talk.ledger.timers == {"call/call_1": 1050.0}
+    talk.goes_on_until(1050.0)
+    assert list(talk.thread.expired) == ["call_1"]
+    assert talk.does().count(HideAuthorization("call_1")) == 1
+    assert talk.is_asked()
+
+
+def test_a_call_has_all_its_time_again_when_where_to_authorise_it_is_shown_no_more() -> None:
+    """RUN-7, OAU-1"""
+    talk = calling(forecast(), limits=replace(SOON, question_timeout=100.0))
+    talk.hears(OAUTH)
+    assert talk.ledger.timers == {"call/call_1": 1100.0}
+    talk.goes_on_until(1100.0)
+    assert talk.ledger.timers == {"call/call_1": 1130.0}
+    talk.goes_on_until(1130.0)
+    assert list(talk.thread.expired) == ["call_1"]
 
 
 def test_a_call_that_waits_to_be_permitted_has_its_time_from_then_on() -> None:
@@ -222,8 +239,42 @@ def test_a_question_of_the_models_does_not_run_out_of_time() -> None:
     assert talk.ledger.timers == {}
 
 
-def test_a_timer_that_was_set_anew_meanwhile_is_not_taken_for_another() -> None:
-    """What is due comes first, and what follows it in the same batch finds the thread as that left it."""
+@pytest.mark.parametrize("what", ["question", "authorization", "answer"])
+def test_what_has_come_when_a_timer_is_due_puts_it_off(what: str) -> None:
+    """RUN-7: nothing is given up because nobody was there to take what has come."""
+    talk = calling(forecast(), limits=replace(SOON, question_timeout=100.0))
+    before: list[Incoming] = [choice(1)] if what == "answer" else []
+    talk.hears(*before)
+    messages: dict[str, Incoming] = {"question": choice(1), "authorization": OAUTH, "answer": ChooseFor("call_1", 0)}
+    (at,) = talk.ledger.timers.values()
+    talk.now = at + 5
+    talk.hears(messages[what], TimerDue("call/call_1"))
+    assert list(talk.thread.pending) == ["call_1"]
+    assert talk.answers() == []
+    assert (len(talk.thread.choices), len(talk.thread.authorizing)) == (what == "question", what == "authorization")
+    assert talk.ledger.timers == {"call/call_1": talk.now + (30.0 if what == "answer" else 100.0)}
+
+
+def test_a_call_that_is_permitted_when_its_question_is_over_is_made_and_has_all_its_time() -> None:
+    """RUN-7, DIS-11"""
+    talk = calling(demolish(), limits=replace(SOON, question_timeout=100.0))
+    talk.now = 1100.0
+    talk.hears(ChooseFor("call_1", 0), TimerDue("call/call_1"))
+    assert Invoke("call_1") in talk.does()
+    assert talk.ledger.timers == {"call/call_1": 1130.0}
+
+
+def test_a_result_that_has_come_when_its_time_is_over_counts() -> None:
+    """RUN-7"""
+    talk = calling(forecast(), limits=SOON)
+    talk.now = 1030.0
+    talk.hears(talk.a_result("call_1"), TimerDue("call/call_1"))
+    assert [(answer.text, answer.late) for answer in talk.answers()] == [("sunny", False)]
+    assert talk.ledger.timers == {}
+
+
+def test_a_result_behind_a_timer_is_late_and_the_timer_of_its_being_late_is_gone_with_it() -> None:
+    """RUN-7"""
     talk = calling(forecast(), limits=SOON)
     talk.now = 1030.0
     talk.hears(TimerDue("call/call_1"), talk.a_result("call_1"), UserMessage("Well?"))

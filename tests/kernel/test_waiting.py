@@ -227,11 +227,77 @@ def test_two_sleeps_that_are_over_at_the_same_time_are_each_answered_once() -> N
     assert talk.ledger.timers == {}
 
 
-def test_a_wrong_call_beside_a_sleep_is_answered_when_that_is_over() -> None:
-    talk = calling(SLEEP, want("no_such_tool"))
-    assert not talk.is_asked()
-    talk.goes_on_until(1060.0)
+@pytest.mark.parametrize("sleep_first", [True, False])
+def test_a_wrong_call_beside_a_sleep_ends_it_at_once(sleep_first: bool) -> None:
+    calls = [SLEEP, want("no_such_tool")]
+    talk = calling(*(calls if sleep_first else calls[::-1]))
     assert talk.is_asked()
+    assert talk.ledger.timers == {}
+    assert len(talk.answers()) == 2
+
+
+# Waiting for what cannot happen
+
+
+def child_of(parent: Talk) -> Talk:
+    parent.user("Count.")
+    parent.says("", want("spawn_thread", task="Count."))
+    return parent.spawned()
+
+
+def test_a_child_does_not_wait_for_what_cannot_happen() -> None:
+    child = child_of(Talk())
+    child.says("", want("wait_for_event"))
+    assert (
+        child.answers()[-1].text
+        == "Error: Nothing is left that could happen here. Report to the parent thread, or end your turn."
+    )
+    assert child.is_asked()
+    child.says("", want("wait_for_event", at_most_seconds=5))
+    assert not child.is_asked()
+
+
+def test_a_child_waits_for_a_child_of_its_own_until_that_has_reported() -> None:
+    child = child_of(Talk())
+    child.says("", want("spawn_thread", task="Count those of May."))
+    grandchild = child.spawned()
+    child.says("", want("wait_for_event"))
+    assert child.status() is Status.WAITING
+    grandchild.says("", want("report_to_parent", text="Seven."))
+    child.takes_mail_of(grandchild)
+    assert child.is_asked()
+    assert not child.thread.waits
+    child.says("", want("wait_for_event"))
+    assert (child.answers()[-1].text or "").startswith("Error: Nothing is left")
+    child.says("", want("send_message_to_child", thread_id=grandchild.thread.id, text="And those of June?"))
+    child.says("", want("wait_for_event"))
+    assert child.status() is Status.WAITING
+
+
+def test_a_child_whose_own_child_has_reported_is_not_waited_for_in_vain() -> None:
+    """It has nothing left to wait for: what it says last is its report, though its child is still open."""
+    child = child_of(Talk())
+    child.says("", want("spawn_thread", task="Count those of May."))
+    grandchild = child.spawned()
+    child.says("I wait.")
+    assert child.written() == []
+    grandchild.says("", want("report_to_parent", text="Seven."))
+    child.takes_mail_of(grandchild)
+    child.says("Seven in all.")
+    assert [write.message for write in child.written()] == [ChildReport("t1-000001", "Seven in all.")]
+
+
+def test_a_user_who_cancels_a_subscription_ends_the_wait_for_its_events() -> None:
+    talk = waiting(want("wait_for_event"))
+    talk.hears(CancelCall("call_1"))
+    assert talk.is_asked()
+    assert talk.thread.pending.keys() == {"call_2"}
+
+
+def test_a_user_who_cancels_a_subscription_asks_nothing_of_a_model_that_does_not_wait() -> None:
+    talk = subscribed()
+    talk.hears(CancelCall("call_1"))
+    assert not talk.is_asked()
 
 
 def test_a_subscription_that_is_confirmed_ends_a_wait_in_the_same_reply() -> None:

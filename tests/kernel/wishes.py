@@ -17,6 +17,7 @@ wishes = st.lists(
             "bad arguments",
             "no arguments",
             *["cancel_subscription", "cancel_tool_call"] * 2,
+            "wait a while",
             *["survey", "demolish", "sleep", "wait_for_event", "ask_user", "spawn_thread"] * 2,
             *["sleep_until", "bad sleep_until", "ask in words", "own task"],
             *["report_to_parent", "send_message_to_child"] * 2,
@@ -37,6 +38,8 @@ def wanted(wish: str, thread: Thread, now: float, victim: int, name: Callable[[s
             return WantedCall("call_0", wish, {"seconds": victim})
         case "wait_for_event":
             return WantedCall("call_0", wish, {})
+        case "wait a while":
+            return WantedCall("call_0", "wait_for_event", {"at_most_seconds": victim})
         case "sleep_until" | "bad sleep_until":
             then = datetime.fromtimestamp(now + 500, UTC).isoformat()
             return WantedCall("call_0", "sleep_until", {"time": then if wish == "sleep_until" else "tomorrow"})

@@ -30,7 +30,15 @@ SCENARIOS = {
         *("test_agent", "test_asking", "test_audit", "test_callbacks", "test_calls", "test_cancelling", "test_closing"),
         *("test_discovery", "test_dispatch", "test_in_process", "test_interruption", "test_models", "test_people"),
         *("test_providers", "test_restart", "test_serial", "test_state", "test_store_trouble", "test_subscriptions"),
-        *("test_tokens", "test_window", "api.test_events", "api.test_openapi", "api.test_repeats"),
+        *("test_tokens", "test_window", "test_budgets", "test_children", "test_compaction", "test_confirmations"),
+        *(
+            "test_questions",
+            "test_timers",
+            "api.test_answers",
+            "api.test_events",
+            "api.test_openapi",
+            "api.test_repeats",
+        ),
     )
 }
 """Where every test in which an agent works is lived both ways."""
@@ -43,6 +51,7 @@ _ONE_WORKER = "it is about how much one worker has in hand at once, and what sta
 ONLY_WORKING = {
     "test_text_is_streamed_to_whoever_looks": _PIECES,
     "test_the_pieces_of_a_reply_come_while_it_is_said_and_are_void_when_it_fails": _PIECES,
+    "test_nobody_hears_a_summary_being_written": _PIECES,
     "test_a_thread_is_closed_without_waiting_for_the_model": _INTERRUPTING,
     "test_nor_for_one_that_was_about_to_be_asked": _INTERRUPTING,
     "test_a_completion_that_is_interrupted_is_not_charged_to_the_thread": _INTERRUPTING,
@@ -54,12 +63,17 @@ ONLY_WORKING = {
 _AGENTS = {"working", "Agent", "agent"}
 """What a test names in which an agent works."""
 
+_STAGED = "testing"
+"""What a test names whose agent is on a stage: no clock but the test's, no socket, and always somebody at work."""
+
 
 def ways(metafunc: pytest.Metafunc) -> list[Life]:
     """How agents live in a test."""
     function = metafunc.function
     named = {*metafunc.fixturenames, *function.__code__.co_names}
-    if function.__module__ not in SCENARIOS or function.__name__ in ONLY_WORKING or not named & _AGENTS:
+    if function.__module__ not in SCENARIOS or function.__name__ in ONLY_WORKING:
+        return [Life.WORKING]
+    if _STAGED in named or not named & _AGENTS:
         return [Life.WORKING]
     return list(Life)
 

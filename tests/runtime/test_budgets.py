@@ -1,6 +1,7 @@
 """What threads may use, each by itself and all together, and how they go on when they have used it."""
 
 import itertools
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -8,17 +9,22 @@ import pytest
 
 from rapkit import Budget, Schedule, ThreadLimits, testing
 from rapkit.errors import ThreadError, ThreadParked
+from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.entries import (
     ClosedEntry,
+    Failed,
     GrantedEntry,
     JournalEntry,
     ModelSaid,
+    ParentSaid,
     ParkedEntry,
     Reported,
     UserSaid,
     WokenUp,
 )
-from tests.runtime.agents import Obedient, working
+from rapkit.models import ModelError
+from rapkit.models.scripted import Scripted
+from tests.runtime.agents import Call, Obedient, call, calling, last_heard, texts_of, working
 from tests.runtime.api.client import Client
 from tests.runtime.stranger import Stranger
 
@@ -38,6 +44,11 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
+def asking_for(*calls: Call) -> Reply:
+    """A reply that makes calls, and costs something."""
+    return replace(calling(*calls), usage=Usage(1, 0, 0, 1.0))
+
+
 async def used(thread: testing.StagedThread, agent: testing.StagedAgent) -> Any:
     return (await agent.request("GET", f"/v1/threads/{thread.id}")).json()["budget"]
 
@@ -50,17 +61,17 @@ async def used(thread: testing.StagedThread, agent: testing.StagedAgent) -> Any:
     [
         (
             ThreadLimits(slices=2),
-            "The thread has used 2 slices, and its budget is 2 slices. Grant it more slices to go on.",
+            "The thread has used 2 slices, its children included, and its budget is 2 slices. Grant it more to go on.",
             {"slices": 1},
         ),
         (
             ThreadLimits(tokens=1500),
-            "The thread has used 2,000 tokens, and its budget is 1,500 tokens. Grant it more tokens to go on.",
+            "The thread has used 2,000 tokens, its children included, and its budget is 1,500 tokens. Grant it more to go on.",
             {"tokens": 1000},
         ),
         (
             ThreadLimits(cost=0.5),
-            "The thread has used $0.50, and its budget is $0.50. Grant it more cost to go on.",
+            "The thread has used $0.5, its children included, and its budget is $0.5. Grant it more to go on.",
             {"cost": 0.1},
         ),
     ],
@@ -180,10 +191,67 @@ async def test_a_message_to_a_thread_without_budget_costs_nothing_and_waits_with
         assert (await thread.entries(ModelSaid))[-1].text == "Hi."
 
 
+@pytest.mark.parametrize("budget", ["the thread's", "the agent's"])
+async def test_a_thread_that_is_woken_in_vain_says_once_that_it_has_stopped(budget: str) -> None:
+    limits = ThreadLimits(slices=2) if budget == "the thread's" else ThreadLimits()
+    spending = None if budget == "the thread's" else Budget(slices=2)
+    async with testing.agent(model=RULES, tools=["watch"], limits=limits, budget=spending) as agent:
+        thread = await agent.thread()
+        await thread.send("watch")
+        watch = await agent.tool("watch").call()
+        await watch.confirm()
+        await thread.answer()
+
+        for number in range(20):
+            await watch.event(f"storm {number}", associative=True)
+            await agent.settled()
+
+        assert len(await thread.entries(ParkedEntry)) == 1
+        assert (await thread.look()).status == "parked"
+        assert len(agent.model.questions) == 2
+        await thread.send("hello?")  # to somebody who writes it is said again
+        await agent.settled()
+        assert len(await thread.entries(ParkedEntry)) == 2
+        if budget == "the thread's":
+            await thread.grant(slices=1)
+        else:
+            await agent.advance(days=1)
+        await agent.settled()
+        assert (await thread.entries(ModelSaid))[-1].text == "Hi."
+        assert (await thread.look()).status == "waiting"
+
+
+async def test_a_thread_that_goes_on_after_its_budget_was_used_bears_failures_like_any_other() -> None:
+    """That nothing was left was no failure of the model's."""
+    failures = iter([False, True, True, False])
+
+    def model(_question: Question) -> str:
+        if next(failures):
+            raise ModelError("overloaded", retryable=True)
+        return "Hi."
+
+    async with testing.agent(model=model, tools=["work"], limits=ThreadLimits(slices=1)) as agent:
+        thread = await agent.thread()
+        await thread.ask("hello")
+        with pytest.raises(ThreadParked):
+            await thread.ask("hello again")
+
+        await thread.grant(slices=3)
+        await agent.advance(minutes=5)
+
+        assert await thread.answer() == "Hi."
+        assert len(await thread.entries(ParkedEntry)) == 1
+        assert len(await thread.entries(Failed)) == 2
+        assert (await used(thread, agent))["slices"] == {"used": 4, "limit": 4}  # those that failed count
+
+
+# A thread and its children
+
+
 async def test_a_thread_that_was_made_for_an_event_and_has_no_budget_left_is_closed() -> None:
     """Nobody looks at it who could grant it more, and it would stand in the way of the next one."""
     rules = [{"event": "watch", "calls": [{"cancel_tool_call": {"tool_call_id": "none"}}]}, *RULES]
-    async with testing.agent(model=rules, tools=["watch"], limits=ThreadLimits(slices=2)) as agent:
+    async with testing.agent(model=rules, tools=["watch"], limits=ThreadLimits(slices=4)) as agent:
         thread = await agent.thread()
         await thread.send("watch")
         watch = await agent.tool("watch").call()
@@ -196,22 +264,146 @@ async def test_a_thread_that_was_made_for_an_event_and_has_no_budget_left_is_clo
         (child,) = await thread.children()
         (closed,) = await child.entries(ClosedEntry)
         assert closed.by.startswith("the thread itself, which was made for one event. The thread has used 2 slices")
-        assert len(await child.entries(ModelSaid)) == 2  # it has a budget of its own
+        assert len(await child.entries(ModelSaid)) == 2  # it had what its parent had left
         assert (await thread.look()).thread.children == ()
+        assert (await used(thread, agent))["slices"] == {"used": 4, "limit": 4}
 
 
 async def test_a_parent_hears_that_its_child_has_used_its_budget() -> None:
-    async with testing.agent(model=RULES, limits=ThreadLimits(slices=3)) as agent:
+    async with testing.agent(model=RULES, limits=ThreadLimits(slices=5)) as agent:
         thread = await agent.thread()
         await thread.ask("plan it")
+        await agent.settled()
 
-        said = await thread.answer()
-
-        assert said.startswith("Reported: It has stopped: The thread has used 3 slices")
         (child,) = await thread.children()
         assert (await child.look()).status == "parked"
         (report,) = await thread.entries(Reported)
         assert not report.closed
+        # When it was made one slice was used, and the parent has used one since.
+        assert report.text == (
+            "It has stopped: The thread has used 4 slices, its children included, and its budget is 4 slices. "
+            "Grant it more to go on."
+        )
+        with pytest.raises(ThreadParked):
+            await thread.answer()  # for which nothing is left
+        await thread.grant(slices=2)
+        assert (await thread.answer()).startswith("Reported: It has stopped")
+        assert await used(child, agent) == {
+            "slices": {"used": 4, "limit": 4},
+            "tokens": {"used": 4000, "limit": None},
+            "cost": {"used": 1.0, "limit": None},
+        }
+
+
+async def test_a_family_has_one_budget() -> None:
+    """Of children that have children that have children; what one of them may still take, others may take meanwhile, but not again."""
+
+    def model(question: Question) -> Reply:
+        number = next(numbers)
+        assert number < 200, "there is no end to it"
+        return asking_for(*(call("spawn_thread", task=f"job {number}{letter}") for letter in "ab"))
+
+    numbers = itertools.count(1)
+    async with testing.agent(model=model, limits=ThreadLimits(cost=4.0)) as agent:
+        thread = await agent.thread()
+        await thread.send("go")
+        await agent.settled()
+
+        looks = [await each.look() for each in await agent.threads()]
+        assert {look.status for look in looks} == {"parked"}
+        asked = len(agent.model.questions)
+        for each in await agent.threads():
+            if each.id != thread.id:
+                await each.send("go on")
+        await agent.settled()
+        await agent.advance(days=1)
+
+        assert len(agent.model.questions) == asked
+
+
+async def test_what_children_took_is_their_parents_too() -> None:
+    """When they report, and when they are closed: it counts once."""
+    rules: list[dict[str, Any]] = [
+        {"user": "delegate", "calls": [{"spawn_thread": {"task": "say hello"}}]},
+        {"task": "hello", "say": "Hello."},
+        {"answer": "spawn_thread", "say": "Delegated."},
+        {"report": "", "say": "Reported: {text}"},
+    ]
+    async with testing.agent(model=rules) as agent:
+        thread = await agent.thread()
+        await thread.ask("delegate it")
+        await agent.settled()
+        (child,) = await thread.children()
+        own = len(await thread.entries(ModelSaid))
+        reported = (await used(thread, agent))["slices"]["used"]
+        assert reported == own + 1
+        assert (await used(child, agent))["slices"]["used"] == 1
+
+        await child.close()
+        await agent.settled()
+
+        assert (await used(thread, agent))["slices"]["used"] == own + 1 + 1  # it was told of that
+        shown = (await agent.request("GET", f"/v1/threads/{thread.id}")).json()
+        assert shown["usage"]["requests"] == own + 1  # which is its own alone
+
+
+async def test_a_parent_that_says_go_on_to_a_child_without_budget_comes_to_an_end() -> None:
+    """It is told each time that the child cannot, and pays for that."""
+
+    def model(question: Question) -> Reply | str:
+        assert next(numbers) < 200, "there is no end to it"
+        if any(tool.name == "report_to_parent" for tool in question.tools):
+            return asking_for(call("cancel_tool_call", tool_call_id="none"))
+        heard = texts_of(last_heard(question))[-1]
+        if heard == "go":
+            return asking_for(call("spawn_thread", task="chatter"))
+        if not heard.startswith("It has stopped"):
+            return "We shall see."
+        (child, *_) = re.findall(r"thr_\w+-\d+", str(question.conversation))
+        return asking_for(call("send_message_to_child", thread_id=child, text="Go on!"))
+
+    numbers = itertools.count(1)
+    # It gets nothing right, but that is not what ends it.
+    async with testing.agent(model=model, limits=ThreadLimits(slices=20, mistakes=1000)) as agent:
+        thread = await agent.thread()
+        await thread.send("go")
+        await agent.settled()
+        (child,) = await thread.children()
+        await thread.grant(slices=10)  # so that the parent goes on, and says so
+
+        await agent.settled()
+        await agent.advance(days=1)
+
+        assert await child.entries(ParentSaid)
+        assert len(await child.entries(ModelSaid)) == 19
+        assert len(agent.model.questions) <= 20 + 1 + 10
+        assert (await child.look()).status == "parked"
+        assert (await used(thread, agent))["slices"]["used"] == len(agent.model.questions)
+
+
+async def test_a_child_that_is_granted_more_goes_on_and_its_parent_hears_the_end() -> None:
+    rules: list[dict[str, Any]] = [
+        {"user": "delegate", "calls": [{"spawn_thread": {"task": "work hard"}}]},
+        {"task": "work", "calls": ["work"]},
+        {"answer": "work", "say": "Worked: {answer}"},
+        {"answer": "spawn_thread", "say": "Delegated."},
+        {"report": "", "say": "Reported: {text}"},
+    ]
+    async with testing.agent(model=rules, tools=["work"], limits=ThreadLimits(slices=2)) as agent:
+        thread = await agent.thread()
+        await thread.ask("delegate it")
+        await (await agent.tool("work").call()).result("done")
+        await agent.settled()
+        (child,) = await thread.children()
+        assert [(await each.look()).status for each in (thread, child)] == ["parked", "parked"]
+
+        await child.grant(slices=1)
+        await agent.settled()
+        await thread.grant(slices=3)
+
+        await agent.settled()
+        assert [each.text.partition(":")[0] for each in await thread.entries(Reported)] == ["It has stopped", "Worked"]
+        assert (await thread.entries(ModelSaid))[-1].text.endswith("Worked: done")
 
 
 def _without_id(entry: JournalEntry) -> JournalEntry:
@@ -322,3 +514,23 @@ async def test_a_schedule_that_speaks_when_nothing_is_left_is_heard_in_the_next_
 
         assert len(agent.model.questions) == 3
         assert (await thread.look()).status == "idle"
+
+
+@pytest.mark.parametrize("bound", ["the thread", "the agent", "nobody"])
+async def test_a_budget_of_costs_that_bounds_nothing_is_told_of_once(
+    caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest, bound: str
+) -> None:
+    """If the price of the model is not known, all it takes costs nothing."""
+    model = Scripted(lambda _: Reply("Hi.", usage=Usage(1, 100, 10)), name=f"no-price-{request.node.name}")
+    limits = ThreadLimits(cost=1.0) if bound == "the thread" else ThreadLimits()
+    budget = Budget(cost=1.0) if bound == "the agent" else None
+    async with testing.agent(model=model, limits=limits, budget=budget) as agent:
+        for _ in range(2):
+            thread = await agent.thread()
+            await thread.ask("hello")
+            await thread.ask("hello")
+
+    told = [record.getMessage() for record in caplog.records if "price" in record.getMessage()]
+    assert told == [
+        f"the price of {model.name} is not known: a budget of costs does not bound it. Limit tokens or slices."
+    ] * (bound != "nobody")

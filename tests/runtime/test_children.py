@@ -364,6 +364,44 @@ async def test_children_have_children_and_only_direct_relatives_talk(weather: To
         assert "delegate Oslo" in conversation
 
 
+async def test_a_child_reports_though_its_own_child_is_still_there(weather: Toolset) -> None:
+    rules = [{"task": {"is": "delegate Oslo"}, "calls": [{"spawn_thread": {"task": "look at Oslo"}}]}, *RULES]
+    async with testing.agent(model=rules, tools=[weather]) as agent:
+        thread = await agent.thread()
+        await thread.ask("deep thoughts")
+        await agent.settled()
+
+        (report,) = await thread.entries(Reported)
+        assert report.text == "A child says: It is sunny in Oslo"
+        child = await only_child(thread)
+        assert [(await each.look()).status for each in (thread, child, await only_child(child))] == ["idle"] * 3
+
+
+async def test_a_thread_for_an_event_closes_though_a_child_it_has_made_is_still_there(weather: Toolset) -> None:
+    """Or else it would stand in the way of later events for ever."""
+    rules: list[dict[str, Any]] = [
+        {"user": "watch", "calls": ["watch"]},
+        {"event": "watch", "calls": [{"spawn_thread": {"task": "look at Oslo"}}]},
+        {"answer": "watch", "say": "I watch."},
+        *RULES,
+    ]
+    fakes = testing.FakeTools("fakes", ["watch"])
+    async with testing.agent(model=rules, tools=[weather, fakes], limits=ThreadLimits(children=1)) as agent:
+        thread = await agent.thread()
+        await thread.send("watch")
+        watch = await agent.tool("watch").call()
+        await watch.confirm()
+        await thread.answer()
+
+        for number in range(3):
+            await watch.event(f"storm {number}")
+            await agent.settled()
+
+        look = await thread.look()
+        assert (look.thread.children, look.thread.waiting_events) == ((), ())
+        assert len(await thread.entries(ChildEnded)) == 3
+
+
 async def test_a_thread_has_no_more_children_than_it_may(weather: Toolset) -> None:
     async with testing.agent(model=RULES, tools=[weather], limits=ThreadLimits(children=1)) as agent:
         thread = await agent.thread()

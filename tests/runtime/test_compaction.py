@@ -2,14 +2,25 @@
 
 import asyncio
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rapkit import Image, ThreadLimits, Toolset, testing
+from rapkit.errors import ThreadParked
 from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.conversation import Heard, Said
-from rapkit.kernel.entries import Answered, Failed, Happened, ModelSaid, Summary, Unsubscribed, UserSaid
+from rapkit.kernel.entries import (
+    Answered,
+    Failed,
+    Happened,
+    ModelSaid,
+    ParkedEntry,
+    Summary,
+    Unsubscribed,
+    UserSaid,
+)
 from rapkit.models import ModelError
 from tests.kernel.strict import accept_question
 from tests.runtime.agents import Call, Obedient, call, calling, text_of, texts_of, working
@@ -380,11 +391,126 @@ async def test_a_summary_succeeds_after_it_has_failed() -> None:
 
     async with testing.agent(model=fails_once, limits=SMALL) as agent:
         thread = await agent.thread()
-        await talk_on(thread, 300)
+        while not await thread.entries(Failed):
+            await thread.send("and so on and so forth, as before")
+            await agent.settled()
+        said = len(await thread.entries(UserSaid))
+        assert not await thread.entries(Summary)
+        assert len(await thread.entries(ModelSaid)) == said - 1  # which waits for it
 
-        assert len(await thread.entries(Failed)) == 1
-        assert await thread.entries(Summary)
+        await agent.advance(1)
+
+        assert [each.text for each in await thread.entries(Failed)] == ["overloaded"]
+        assert len(await thread.entries(Summary)) == 1
+        assert len(await thread.entries(ModelSaid)) == said
+        assert "(This is a summary" in str(model.last.conversation[0])
         assert max(map(size_of, model.questions)) <= CHARS
+
+
+async def test_a_summary_that_fails_too_often_is_done_without() -> None:
+    """So the thread is never parked for it; all that was asked is counted."""
+    model = Forgetful()
+
+    def fails(question: Question) -> Reply | str:
+        if question.for_summary:
+            raise ModelError("overloaded", retryable=True)
+        return model(question)
+
+    limits = replace(SMALL, attempts=3)
+    async with testing.agent(model=fails, limits=limits) as agent:
+        thread = await agent.thread()
+        while not await thread.entries(Failed):
+            await thread.send("and so on and so forth, as before")
+            await agent.settled()
+
+        await agent.advance(minutes=5)
+
+        *retried, given_up = [each.text for each in await thread.entries(Failed)]
+        assert retried == ["overloaded"] * 2
+        assert given_up == "What was said so far could not be summarised: overloaded"
+        assert (await thread.look()).status == "idle"
+        assert (await thread.look()).thread.usage.requests == len(agent.model.questions)
+        assert len(await thread.entries(ModelSaid)) == len(await thread.entries(UserSaid))
+        await talk_on(thread, 5)
+
+
+class Narrow(Forgetful):
+    """A model that takes less than its provider says."""
+
+    TAKES = 1500
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = 0
+
+    def __call__(self, question: Question) -> Reply | str:
+        if size_of(question) > self.TAKES * 4:
+            self.refused += 1
+            raise ModelError("too many tokens", retryable=False, too_long=True)
+        return super().__call__(question)
+
+
+async def test_a_model_that_takes_less_than_is_known_of_it_is_asked_less_from_then_on() -> None:
+    """Neither a question nor a summary it refuses stops the thread, and it is not found out again each time."""
+    model = Narrow()
+    async with testing.agent(model=model, limits=ThreadLimits(context_window=8000)) as agent:
+        thread = await agent.thread()
+        await thread.ask("my name is Ann")
+        await talk_on(thread, 100)
+
+        assert 0 < model.refused < 5
+        assert "my name is Ann" in str(next(each for each in model.questions if each.for_summary).conversation)
+        look = await thread.look()
+        assert look.status == "idle"
+        assert not await thread.entries(ParkedEntry)
+        assert not await thread.entries(Failed)
+        assert look.thread.usage.requests == len(agent.model.questions)
+        known = model.refused
+        await agent.restart()
+        await talk_on(thread, 100)
+        assert model.refused == known
+
+
+@pytest.mark.parametrize(("takes", "made"), [(5000, True), (0, False)], ids=["less", "nothing"])
+async def test_a_summary_the_model_finds_too_long_is_made_of_less_or_done_without(takes: int, made: bool) -> None:
+    model = Forgetful()
+
+    def narrow(question: Question) -> Reply | str:
+        if question.for_summary and size_of(question) > takes:
+            raise ModelError("too many tokens", retryable=False, too_long=True)
+        return model(question)
+
+    async with testing.agent(model=narrow, limits=ThreadLimits(context_window=3000)) as agent:
+        thread = await agent.thread()
+        await talk_on(thread, 100)
+
+        assert (len(await thread.entries(Summary)) > 0) is made
+        assert (len(await thread.entries(Failed)) > 0) is not made
+        assert (await thread.look()).status == "idle"
+
+
+async def test_a_single_message_that_is_more_than_the_model_takes_is_shown_in_part() -> None:
+    model = Narrow()
+    async with testing.agent(model=model, limits=ThreadLimits(context_window=100_000)) as agent:
+        thread = await agent.thread()
+        await thread.ask("hello")
+
+        assert (await thread.ask("so much " * 10_000)).startswith("heard: so much")
+
+        assert model.refused < 10
+
+
+async def test_a_model_that_takes_nothing_parks_the_thread() -> None:
+    def full(_question: Question) -> Reply:
+        raise ModelError("too many tokens", retryable=False, too_long=True)
+
+    async with testing.agent(model=full) as agent:
+        thread = await agent.thread()
+
+        with pytest.raises(ThreadParked, match="too many tokens"):
+            await thread.ask("hello " * 10_000)
+
+        assert len(agent.model.questions) < 20
 
 
 async def test_an_agent_lost_in_the_middle_of_a_summary_makes_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,3 +591,31 @@ async def test_nobody_hears_a_summary_being_written(model: Obedient, stranger: S
         assert all("a summary" not in event.data["text"] for event in events if event.name == "delta")
         assert any("message 11" in event.data["text"] for event in events if event.name == "delta")
         assert (await client.look(thread))["usage"]["requests"] == 12 + len(summaries)
+
+
+async def test_all_that_came_while_the_model_was_down_is_summed_up_however_much_it_is() -> None:
+    """What is neither shown nor summed up is lost, though the summary says that it goes beyond it."""
+    asked: list[Question] = []
+    down = True
+
+    def model(question: Question) -> Reply:
+        if down:
+            raise ModelError("down", retryable=False)
+        asked.append(question)
+        return Reply("summary" if question.for_summary else "yes")
+
+    async with testing.agent(model=model, limits=ThreadLimits(window=4)) as agent:
+        thread = await agent.thread()
+        for number in range(30):
+            await thread.send(f"message {number}.")
+            await agent.settled()
+        down = False
+        await thread.send("message 30.")
+        await agent.settled()
+        for number in range(4):
+            await thread.send(f"more {number}.")
+            await agent.settled()
+
+        assert await thread.entries(Summary)
+        shown = "".join(str(question.conversation) for question in asked)
+        assert [number for number in range(31) if f"message {number}." not in shown] == []

@@ -7,11 +7,20 @@ from typing import Any
 import pytest
 
 from rapkit import ThreadLimits, Toolset, testing
+from rapkit.errors import ThreadError
 from rapkit.kernel.entries import Answered, ChoiceAsked, ChoiceMadeEntry, UserSaid
 from rapkit.kernel.limits import Confirmations, Timeouts
-from tests.runtime.agents import Obedient, Working, call, please, working
+from rapkit.models.scripted import Scripted
+from rapkit.runtime.engine import running
+from rapkit.runtime.plan import Plan
+from rapkit.runtime.server import Server
+from tests.runtime.agents import Obedient, Talk, Working, call, please, working
 from tests.runtime.api.client import Client
+from tests.runtime.clocks import ManualClock
 from tests.runtime.stranger import CANCEL, INVOKE, Stranger, tool
+from tests.server.sink import answer
+
+URL = "http://127.0.0.1:1"
 
 ALWAYS = "Yes, and do not ask again in this conversation"
 DECLINED = "Error: The user was asked whether this call may be made, and declined. Do not try again unless the user asks for it."
@@ -270,10 +279,15 @@ async def test_the_question_of_a_child_is_seen_from_its_family(houses: Toolset, 
         family = (await agent.request("GET", f"/v1/threads/{thread.id}/family")).json()
         (child,) = family["children"]
         assert (family["asks_user"], child["asks_user"]) == (False, True)
+        listed = (await agent.request("GET", "/v1/threads")).json()["threads"]
+        assert [each["thread_id"] for each in listed if each["asks_user"]] == [child["thread_id"]]
+        assert (await agent.request("GET", f"/v1/threads/{child['thread_id']}")).json()["asks_user"]
         asked = await (await agent.thread(child["thread_id"])).choice()
         await asked.select("Yes")
 
         assert await thread.answer() == "Reported: Then: A is gone"
+        listed = (await agent.request("GET", "/v1/threads")).json()["threads"]
+        assert not any(each["asks_user"] for each in listed)
 
 
 # Restarts
@@ -398,6 +412,84 @@ async def test_permission_and_cancel_at_once_come_to_one_end(agent: Working, str
     cancelled = [post.message for post in stranger.to(CANCEL)]
     for sent in stranger.to(INVOKE):
         assert {"thread_id": sent.message["group_id"], "tool_call_id": sent.message["id"]} in cancelled
+
+
+async def test_a_permission_counts_that_came_in_time_whenever_the_agent_is_woken(
+    model: Obedient, stranger: Stranger, store: str
+) -> None:
+    """DIS-11: one that hibernates finds both in its mail, the answer and that the time for it is over."""
+    stranger.tools = [tool("work", annotations={"destructive": True})]
+    clock = ManualClock()
+    limits = ThreadLimits(question_timeout=60, timeouts=Timeouts(call=7200))  # which begins when the call is made
+    plan = Plan(Scripted(model), (Server(stranger.url),), store, URL, limits=limits)
+    async with running(plan, clock.surroundings(), worker=False) as engine:
+        talk = Talk(engine.threads, await engine.threads.create(text=please(call("work"))))
+        await engine.wake()
+        (call_id,) = (await talk.look()).choices
+        clock.advance(59)
+        await engine.threads.choose(talk.id, call_id, 0)
+        clock.advance(3600)
+
+        await engine.wake()
+
+        (sent,) = stranger.to(INVOKE)
+        assert sent.message["id"] == call_id
+        (made,) = await talk.all(ChoiceMadeEntry)
+        assert (made.selected, made.expired) == (0, False)
+        assert (await talk.look()).thread.pending[call_id].awaits == "tool"
+
+
+async def test_a_permission_that_comes_too_late_counts_for_nothing(
+    model: Obedient, stranger: Stranger, store: str
+) -> None:
+    """DIS-11: the time is over when somebody has said so, which is when the agent is woken."""
+    stranger.tools = [tool("work", annotations={"destructive": True})]
+    clock = ManualClock()
+    plan = Plan(Scripted(model), (Server(stranger.url),), store, URL, limits=ThreadLimits(question_timeout=60))
+    async with running(plan, clock.surroundings(), worker=False) as engine:
+        talk = Talk(engine.threads, await engine.threads.create(text=please(call("work"))))
+        await engine.wake()
+        (call_id,) = (await talk.look()).choices
+        clock.advance(61)
+        await engine.wake()
+
+        with pytest.raises(ThreadError, match="is no pending call"):
+            await engine.threads.choose(talk.id, call_id, 0)
+        assert stranger.to(INVOKE) == []
+
+
+@pytest.mark.parametrize("change", ["gone", "other arguments", "its server is not configured any more"])
+async def test_a_call_that_is_permitted_when_its_toolset_has_changed_is_not_made(
+    model: Obedient, stranger: Stranger, store: str, change: str
+) -> None:
+    """INV-2, INV-3: what was fit to be made when the user was asked need not be so weeks later."""
+    needs_more = {"type": "object", "required": ["floor"], "properties": {"floor": {"type": "integer"}}}
+    stranger.tools = [tool("work", annotations={"destructive": True}), tool("other_work")]
+    async with working(model, [stranger.url], store) as agent:
+        talk = await agent.doing(call("work", n=1))
+        await talk.until(ChoiceAsked)
+        (call_id,) = (await talk.look()).choices
+        if change != "its server is not configured any more":
+            stranger.version = "2"
+            works = [tool("work", needs_more, annotations={"destructive": True})] if change == "other arguments" else []
+            stranger.tools = [*works, tool("other_work")]
+            stranger.script[INVOKE].append(answer(409, body=b'{"error": "toolset_changed"}'))
+            await talk.do(call("other_work"))  # by which it is found out (DIS-10)
+            await (await stranger.invoked(2)).result("done")
+            await talk.until(Answered)
+    sent = len(stranger.to(INVOKE))
+
+    async with working(model, [] if "server" in change else [stranger.url], store) as agent:
+        talk = agent.thread(talk.id)
+        await agent.threads.choose(talk.id, call_id, 0)
+
+        text = str((await talk.answered(call_id)).text)
+        assert text.startswith("Error: The user permitted this call, but it cannot be made any more: ")
+        assert ("do not fit any more" if change == "other arguments" else "It is not offered any more.") in text
+        await talk.hears("The user permitted this call")
+        await agent.quiet()
+        assert len(stranger.to(INVOKE)) == sent
+        assert (await talk.look()).thread.pending == {}
 
 
 async def test_a_model_that_asks_for_the_same_again_asks_the_user_again(agent: Working, stranger: Stranger) -> None:

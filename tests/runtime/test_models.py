@@ -5,17 +5,21 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from rapkit import Budget
+from rapkit.clock import SystemClock
 from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.entries import Answered, ClosedEntry, Failed, ModelSaid, ParkedEntry, UserSaid
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.models.errors import ModelError
+from rapkit.models.scripted import Scripted
+from rapkit.runtime.engine import Surroundings, opened
 from rapkit.runtime.following import EventName
-from rapkit.runtime.plan import Patience
-from tests.runtime.agents import Obedient, Working, call, working
+from rapkit.runtime.plan import Patience, Plan
+from tests.runtime.agents import Obedient, Talk, Working, call, working
 from tests.runtime.clocks import ManualClock
 from tests.runtime.stranger import TOOLSET, Stranger
 from tests.server.served import until
-from tests.server.sink import after, answer
+from tests.server.sink import PATIENCE, after, answer
 
 
 class Moody(Obedient):
@@ -265,3 +269,58 @@ async def test_a_completion_that_is_interrupted_is_not_charged_to_the_thread(sto
         await talk.hears("heard: hello")
 
         assert [type(each) for each in await talk.entries()] == [UserSaid, ModelSaid]
+
+
+class Stopwatch(SystemClock):
+    """A clock by which the time for a wake is over when a test says so."""
+
+    AT_MOST = 1234.5
+
+    def timeout(self, seconds: float | None) -> asyncio.Timeout:
+        if seconds != self.AT_MOST:
+            return super().timeout(seconds)
+        self._running = super().timeout(seconds)
+        return self._running
+
+    def time_is_over(self) -> None:
+        self._running.reschedule(asyncio.get_running_loop().time())
+
+
+@pytest.mark.parametrize(
+    ("budget", "asked", "reason"),
+    [
+        (None, 4, "Asking the model failed 4 times"),
+        (Budget(slices=2), 2, "The agent has run 2 of its 2 slices"),
+    ],
+    ids=["after some times", "within the budget"],
+)
+async def test_a_completion_that_takes_longer_than_a_wake_is_not_begun_for_ever(
+    store: str, budget: Budget | None, asked: int, reason: str
+) -> None:
+    """RUN-4: each one is paid for, though none is heard to its end."""
+    begun: asyncio.Queue[None] = asyncio.Queue()
+    clock = Stopwatch()
+
+    async def endless(_question: Question) -> str:
+        begun.put_nowait(None)
+        await asyncio.Event().wait()
+        return ""
+
+    plan = Plan(Scripted(endless), (), store, "http://127.0.0.1:1", patience=Patience(grace=0.01), budget=budget)
+    async with opened(plan, Surroundings(clock=clock)) as engine:
+        talk = Talk(engine.threads, await engine.threads.create(text="hello"))
+        for _ in range(asked):
+            waking = asyncio.create_task(engine.wake(clock.AT_MOST))
+            async with asyncio.timeout(PATIENCE):
+                await begun.get()
+            clock.time_is_over()
+            woken = await waking
+            assert (woken.threads, (await talk.look()).reason) == (1, None)
+
+        async with asyncio.timeout(PATIENCE):
+            await engine.wake()
+
+        assert begun.empty()
+        look = await talk.look()
+        assert look.status == "parked"
+        assert str(look.reason).startswith(reason)

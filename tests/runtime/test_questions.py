@@ -19,6 +19,7 @@ from rapkit.kernel.entries import (
     JournalEntry,
     UserSaid,
 )
+from rapkit.kernel.limits import Timeouts
 from tests.runtime.agents import Working, call, calling, please
 from tests.runtime.api.client import Client
 
@@ -256,22 +257,58 @@ async def test_a_tools_question_that_nobody_answers_in_time_is_answered_with_its
         assert await thread.answer() == "Worked: done"
 
 
-async def test_an_authorization_nobody_gives_in_time_is_refused_and_forgotten(office: Toolset) -> None:
-    """OAU-1: the tool is told that nobody waits for it any more."""
-    async with testing.agent(model=RULES, tools=[office], limits=ThreadLimits(question_timeout=3600)) as agent:
+async def test_an_authorization_nobody_gives_in_time_is_shown_no_more_and_counts_all_the_same(office: Toolset) -> None:
+    """OAU-1: nobody tells us whether it was given, so the call goes on."""
+    async with testing.agent(model=RULES, tools=[office], limits=ThreadLimits(question_timeout=600)) as agent:
         thread = await agent.thread(user_id="u1")
         await thread.send("report it")
         asked = await thread.authorization()
 
-        await agent.advance(hours=1)
+        await agent.advance(600)
 
-        assert await thread.answer() == (
-            "It is Error: The user was asked to authorise this tool, and did not do so in time. The call was cancelled."
-        )
         assert [each.call_id for each in await thread.entries(AuthorizationExpired)] == [asked.call_id]
         look = await thread.look()
-        assert (look.authorizations, look.thread.pending) == ({}, {})
+        assert (look.status, look.authorizations, list(look.thread.pending)) == ("waiting", {}, [asked.call_id])
         assert "github.com" not in await thread.told()  # where to authorise is never put down (OAU-1)
+        await agent.advance(600)
+        assert not await thread.entries(Answered)
+        await asked.approve("t0ken")  # on a page that was open all the time
+        assert await thread.answer() == "It is filed with t0ken"
+
+
+async def test_a_call_has_all_its_time_when_it_asks_to_be_authorised_and_again_when_that_is_over() -> None:
+    """RUN-7, OAU-1"""
+    limits = ThreadLimits(question_timeout=3600, timeouts=Timeouts(call=600))
+    async with testing.agent(model=RULES, tools=["work"], limits=limits) as agent:
+        thread = await agent.thread()
+        await thread.send("work")
+        work = await agent.tool("work").call()
+        await agent.advance(500)
+        await work.oauth("https://provider.example/authorize")
+
+        await agent.advance(3600 + 599)
+        assert await thread.entries(AuthorizationExpired)
+        assert not await thread.entries(Answered)
+        await agent.advance(1)
+
+        assert "timed out after 600 s" in await thread.answer()
+
+
+async def test_a_call_that_nobody_authorises_is_given_up_though_questions_wait_for_ever() -> None:
+    """RUN-7, OAU-1: that somebody has authorised it nobody tells us, so it cannot be that we wait for that."""
+    async with testing.agent(model=RULES, tools=["work"], limits=ThreadLimits(timeouts=Timeouts(call=600))) as agent:
+        thread = await agent.thread()
+        await thread.send("work")
+        work = await agent.tool("work").call()
+        await agent.advance(500)
+        await work.oauth("https://provider.example/authorize")
+        await agent.advance(599)
+        assert not await thread.entries(Answered)
+
+        await agent.advance(hours=1)
+
+        assert "timed out after 600 s" in await thread.answer()
+        assert (await thread.look()).authorizations == {}
 
 
 async def test_a_subscription_that_is_not_authorised_in_time_goes_on() -> None:

@@ -29,5 +29,5 @@ async def test_a_wake_says_so_if_tools_would_call_back_where_nobody_listens(
 
 
 def test_what_cannot_be_called_is_no_doorbell() -> None:
-    with pytest.raises(ConfigError, match="on_accept is 'rapkit wake'. Make it a function"):
+    with pytest.raises(ConfigError, match=r"on_accept is 'rapkit wake'\. Make it a function"):
         Agent(model=Scripted(lambda _question: "Hello."), on_accept="rapkit wake")  # type: ignore[arg-type]

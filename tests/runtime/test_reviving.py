@@ -70,6 +70,32 @@ async def all_are_looked_at(agent: Agent) -> None:
     await until(task.done)
 
 
+class Counting:
+    """A store that counts what it is asked for, and fails once if it is told to."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.asked: list[str] = []
+        self.fails = False
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.append(name)
+        if self.fails:
+            self.fails = False
+            raise StoreError("The disk is gone.")
+        return getattr(self._store, name)
+
+
+async def asked_to_revive(
+    store: str, budget: Budget | None, limits: ThreadLimits = NO_LIMITS, spending: Any = None
+) -> list[str]:
+    """What a store is asked for when nobody else is there."""
+    async with handle_on(store) as handle:
+        counting: Any = Counting(handle)
+        await Reviving(counting, "w1", budget, limits, spending).run()
+        return counting.asked  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize("per", ["day", "total"])
 @pytest.mark.parametrize("slices", [100, None])
 async def test_threads_go_on_by_themselves_when_there_is_a_larger_budget_or_none(
@@ -90,22 +116,29 @@ async def test_threads_go_on_by_themselves_when_there_is_a_larger_budget_or_none
 
 
 @pytest.mark.parametrize("per", ["day", "total"])
-async def test_a_wake_lets_them_go_on_too(scripted: Model, store: str, per: Per) -> None:
+async def test_a_wake_lets_them_go_on_too(
+    scripted: Model, store: str, per: Per, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not end before all were looked at."""
+    monkeypatch.setattr(reviving, "_PAGE", 1)
+
     def hibernating(slices: int) -> Agent:
         return Agent(model=scripted, store=store, public_url=URL, budget=Budget(slices=slices, per=per), worker=False)
 
     async with hibernating(1) as agent:
-        for thread in (await agent.thread(), await agent.thread()):
+        threads = [await agent.thread() for _ in range(4)]
+        for thread in threads:
             await thread.send("hello")
             await agent.wake()
-        assert await is_parked(thread)
+        assert [await is_parked(thread) for thread in threads] == [False, True, True, True]
         await agent.wake()
-        assert await is_parked(thread)
+        assert [await is_parked(thread) for thread in threads] == [False, True, True, True]
 
     await hibernating(100).wake()
 
     async with hibernating(100) as agent:
-        await is_answered(agent, thread)
+        for thread in threads:
+            assert (await kinds(await agent.thread(thread.id))).count(ModelSaid) == 1
 
 
 async def test_there_may_be_more_than_are_looked_at_at_once(
@@ -128,10 +161,7 @@ async def test_one_that_has_used_up_its_own_budget_waits_until_that_is_larger(sc
         assert await thread.ask("hello") == "heard: hello"
         await thread.send("again")
         await comes(lambda: is_parked(thread))
-        before = await kinds(thread)
-    async with Agent(model=scripted, store=store, budget=Budget(slices=9), limits=ThreadLimits(slices=1)) as agent:
-        await all_are_looked_at(agent)
-        assert await kinds(await agent.thread(thread.id)) == before
+    assert await asked_to_revive(store, Budget(slices=9), ThreadLimits(slices=1)) == ["boxes", "note"]
 
     async with Agent(model=scripted, store=store, limits=ThreadLimits(slices=2)) as agent:
         await is_answered(agent, thread, times=2)
@@ -144,6 +174,7 @@ async def test_one_that_is_parked_for_another_reason_stays_so(store: str) -> Non
     async with Agent(model=Scripted(fails), store=store, budget=Budget(slices=5)) as agent:
         before = await parked(agent)
 
+    assert await asked_to_revive(store, None) == ["boxes", "note"]
     async with Agent(model=Scripted(fails), store=store) as agent:
         await all_are_looked_at(agent)
         thread = await agent.thread(before.id)
@@ -151,20 +182,19 @@ async def test_one_that_is_parked_for_another_reason_stays_so(store: str) -> Non
         assert (await kinds(thread)).count(ParkedEntry) == 1
 
 
-class Counting:
-    """A store that counts what it is asked for, and fails once if it is told to."""
+async def test_nobody_is_looked_at_while_the_budget_is_used_up(scripted: Model, store: str) -> None:
+    """Nor is it written down that all were, so that a wake goes on where this one ended."""
 
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self.asked: list[str] = []
-        self.fails = False
+    class UsedUp:
+        async def exceeded(self) -> object:
+            return self
 
-    def __getattr__(self, name: str) -> Any:
-        self.asked.append(name)
-        if self.fails:
-            self.fails = False
-            raise StoreError("The disk is gone.")
-        return getattr(self._store, name)
+    async with Agent(model=scripted, store=store, budget=Budget(slices=1)) as agent:
+        assert await (await agent.thread()).ask("hello") == "heard: hello"
+        await parked(agent)
+
+    assert await asked_to_revive(store, Budget(slices=2), spending=UsedUp()) == []
+    assert await asked_to_revive(store, Budget(slices=3)) == ["boxes", "accept", "note"]
 
 
 async def test_where_nothing_changed_it_costs_one_look(store: str) -> None:

@@ -41,11 +41,26 @@ class ToolNames:
         return f"{len(self._names)} tools" if len(self._names) > 1 else self._names[0]
 
 
-def show_findings(console: Console, findings: Sequence[Finding]) -> None:
-    """A table of the servers, then what is wrong with what they offer."""
-    if not findings:
+def show_findings(console: Console, findings: Sequence[Finding], unknown: Sequence[str] = ()) -> None:
+    """A table of the servers, then what is wrong with what they offer; `unknown` says which tools are named that they do not."""
+    if findings:
+        _show_servers(console, findings)
+    else:
         console.print("No tool servers are configured: the model has only its built-in tools.")
-        return
+    notes = Table.grid(padding=(0, 2, 0, 0))
+    for finding in findings:
+        if finding.problem is not None:
+            notes.add_row(Text("problem", "red"), Text(printable(_full_problem(finding))))
+    for reason in _reasons(findings):
+        notes.add_row(Text("withheld", "yellow"), Text(printable(reason)))
+    for sentence in unknown:
+        notes.add_row(Text("unknown", "yellow"), Text(printable(sentence)))
+    if notes.rows:
+        console.print(notes)
+        console.print()
+
+
+def _show_servers(console: Console, findings: Sequence[Finding]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("server", overflow="fold")
     table.add_column("toolset", overflow="fold", max_width=24)
@@ -55,18 +70,9 @@ def show_findings(console: Console, findings: Sequence[Finding]) -> None:
         table.add_row(*_row(finding))
     console.print(table)
     console.print()
-    notes = Table.grid(padding=(0, 2, 0, 0))
-    for finding in findings:
-        if finding.problem is not None:
-            notes.add_row(Text("problem", "red"), Text(printable(_full_problem(finding))))
-    for reason in _reasons(findings):
-        notes.add_row(Text("withheld", "yellow"), Text(printable(reason)))
-    if notes.rows:
-        console.print(notes)
-        console.print()
 
 
-def log_findings(log: logging.Logger, findings: Sequence[Finding]) -> None:
+def log_findings(log: logging.Logger, findings: Sequence[Finding], unknown: Sequence[str] = ()) -> None:
     """The same as log lines."""
     for finding in findings:
         document = finding.document
@@ -79,6 +85,8 @@ def log_findings(log: logging.Logger, findings: Sequence[Finding]) -> None:
         log.info("server found", extra={**found, "tools": _names(finding), "withheld": withheld})
     for reason in _reasons(findings):
         log.warning("tool withheld", extra={"problem": reason})
+    for sentence in unknown:
+        log.warning("tool unknown", extra={"problem": sentence})
 
 
 def _row(finding: Finding) -> Iterator[Text | ToolNames]:

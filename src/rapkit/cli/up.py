@@ -18,6 +18,7 @@ from rapkit.cli.findings import log_findings, show_findings
 from rapkit.cli.on_accept import OnAcceptCommand
 from rapkit.cli.options import log_format, log_level, tokens_by_name
 from rapkit.cli.reaching import public_url
+from rapkit.cli.unknown_tools import unknown_tools
 from rapkit.errors import ConfigError
 from rapkit.http.callers import is_loopback_host
 from rapkit.http.serving import listen, serve_until_signal, url_of
@@ -170,13 +171,14 @@ class _Up:
             log.info("the agent runs; not all servers have said yet what they offer")
             await asyncio.wait({survey})
         findings = survey.result()
+        unknown = unknown_tools(self._settings.limits, findings)
         page = await self._agent.engine.threads.newest(status="waiting", limit=_MOST_COUNTED)
         if self._as_json:  # where every line is to be JSON
-            log_findings(log, findings)
+            log_findings(log, findings, unknown)
             about = {"url": self._url, "public_url": self._public_url, "model": self._agent.model.name}
             log.info("serving", extra={**about, "store": self._agent.store, "waiting": len(page.looks)})
             return
-        show_findings(self._console, findings)
+        show_findings(self._console, findings, unknown)
         public = f" (for tools {self._public_url})" if self._public_url != self._url else ""
         click.echo(
             f"agent at {self._url}{public}, model {self._agent.model.name}, kept in {self._agent.store}, {_counted(page)}\n"

@@ -123,7 +123,9 @@ def receive_timer(draft: Draft, timer: TimerDue) -> None:
 
 def _receive_call_timer(draft: Draft, call_id: str) -> None:
     call = draft.thread.pending.get(call_id)
-    if call_id in draft.thread.choices or call_id in draft.thread.authorizing:
+    # Where nothing ends a question, the time of a call that is to be authorised is its own.
+    is_of_call = draft.limits.question_timeout is None and call is not None and call.timeout is not None
+    if call_id in draft.thread.choices or (call_id in draft.thread.authorizing and not is_of_call):
         receive_question_over(draft, call_id)
     elif call is not None and call.awaits == "time":
         draft.answer(call_id, draft.take_pending(call_id), waited(call, draft.now))

@@ -3,7 +3,8 @@
 The journal is what happened, in the order in which it was accepted. Strict providers want every call answered right behind it, and roles in
 turn. So a call has a place for its answer: it says that the call is still running until the answer comes, and for ever if the model was
 told so in the meantime. Whatever comes later (a late answer, an event) is a call and an answer of its own, made up for the model, that
-names the original call in an argument `kind`. Nothing is ever rewritten: the same journal always gives the same conversation.
+names the original call in an argument `kind`. Nothing is ever rewritten: the same journal always gives the same conversation, except that
+a call says so as long as the user is asked about it.
 
 While a call is awaited the model is not asked, and the answer's place is before whatever came meanwhile: that is all there is to holding
 events back.
@@ -184,7 +185,7 @@ class _Projector:
         if not summary.live:
             return
         calls = tuple(SaidCall(call.id, call.name, call.arguments) for call in summary.live)
-        notes = {call.id: _SUBSCRIBED if call.subscription else STILL_RUNNING for call in summary.live}
+        notes = {call.id: _SUBSCRIBED if call.subscription else self._stand_in(call.id) for call in summary.live}
         answers: dict[str, Answer | None] = {
             call.id: Answer(call.id, call.name, (TextContent(text=notes[call.id]),)) for call in calls
         }
@@ -233,8 +234,11 @@ class _Projector:
             turn.answers = {call.id: turn.answers[call.id] for call in kept}
             return
         for call in missing:
-            text = NOT_PERMITTED_YET if call.id in self._unpermitted else STILL_RUNNING
-            turn.answers[call.id] = Answer(call.id, call.name, (TextContent(text=text),))
+            turn.answers[call.id] = Answer(call.id, call.name, (TextContent(text=self._stand_in(call.id)),))
+
+    def _stand_in(self, call_id: str) -> str:
+        """What stands in the place of an answer that has not come."""
+        return NOT_PERMITTED_YET if call_id in self._unpermitted else STILL_RUNNING
 
 
 def content_of(answered: Answered) -> tuple[ContentItem, ...]:

@@ -102,7 +102,7 @@ def receive_task(draft: Draft, task: Task) -> None:
 def receive_parent_message(draft: Draft, message: ParentMessage) -> None:
     """The parent says something, and wants to hear something."""
     draft.journal(ParentSaid(_next_id(draft), message.parent, message.text))
-    draft.change(owes_report=bool(draft.thread.task))
+    draft.change(owes_report=bool(draft.thread.task), told_of_stop=False)
     draft.wake()
 
 

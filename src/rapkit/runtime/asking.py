@@ -82,7 +82,10 @@ class Asking:
                 return compacted(thread, said, where, self._premises.clock.now(), limits)
             problem, usage = "the model wrote nothing", said.usage
         except ModelError as error:
-            if error.too_long or (error.retryable and thread.failures + 1 < limits.attempts):
+            now = self._premises.clock.now()
+            if error.too_long and (step := takes_less(thread, room, view.tokens, now, limits)) is not None:
+                return step
+            if error.retryable and thread.failures + 1 < limits.attempts:
                 return self._failed(thread, view, room, error)
             problem, usage = str(error), Usage(requests=1)
         log.warning("no summary could be made: %s", problem, extra={"thread_id": thread.id})

@@ -63,7 +63,8 @@ class View:
         self, stretches: tuple[Stretch, ...], known: Thread | None, limits: ThreadLimits, room: int
     ) -> Conversation:
         most = min(limits.total_chars, int(_USABLE * room * CHARS_PER_TOKEN))
-        return project(stretches, known, answer_chars=limits.answer_chars, total_chars=most)
+        # One text that is as long as all there is room for would be refused as often as it is shown.
+        return project(stretches, known, answer_chars=min(limits.answer_chars, most // 2), total_chars=most)
 
 
 async def view_of(store: Store, before: Thread, step: Step, limits: ThreadLimits) -> View:

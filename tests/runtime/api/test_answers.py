@@ -8,13 +8,15 @@ from typing import Any, cast
 import pytest
 
 from rapkit.errors import ThreadError
-from rapkit.kernel.entries import ChoiceAsked, ChoiceMadeEntry
+from rapkit.kernel.entries import ChoiceAsked, ChoiceMadeEntry, Ignored
+from rapkit.kernel.limits import ThreadLimits
 from rapkit.mailbox import Store
 from rapkit.runtime.hub import Hub
 from rapkit.runtime.threads import Threads
 from rapkit.stores import open_store
-from tests.runtime.agents import Talk, Working, call
+from tests.runtime.agents import Obedient, Talk, Working, call, working
 from tests.runtime.api.client import Client
+from tests.runtime.clocks import ManualClock
 from tests.runtime.stranger import ANSWER, Invocation, Stranger
 from tests.server.served import failing
 
@@ -178,3 +180,77 @@ async def test_answers_are_repeated_even_when_the_thread_is_closed_by_now(agent:
 
     assert before == [202, 409]
     assert [(await client.post(path, {"selected": 0}, key=key)).status for key in keys] == before
+
+
+# Answers that say which question they mean
+
+
+async def test_an_answer_to_a_question_that_is_over_is_refused(agent: Working, stranger: Stranger) -> None:
+    """Such as that of somebody who looks at what was asked a minute ago."""
+    client = Client(agent.port)
+    talk, invocation = await _asked(agent, stranger, "first", "second")
+    path = f"/v1/threads/{talk.id}/calls/{invocation.id}/choice"
+    (seen,) = (await client.look(f"/v1/threads/{talk.id}"))["choices"]
+    meant = {"selected": 0, "asked_at": seen["asked_at"]}
+    assert (await client.post(path, meant, key="k")).status == 202
+    await talk.until(ChoiceMadeEntry)
+
+    again, other = await client.post(path, meant, key="k"), await client.post(path, meant)
+
+    assert again.status == 202  # the same request as before, which was carried out
+    assert other.status == 409
+    assert "the question" in other.json["detail"].lower()
+    assert "another one is open" in other.json["detail"]
+    (now_open,) = (await client.look(f"/v1/threads/{talk.id}"))["choices"]
+    assert now_open["prompt"] == "second"
+    assert (await client.post(path, {"selected": 1, "asked_at": now_open["asked_at"]})).status == 202
+    await agent.quiet()
+    assert [len(stranger.to(f"{ANSWER}/{which}")) for which in ("first", "second")] == [1, 1]
+
+
+@pytest.mark.parametrize("asked_at", ["now", True, "NaN", []], ids=["words", "a truth", "no number", "a list"])
+async def test_when_a_question_was_asked_is_a_number(agent: Working, stranger: Stranger, asked_at: object) -> None:
+    talk, invocation = await _asked(agent, stranger, "first")
+    path = f"/v1/threads/{talk.id}/calls/{invocation.id}/choice"
+
+    assert (await Client(agent.port).post(path, {"selected": 0, "asked_at": asked_at})).status == 400
+    assert len((await talk.look()).choices) == 1
+
+
+async def test_an_answer_in_words_says_which_question_it_means_too(agent: Working) -> None:
+    client = Client(agent.port)
+    talk = await agent.doing(call("ask_user", question="Which?"))
+    await talk.until(ChoiceAsked)
+    (seen,) = (await client.look(f"/v1/threads/{talk.id}"))["choices"]
+    path = f"/v1/threads/{talk.id}/calls/{seen['call_id']}/answer"
+
+    refused = await client.post(path, {"text": "blue", "asked_at": seen["asked_at"] - 1})
+    taken = await client.post(path, {"text": "blue", "asked_at": seen["asked_at"]})
+
+    assert (refused.status, taken.status) == (409, 202)
+    await talk.hears("heard: blue")
+
+
+async def test_an_answer_that_comes_just_when_its_question_is_over_is_none_to_the_next_one(
+    model: Obedient, stranger: Stranger, store: str
+) -> None:
+    """CHO-1: it was open when the answer was given, and is over when the letter is in the mail. It stays dismissed."""
+    clock = ManualClock()
+    limits = ThreadLimits(question_timeout=60)
+    async with working(model, [stranger.url], store, limits=limits, surroundings=clock.surroundings()) as agent:
+        talk, invocation = await _asked(agent, stranger, "first", "second")
+
+        async def it_is_over() -> None:
+            clock.advance(61)
+            await talk.until(ChoiceMadeEntry)
+
+        async with _another_process(store, "accept 1", it_is_over) as threads:
+            await threads.choose(talk.id, invocation.id, 0)
+
+        await talk.until(Ignored, where=lambda each: "another question" in each.reason)
+        await agent.quiet()
+        (question,) = (await talk.look()).choices.values()
+        assert question.prompt == "second"
+        (answered,) = stranger.to(f"{ANSWER}/first")
+        assert answered.message["selected"] == 1
+        assert stranger.to(f"{ANSWER}/second") == []
