@@ -5,6 +5,9 @@ import pytest
 
 from tests.server.sink import Sink, listening
 
+# Not test modules themselves, so pytest would not explain their assertions. Here, because other folders use them too, and come first.
+pytest.register_assert_rewrite("tests.crash.arena", "tests.crash.patient_arena", "tests.crash.processes")
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell. The processes we start would inherit it, and never hear a Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -3,9 +3,6 @@ import random
 
 import pytest
 
-# Not test modules themselves, so pytest would not explain their assertions.
-pytest.register_assert_rewrite("tests.crash.arena", "tests.crash.patient_arena", "tests.crash.processes")
-
 
 @pytest.fixture
 def seed() -> int:
