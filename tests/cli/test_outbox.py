@@ -2,14 +2,28 @@
 
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Outcome, Running, eventually, rapkit
+from tests.cli.command import TOOLS, Outcome, Running, eventually, rapkit, running
 from tests.cli.stranger import Stranger
 
 STORE = "sqlite:///.rapkit/weather.db"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a server was started that nobody else has left anything with."""
+    return tmp_path_factory.mktemp("outbox")
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[Running]:
+    with running("serve", str(TOOLS), "--port", "0", folder=folder) as server:
+        assert server.url
+        yield server
 
 
 def refused_result(served: Running, stranger: Stranger, folder: Path, city: str) -> str:

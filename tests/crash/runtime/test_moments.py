@@ -279,7 +279,7 @@ async def take_time(client: Client) -> None:
     child = command("w#5", ("report_to_parent", {"text": "so far"}), ("a_put", {"key": "w.5~", "seconds": 0.0}))
     turns: list[Calls] = [
         [("sleep", {"seconds": 0.3})],
-        [("a_late", {"key": "w.1", "seconds": 0.8})],
+        [("a_late", {"key": "w.1", "seconds": 8.0})],  # not while the runtime is gone: what has come is not given up
         [("a_wipe", {"key": "w.2"})],
         [("ask_user", {"question": "What now?"})],
         [("spawn_thread", {"task": child})],
