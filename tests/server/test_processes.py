@@ -498,7 +498,7 @@ async def test_what_talks_on_after_the_program_is_not_listened_to_for_ever(proce
     lines = [line async for line in processes.run(["sh", "-c", 'yes "$(seq 1 300 | tr "\\n" " ")" & echo over'])]
 
     assert "over" in lines
-    assert sum(map(len, lines)) < 1_200_000
+    assert sum(map(len, lines)) < 50_000_000  # how much it says before the program has ended is a matter of luck
     assert lines[-1].startswith("[... ")
     assert lines[-1].endswith(" bytes left out]")
 
