@@ -10,6 +10,7 @@ from rapkit.kernel.conversation import Heard, Said
 from rapkit.kernel.effects import Invoke, Spawn, TellClosed, Withdraw, Write
 from rapkit.kernel.entries import ChildEnded, ChildMade, ClosedEntry, ParentSaid, ParkedEntry, Reported, Tasked
 from rapkit.kernel.incoming import (
+    CancelCall,
     ChildClosed,
     ChildReport,
     CloseThread,
@@ -19,8 +20,9 @@ from rapkit.kernel.incoming import (
     Undelivered,
 )
 from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.receiving import receive
 from rapkit.kernel.replying import worker_lost
-from rapkit.kernel.thread import Inherited, Status, Thread
+from rapkit.kernel.thread import Inherited, Status, Subscription, Thread
 from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
 
 OURS = "It has stopped: "
@@ -545,3 +547,13 @@ def test_a_call_that_was_given_up_in_a_child_is_no_business_of_its_parent() -> N
     child.hears(Undelivered("call_3", "nobody is there"))
     assert child.written() == []
     assert isinstance(child.conversation()[-1], Heard)
+
+
+@pytest.mark.parametrize(("owes_report", "asked"), [(True, True), (False, False)], ids=["owes", "has told"])
+def test_a_child_that_owes_a_report_does_not_come_to_rest_without_a_word(owes_report: bool, asked: bool) -> None:
+    subscribed = {"call_1": Subscription("storms", {}, 0.0, "http://a")}
+    child = Thread("t1-000001", ancestors=("t1",), task="Watch.", owes_report=owes_report, subscriptions=subscribed)
+
+    step = receive(child, [CancelCall("call_1")], 1.0, ThreadLimits())
+
+    assert step.thread.wants_model == asked

@@ -71,8 +71,16 @@ def receive(thread: Thread, mail: Sequence[Incoming], now: float, limits: Thread
         else:
             _RECEIVERS[type(message)](draft, message)
     if mail:
+        _wake_if_waited_for(draft)
         close_if_done(draft)
     return draft.step()
+
+
+def _wake_if_waited_for(draft: Draft) -> None:
+    """A child that owes its parent a report, and has nothing left to wait for, is not to come to rest without a word."""
+    thread = draft.thread
+    if thread.task and thread.owes_report and not (thread.waits or thread.closed or thread.parked is not None):
+        draft.wake()
 
 
 def _receive_user_message(draft: Draft, message: UserMessage) -> None:
