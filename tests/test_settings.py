@@ -392,7 +392,7 @@ def test_a_misplaced_secret_is_not_repeated(file: Path, text: str) -> None:
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_what_the_guide_shows_is_right(file: Path, number: int) -> None:
-    guide = Path(__file__).parents[1] / "docs" / "agents.md"
+    guide = Path(__file__).parents[1] / "docs" / "howto" / "build_an_agent.md"
     text = re.findall(r"^```toml\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)[number]
     (file.parent / "instructions.md").write_text("Be brief.")
 

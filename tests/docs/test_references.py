@@ -18,7 +18,7 @@ from rapkit.runtime.api.operations import OPERATIONS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 SHELL = re.compile(r"^```(?:console|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^(?:\$ )?(rapkit .*)$", re.MULTILINE)
@@ -67,14 +67,14 @@ def test_a_command_can_be_given_like_that(line: str) -> None:
 
 
 def test_every_route_is_described() -> None:
-    text = (DOCS / "api.md").read_text()
+    text = (DOCS / "howto" / "http_api.md").read_text()
     routes = [f"`{each.method} {each.path.replace('{thread_id}', '{id}')}" for each in OPERATIONS]
 
     assert [route for route in routes if not re.search(re.escape(route) + r"[`?]", text)] == []
 
 
 def test_every_kind_of_entry_is_described_with_its_fields() -> None:
-    text = (DOCS / "api.md").read_text()
+    text = (DOCS / "howto" / "http_api.md").read_text()
     table = text[text.index("## The journal") : text.index("## Sending something again")]
     rows: list[tuple[str, str]] = re.findall(r"^\| `(\w+)` \| (.*?) \|", table, re.MULTILINE)
     described = {kind: set(re.findall(r"`(\w+)`", re.sub(r": \[\{.*?\}\]", "", cells))) for kind, cells in rows}
@@ -87,7 +87,7 @@ def test_every_kind_of_entry_is_described_with_its_fields() -> None:
 
 
 def test_every_built_in_tool_is_described_with_its_arguments() -> None:
-    text = (DOCS / "long_lived.md").read_text()
+    text = (DOCS / "howto" / "long_lived.md").read_text()
     described = dict(re.findall(r"`(\w+)\(([\w, ?]+)\)`", text[: text.index("## Child threads")]))
 
     assert sorted(described) == sorted(BUILTINS)
@@ -98,6 +98,6 @@ def test_every_built_in_tool_is_described_with_its_arguments() -> None:
 
 
 def test_every_field_of_a_rule_is_described() -> None:
-    text = (DOCS / "models.md").read_text()
+    text = (DOCS / "howto" / "models.md").read_text()
 
     assert [field for field in rules._FIELDS if not re.search(rf"^\|.*`{field}: ", text, re.MULTILINE)] == []

@@ -11,7 +11,7 @@ from rapkit import settings
 from rapkit.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(?:toml|console\n\$ cat rapkit\.toml)\n(.*?)(?:^```|^\$ )", re.MULTILINE | re.DOTALL)
 BLOCKS = [
     pytest.param(block[1], id=f"{page.name}-{number}")
@@ -34,7 +34,7 @@ def test_a_configuration_can_be_loaded(text: str, tmp_path: Path) -> None:
 
 
 def test_the_reference_has_every_key() -> None:
-    reference = max(BLOCK.findall((ROOT / "docs" / "agents.md").read_text()), key=len)
+    reference = max(BLOCK.findall((ROOT / "docs" / "howto" / "build_an_agent.md").read_text()), key=len)
     document = tomllib.loads(re.sub(r"^# (\w+ = )", r"\1", reference, flags=re.MULTILINE))
 
     agent: dict[str, Any] = document["agent"]
@@ -45,7 +45,7 @@ def test_the_reference_has_every_key() -> None:
 
 
 def test_the_reference_has_every_limit() -> None:
-    text = (ROOT / "docs" / "agents.md").read_text()
+    text = (ROOT / "docs" / "howto" / "build_an_agent.md").read_text()
     limits = text[text.index("## Limits") :]
 
     assert [key for key in settings._LIMITS if f"`{key}`" not in limits] == []

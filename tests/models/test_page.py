@@ -5,7 +5,7 @@ from pathlib import Path
 from rapkit.models import open_model
 from tests.models.conversations import answer, ask, call, heard, question, said
 
-PAGE = Path(__file__).parents[2] / "docs" / "models.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "models.md"
 
 
 async def test_the_script_of_the_guide(tmp_path: Path) -> None:

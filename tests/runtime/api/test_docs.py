@@ -1,4 +1,4 @@
-"""The commands of docs/api.md work as they stand there."""
+"""The commands of docs/howto/http_api.md work as they stand there."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ import pytest
 from tests.runtime.agents import Working
 from tests.runtime.api.client import Client
 
-PAGE = Path(__file__).parents[3] / "docs" / "api.md"
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "http_api.md"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
