@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from rapkit.errors import ConfigError
 from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.models.rules import read_rules
@@ -67,10 +69,6 @@ class Scripted:
 
 def _read(path: Path) -> tuple[Any, dict[int, int]]:
     """What the file says, and in which line each rule begins."""
-    try:
-        import yaml
-    except ImportError as error:
-        raise ConfigError('Scripts are YAML, which comes with an extra. Run: pip install "rapkit[agent]"') from error
     try:
         text = path.read_text(encoding="utf-8")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
