@@ -61,14 +61,14 @@ def test_a_name_is_loaded_when_it_is_used() -> None:
 
 WITHOUT_THE_EXTRA = """
 import sys
-sys.modules["pydantic_ai"] = sys.modules["yaml"] = None  # importing either fails, as if it were not installed
-from rapkit import Agent, RapkitError, Server, Toolset
+sys.modules["pydantic_ai"] = sys.modules["cronsim"] = None  # importing either fails, as if it were not installed
+from rapkit import Agent, RapkitError, Schedule, Server, Toolset
 from rapkit.models.scripted import Scripted
 
 Agent(model=Scripted(lambda question: "Hello."), servers=[Toolset("weather"), Server("http://127.0.0.1:1")])
-for name in ("openai:gpt-5-mini", "scripted:plan.yaml"):
+for make in (lambda: Agent(model="openai:gpt-5-mini"), lambda: Schedule("0 9 * * MON", "What is new?")):
     try:
-        Agent(model=name)
+        make()
     except RapkitError as error:
         print(error)
 """

@@ -129,8 +129,16 @@ class Arena:
         await self._check_store()
 
     async def _drain(self) -> None:
-        while self.history().unanswered():
+        while self.history().unanswered() or await self._undelivered():
             await asyncio.sleep(0.1)
+
+    async def _undelivered(self) -> bool:
+        """Whether something has not got through as far as the sender knows: the sink may have died between noting it and saying so."""
+        store = open_store(self._store)
+        try:
+            return await store.next_due(OUTBOX) is not None
+        finally:
+            await store.close()
 
     async def _check_store(self) -> None:
         store = open_store(self._store)

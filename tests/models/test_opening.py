@@ -102,7 +102,7 @@ def test_a_script_needs_a_file() -> None:
 def test_a_script_loads_no_provider() -> None:
     program = (
         "import sys, rapkit.models, rapkit.models.scripted; "
-        "print([name for name in ('pydantic_ai', 'openai', 'anthropic', 'yaml') if name in sys.modules])"
+        "print([name for name in ('pydantic_ai', 'openai', 'anthropic') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
