@@ -18,8 +18,10 @@ RapkitError
 │   ├── Fenced               the claim is no longer ours: somebody else runs the box, nothing was changed
 │   ├── StoreBusy            another process kept the database locked for too long; try again
 │   └── WrongKey             stored secrets do not open with the keys at hand
-└── DeliveryError          a POST did not get through
-    └── ForbiddenTarget      the address is one we do not dial for strangers
+├── DeliveryError          a POST did not get through
+│   └── ForbiddenTarget      the address is one we do not dial for strangers
+├── AgentAway              a running agent cannot be reached from the command line (`rapkit.cli.agent_api`)
+└── AgentRefused           it does not do what the command line asks of it (`rapkit.cli.agent_api`)
 """
 
 

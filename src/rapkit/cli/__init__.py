@@ -1,5 +1,6 @@
 """The command line: one file a command, loaded when it is used."""
 
+import difflib
 import sys
 from importlib import import_module
 
@@ -8,15 +9,31 @@ import click
 from rapkit import __version__
 from rapkit.errors import RapkitError
 
-_COMMANDS = {
-    "demo": ("rapkit.cli.demo", "See a call outlive kill -9."),
-    "serve": ("rapkit.cli.serve", "Serve a toolset."),
-    "up": ("rapkit.cli.up", "Run an agent."),
-    "wake": ("rapkit.cli.wake", "Do what is due for an agent, and end."),
-    "inspect": ("rapkit.cli.inspect", "Look at a tool server."),
-    "call": ("rapkit.cli.call", "Call a tool and wait for its answer."),
-    "outbox": ("rapkit.cli.outbox", "See what could not be delivered, and send it again."),
+_SECTIONS = {
+    "Begin here": {
+        "demo": "See an agent outlive kill -9, in a minute.",
+        "new": "Make a toolset project that runs.",
+    },
+    "Tools": {
+        "serve": "Serve a toolset.",
+        "inspect": "Look at a tool server.",
+        "call": "Call a tool and wait for its answer.",
+    },
+    "Agents": {
+        "up": "Run an agent.",
+        "chat": "Talk to an agent.",
+        "ask": "Ask an agent something, from a script.",
+        "threads": "See what an agent is at, and have a say in it.",
+        "wake": "Do what is due for an agent, and end.",
+    },
+    "When something is wrong": {
+        "doctor": "Check settings, stores, servers and the model.",
+        "outbox": "See what could not be delivered, and send it again.",
+    },
+    "Your shell": {"completion": "Complete commands with the Tab key."},
 }
+_COMMANDS = {name: summary for commands in _SECTIONS.values() for name, summary in commands.items()}
+_WIDEST = max(map(len, _COMMANDS))
 _INTERRUPTED = 130  # what shells give to a command that Ctrl-C ended
 
 
@@ -29,13 +46,24 @@ class _Commands(click.Group):
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        module = import_module(_COMMANDS[name][0])
+        module = import_module(f"rapkit.cli.{name}")
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            meant = difflib.get_close_matches(args[0], _COMMANDS, 1)
+            raise click.UsageError(
+                f"There is no command {args[0]!r}." + (f" Did you mean {meant[0]!r}?" * len(meant)), ctx
+            )
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+        for title, commands in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(_WIDEST), summary) for name, summary in commands.items()])
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,0 +1,236 @@
+"""Which agent a command means: one that runs somewhere, or one of this folder's settings, run by the command itself."""
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import logging
+import secrets
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rapkit.cli.agent_api import AgentApi, AgentAway
+from rapkit.cli.config_option import config_file
+from rapkit.cli.reaching import public_url
+from rapkit.cli.remote import read_token
+from rapkit.errors import ConfigError
+from rapkit.http.serving import in_background, listen, url_of
+from rapkit.secret import read_secret
+from rapkit.settings import Flags, Settings, load_settings
+
+if TYPE_CHECKING:
+    from rapkit.kernel.completion import Question
+    from rapkit.runtime.agent import Agent
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OURS = "this command"
+_SQLITE = "sqlite:///"
+_LOOPBACK = "127.0.0.1"
+_UNUSED = "scripted:unused"  # where the model is not asked, it need not be configured
+
+log = logging.getLogger("rapkit.cli")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was said about the agent: `url` of a running one; else its settings, from a file and from flags."""
+
+    config: str
+    url: str | None = None
+    token: str | None = None
+    flags: Flags = dataclasses.field(default_factory=Flags)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """An agent that answers. `is_ours`: it runs in this process, and ends with the command. `works`: somebody works on its threads."""
+
+    api: AgentApi
+    is_ours: bool = False
+    works: bool = True
+
+
+def agent_options(command: F) -> F:
+    """The options that say which agent is meant; the command gets them as `wanted`."""
+
+    @config_file
+    @click.option(
+        "--url",
+        envvar="RAPKIT_URL",
+        metavar="URL",
+        help="The running agent, like http://127.0.0.1:8700.  [default: the one of the settings]",
+    )
+    @click.option(
+        "--token",
+        envvar="RAPKIT_TOKEN",
+        metavar="TOKEN",
+        help="The token to send: env:VARIABLE, file:PATH or the token itself.  [default: one of the settings]",
+    )
+    @click.option("--model", metavar="NAME", help="The model of an agent that does not run yet.")
+    @click.option("--server", "servers", multiple=True, metavar="URL", help="A tool server for it. Repeat for several.")
+    @click.option("--store", metavar="URL", help="Where its threads are kept.  [default: sqlite:///.rapkit/agent.db]")
+    @functools.wraps(command)
+    def with_options(
+        *args: Any,
+        config: str,
+        url: str | None,
+        token: str | None,
+        model: str | None,
+        servers: tuple[str, ...],
+        store: str | None,
+        **others: Any,
+    ) -> Any:
+        flags = Flags(model=model, store=store, servers=servers)
+        return command(*args, wanted=Wanted(config, url, read_token(token), flags), **others)
+
+    return with_options  # type: ignore[return-value]
+
+
+@contextlib.contextmanager
+def reached(wanted: Wanted, *, working: bool) -> Iterator[Reached]:
+    """The agent that is meant, as long as the context lasts.
+
+    One that does not run yet runs in this process: `working`, with everything it has to do; or only to be looked at, and to be told what it
+    will do when it runs. `ConfigError` says what is missing.
+    """
+    if wanted.url is not None:
+        api = AgentApi(wanted.url, wanted.token)
+        api.get("threads", limit=1)
+        yield Reached(api)
+        return
+    settings = _settings(wanted, working=working)
+    running = _running(settings, wanted)
+    if running is not None:
+        yield Reached(running)
+        return
+    if not working:
+        _check_that_there_is_one(settings)
+    with _run_here(settings, working=working) as api:
+        yield Reached(api, is_ours=True, works=working)
+
+
+def _settings(wanted: Wanted, *, working: bool) -> Settings:
+    flags = wanted.flags
+    if not working and flags.model is None:
+        flags = dataclasses.replace(flags, model=_UNUSED)
+    return load_settings(Path(wanted.config), flags)
+
+
+def _running(settings: Settings, wanted: Wanted) -> AgentApi | None:
+    """The agent that listens where the settings say, if one does."""
+    if not settings.port:
+        return None
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    api = AgentApi(f"http://{host}:{settings.port}", wanted.token or _first_token(settings))
+    try:
+        api.get("threads", limit=1)
+    except AgentAway:
+        return None
+    return api
+
+
+def _first_token(settings: Settings) -> str | None:
+    """One of those that the settings name: who may read them may use the agent."""
+    return next((read_secret(each) for tokens in settings.tokens.values() for each in tokens), None)
+
+
+def _check_that_there_is_one(settings: Settings) -> None:
+    """Looking makes nothing: without a store there are no threads, and none is made."""
+    path = settings.store.removeprefix(_SQLITE)
+    if settings.store.startswith(_SQLITE) and not Path(path).is_file():
+        raise ConfigError(
+            f"There is no agent here: none listens on {settings.host} port {settings.port}, and there is no store at {path}. "
+            "Run this where its rapkit.toml is, or name a running one with --url."
+        )
+
+
+@contextlib.contextmanager
+def _run_here(settings: Settings, *, working: bool) -> Iterator[AgentApi]:
+    token = secrets.token_urlsafe()
+    host = _Host(_agent(settings, token, working=working), settings, working=working)
+    thread = threading.Thread(target=host.run, name="agent", daemon=True)
+    thread.start()
+    try:
+        host.started.wait()
+        if host.problem is not None:
+            raise host.problem
+        yield AgentApi(host.url, token)
+    finally:
+        host.stop()
+        thread.join()
+
+
+def _agent(settings: Settings, token: str, *, working: bool) -> "Agent":
+    settings = dataclasses.replace(settings, tokens={**settings.tokens, _OURS: [token]})
+    if working:
+        return settings.agent()
+    from rapkit.models.scripted import Scripted
+    from rapkit.runtime.agent import Agent
+
+    return Agent(
+        model=Scripted(_nobody),
+        store=settings.store,
+        public_url=settings.public_url,
+        tokens=settings.tokens,
+        limits=settings.limits,
+        budget=settings.budget,
+        worker=False,
+    )
+
+
+def _nobody(_question: "Question") -> str:
+    raise AssertionError("Nobody works here, so nobody asks.")
+
+
+class _Host:
+    """An agent in a thread of this process, with an event loop of its own."""
+
+    def __init__(self, agent: "Agent", settings: Settings, *, working: bool) -> None:
+        self._agent = agent
+        self._settings = settings
+        self._working = working
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._end: asyncio.Event | None = None
+        self.started = threading.Event()
+        self.problem: BaseException | None = None
+        self.url = ""
+
+    def run(self) -> None:
+        """Until `stop`. What goes wrong before it runs is the `problem`."""
+        try:
+            asyncio.run(self._run())
+        except BaseException as problem:
+            if self.started.is_set():
+                log.critical("the agent ended", exc_info=problem)
+            self.problem = problem
+        finally:
+            self.started.set()
+
+    def stop(self) -> None:
+        """Let it end in order; `run` returns when it has."""
+        if self._loop is not None and self._end is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended already
+                self._loop.call_soon_threadsafe(self._end.set)
+
+    async def _run(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        async with self._serving():
+            self.started.set()
+            await self._end.wait()
+            self._agent.end_streams()
+
+    @contextlib.asynccontextmanager
+    async def _serving(self) -> AsyncIterator[None]:
+        # Tools call back where the settings say. Who only looks takes no calls, and leaves that port to an agent that comes meanwhile.
+        host, port = (self._settings.host, self._settings.port) if self._working else (_LOOPBACK, 0)
+        with listen(host, port) as listener:
+            self.url = url_of(host if host not in ("0.0.0.0", "::") else _LOOPBACK, listener)  # noqa: S104
+            url = public_url(self._settings, listener.getsockname()[1] if not self._settings.port else None)
+            async with self._agent.lifespan(public_url=url), in_background(self._agent.app, listener):
+                yield

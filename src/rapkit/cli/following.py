@@ -1,0 +1,88 @@
+"""Following a thread from the command line, through restarts of its agent."""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rapkit.cli.agent_api import AgentApi, AgentAway, EventStream, StreamEvent
+
+_FIRST_PAUSE = 0.25
+_LONGEST_PAUSE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The agent is away; it is tried again and again."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """The agent is there again. What happened meanwhile comes next."""
+
+
+class Following:
+    """Everything that happens in a thread after the event `after`, in order and once, whatever becomes of connections and of the agent.
+
+    Iterating blocks. It ends when the thread is closed and all of it was read, or when `close` is called, which any thread may do; with
+    `TimeoutError` at `ends_at`, a time of `time.monotonic`. `AgentRefused` if the agent does not let us. `after` is where it got to.
+    """
+
+    def __init__(
+        self, api: AgentApi, thread_id: str, after: str | None = None, *, ends_at: float | None = None
+    ) -> None:
+        self._api = api
+        self._thread_id = thread_id
+        self._ends_at = ends_at
+        self._closed = threading.Event()
+        self._stream: EventStream | None = None
+        self.after = after
+
+    def __iter__(self) -> Iterator[StreamEvent | Lost | Back]:
+        """What happens, and whether the agent is away."""
+        alarm = self._alarm()
+        failures = 0
+        try:
+            while not self._closed.is_set():
+                self._stream = self._api.stream(self._thread_id, self.after)
+                try:
+                    heard = False
+                    for event in self._stream:
+                        heard = True
+                        if failures:
+                            failures = 0
+                            yield Back()
+                        self.after = event.id or self.after
+                        yield event
+                    if not heard:  # an agent that is stopping ends streams at once
+                        self._closed.wait(_FIRST_PAUSE)
+                except EOFError:
+                    return
+                except AgentAway as error:
+                    if self._closed.is_set():
+                        break
+                    failures += 1
+                    if failures == 1:
+                        yield Lost(str(error))
+                    self._closed.wait(min(_FIRST_PAUSE * 2 ** (failures - 1), _LONGEST_PAUSE))
+            if self._ends_at is not None and time.monotonic() >= self._ends_at:
+                raise TimeoutError
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    def close(self) -> None:
+        """End it."""
+        self._closed.set()
+        if self._stream is not None:
+            self._stream.close()
+
+    def _alarm(self) -> threading.Timer | None:
+        if self._ends_at is None:
+            return None
+        alarm = threading.Timer(max(0.0, self._ends_at - time.monotonic()), self.close)
+        alarm.daemon = True
+        alarm.start()
+        return alarm
