@@ -54,10 +54,8 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in _COMMANDS and not args[0].startswith("-"):
-            meant = difflib.get_close_matches(args[0], _COMMANDS, 1)
-            raise click.UsageError(
-                f"There is no command {args[0]!r}." + (f" Did you mean {meant[0]!r}?" * len(meant)), ctx
-            )
+            meant = "".join(f" Did you mean {each!r}?" for each in difflib.get_close_matches(args[0], _COMMANDS, 1))
+            raise click.UsageError(f"There is no command {args[0]!r}.{meant}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
+import http
 import logging
 import secrets
 import threading
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rapkit.cli.agent_api import AgentApi, AgentAway
+from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused
 from rapkit.cli.config_option import config_file
 from rapkit.cli.reaching import public_url
 from rapkit.cli.remote import read_token
@@ -22,6 +23,7 @@ from rapkit.errors import ConfigError
 from rapkit.http.serving import in_background, listen, url_of
 from rapkit.secret import read_secret
 from rapkit.settings import Flags, Settings, load_settings
+from rapkit.stores import absolute, file_of
 
 if TYPE_CHECKING:
     from rapkit.kernel.completion import Question
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OURS = "this command"
-_SQLITE = "sqlite:///"
 _LOOPBACK = "127.0.0.1"
 _UNUSED = "scripted:unused"  # where the model is not asked, it need not be configured
 
@@ -101,13 +102,12 @@ def reached(wanted: Wanted, *, working: bool) -> Iterator[Reached]:
     """
     if wanted.url is not None:
         api = AgentApi(wanted.url, wanted.token)
-        api.get("threads", limit=1)
-        yield Reached(api)
+        yield Reached(api, works=api.get("agent")["works"])
         return
     settings = _settings(wanted, working=working)
     running = _running(settings, wanted)
     if running is not None:
-        yield Reached(running)
+        yield running
         return
     if not working:
         _check_that_there_is_one(settings)
@@ -122,17 +122,29 @@ def _settings(wanted: Wanted, *, working: bool) -> Settings:
     return load_settings(Path(wanted.config), flags)
 
 
-def _running(settings: Settings, wanted: Wanted) -> AgentApi | None:
+def _running(settings: Settings, wanted: Wanted) -> Reached | None:
     """The agent that listens where the settings say, if one does."""
     if not settings.port:
         return None
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     api = AgentApi(f"http://{host}:{settings.port}", wanted.token or _first_token(settings))
     try:
-        api.get("threads", limit=1)
+        agent = api.get("agent")
     except AgentAway:
         return None
-    return api
+    except AgentRefused as refusal:
+        if refusal.status != http.HTTPStatus.NOT_FOUND:
+            raise
+        raise ConfigError(
+            f"What listens at {api.url} is no agent. Stop it, or give the agent another port in its rapkit.toml."
+        ) from None
+    # Compared only if it can be: a store in memory has no name.
+    if file_of(settings.store) is not None and agent["store"] != absolute(settings.store):
+        raise ConfigError(
+            f"The agent at {api.url} is another one: its threads are in {agent['store']}, those of these settings in "
+            f"{absolute(settings.store)}. Give one of them another port in its rapkit.toml, or say --url {api.url} to use that one."
+        )
+    return Reached(api, works=agent["works"])
 
 
 def _first_token(settings: Settings) -> str | None:
@@ -142,10 +154,11 @@ def _first_token(settings: Settings) -> str | None:
 
 def _check_that_there_is_one(settings: Settings) -> None:
     """Looking makes nothing: without a store there are no threads, and none is made."""
-    path = settings.store.removeprefix(_SQLITE)
-    if settings.store.startswith(_SQLITE) and not Path(path).is_file():
+    file = file_of(settings.store)
+    if file is None or not file.is_file():
         raise ConfigError(
-            f"There is no agent here: none listens on {settings.host} port {settings.port}, and there is no store at {path}. "
+            f"There is no agent here: none listens on {settings.host} port {settings.port}, and there is no store "
+            f"{settings.store}. "
             "Run this where its rapkit.toml is, or name a running one with --url."
         )
 

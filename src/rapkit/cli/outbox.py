@@ -11,7 +11,7 @@ import click
 from rapkit.cli.spans import span
 from rapkit.errors import ConfigError
 from rapkit.mailbox import Parcel, Store
-from rapkit.stores import open_store
+from rapkit.stores import file_of, open_store
 
 T = TypeVar("T")
 
@@ -93,9 +93,9 @@ def _with(url: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
     url = _only_store() if url is None else url
     if url == _MEMORY:
         raise ConfigError("A store in memory is its server's alone and cannot be looked at from outside.")
-    path = url.removeprefix(_SQLITE)
-    if url.startswith(_SQLITE) and path and not Path(path).is_file():
-        raise ConfigError(f"There is no store at {path}. Name the one the server uses with --store.")
+    file = file_of(url)
+    if file is not None and not file.is_file():
+        raise ConfigError(f"There is no store at {file}. Name the one the server uses with --store.")
 
     async def run() -> T:
         store = open_store(url)

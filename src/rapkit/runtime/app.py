@@ -9,6 +9,7 @@ from starlette.routing import Mount, Route, Router
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
+from rapkit import __version__
 from rapkit.errors import ConfigError, StoreError
 from rapkit.http.callers import Callers
 from rapkit.http.health import Health, Readiness
@@ -25,10 +26,12 @@ from rapkit.http.requests import (
 )
 from rapkit.runtime.addresses import PATH as CALLBACK_PATH
 from rapkit.runtime.api import api_routes
+from rapkit.runtime.api.shapes import AgentDetail
 from rapkit.runtime.engine import Engine
 from rapkit.runtime.in_process import PATH as TOOLSETS_PATH
 from rapkit.runtime.in_process import InProcess, OnlyForStrangers
 from rapkit.runtime.plan import Capacity
+from rapkit.stores import absolute
 
 _RETRY_WHEN_STORE_FAILS = 5
 _LARGEST_FROM_STRANGERS = 64 * 1024
@@ -52,7 +55,7 @@ def make_app(
     return Router(
         routes=[
             Route(f"{CALLBACK_PATH}{{token}}", Only(CallbackEndpoint(engine, capacity.callback), "POST")),
-            *api_routes(lambda: engine().threads, callers, capacity.message),
+            *api_routes(lambda: engine().threads, lambda: _about(engine()), callers, capacity.message),
             Route("/metrics", Only(_metrics_page(engine, callers), "GET")),
             Route("/healthz", Only(Health(), "GET", "HEAD")),
             Route("/readyz", Only(Readiness(lambda: engine().ready()), "GET", "HEAD")),
@@ -61,6 +64,17 @@ def make_app(
         redirect_slashes=False,
         default=_nothing_here,
         lifespan=lifespan,
+    )
+
+
+def _about(engine: Engine) -> AgentDetail:
+    plan = engine.plan
+    return AgentDetail(
+        version=__version__,
+        model=plan.model.name,
+        servers=[server.key for server in plan.servers],
+        store=absolute(plan.store),
+        works=engine.works,
     )
 
 

@@ -97,6 +97,11 @@ class Engine:
         """What the agent is."""
         return self._plan
 
+    @property
+    def works(self) -> bool:
+        """Whether this process works on threads by itself."""
+        return self._shift is not None
+
     def callback_url(self, thread_id: str, call_id: str) -> str:
         """Where a call is answered: whoever has it can speak into the conversation."""
         return self._addresses.callback_url(thread_id, call_id)

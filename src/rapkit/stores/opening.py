@@ -12,6 +12,18 @@ _MEMORY = ":memory:"
 _OUR_FOLDER = ".rapkit"
 
 
+def file_of(url: str) -> Path | None:
+    """The file a store is in; None if it is in memory, or the URL is not one of a file."""
+    path = url.removeprefix(_SQLITE)
+    return None if path in (url, "", _MEMORY) else Path(path)
+
+
+def absolute(url: str) -> str:
+    """What a store is called wherever one is."""
+    file = file_of(url)
+    return url if file is None else f"{_SQLITE}{file.resolve()}"
+
+
 def open_store(url: str, *, lease: Lease | None = None) -> Store:
     """Open `sqlite:///file.db` (relative), `sqlite:////var/lib/file.db` (absolute) or `sqlite:///:memory:`, making it if need be."""
     if not url.startswith(_SQLITE) or url == _SQLITE:

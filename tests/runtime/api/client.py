@@ -12,6 +12,7 @@ from starlette.routing import Router
 from rapkit.http.callers import Callers
 from rapkit.mailbox import Store
 from rapkit.runtime.api import api_routes
+from rapkit.runtime.api.shapes import AgentDetail
 from rapkit.runtime.hub import Hub
 from rapkit.runtime.threads import Threads
 from rapkit.stores import open_store
@@ -177,6 +178,11 @@ class Api:
         return Client(self.port, token)
 
 
+def nobody() -> AgentDetail:
+    """What the API says of an agent that is not there."""
+    return AgentDetail(version="", model="", servers=[], store="", works=False)
+
+
 @contextlib.asynccontextmanager
 async def serving_api(
     store_url: str,
@@ -192,7 +198,12 @@ async def serving_api(
     threads = Threads(store, hub) if now is None else Threads(store, hub, now)
     try:
         routes = api_routes(
-            lambda: threads, Callers(tokens or {}), LARGEST, keep_alive=keep_alive, longest_stream=longest_stream
+            lambda: threads,
+            nobody,
+            Callers(tokens or {}),
+            LARGEST,
+            keep_alive=keep_alive,
+            longest_stream=longest_stream,
         )
         async with serving_app(Router(routes=routes, redirect_slashes=False)) as port:
             yield Api(port, store, threads, hub)

@@ -19,7 +19,7 @@ from rapkit.runtime.hub import Changed, Delta, Perhaps
 from rapkit.runtime.threads import EventName, ThreadEvent
 from rapkit.runtime.toolsets import THREAD
 from tests.runtime.agents import Obedient, Working, call, working
-from tests.runtime.api.client import Api, Client, Sse, serving_api
+from tests.runtime.api.client import Api, Client, Sse, nobody, serving_api
 from tests.runtime.stranger import ANSWER, Invocation, Stranger
 from tests.server.served import until
 from tests.server.sink import PATIENCE
@@ -383,7 +383,7 @@ async def test_a_stream_ends_after_a_while_and_whoever_comes_again_misses_nothin
 
 async def test_a_server_that_waits_for_its_connections_stops_all_the_same(api: Api) -> None:
     """As a stock uvicorn does: without timeout_graceful_shutdown it waits as long as anybody is there."""
-    routes = api_routes(lambda: api.threads, Callers({}), 1000, longest_stream=0.1)
+    routes = api_routes(lambda: api.threads, nobody, Callers({}), 1000, longest_stream=0.1)
     config = uvicorn.Config(Router(routes=routes), lifespan="off", ws="none", log_config=None)
     config.load()
     server = uvicorn.Server(config)

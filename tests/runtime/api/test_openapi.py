@@ -10,7 +10,7 @@ from openapi_pydantic.v3.v3_1 import OpenAPI
 from rapkit.http.callers import Callers
 from rapkit.runtime.api import api_routes, openapi
 from tests.runtime.agents import Working, call, please
-from tests.runtime.api.client import Api, Client, Sse, serving_api
+from tests.runtime.api.client import Api, Client, Sse, nobody, serving_api
 from tests.runtime.stranger import ANSWER, Stranger
 from tests.server.served import Reply
 
@@ -55,7 +55,7 @@ async def test_it_is_an_openapi_document(client: Client) -> None:
 
 async def test_every_route_is_in_it(api: Api, client: Client) -> None:
     document = (await _described(client)).document
-    routes = api_routes(lambda: api.threads, Callers({}), 1000)
+    routes = api_routes(lambda: api.threads, nobody, Callers({}), 1000)
 
     assert {route.path for route in routes} == set(document["paths"])
     for path, methods in document["paths"].items():
@@ -177,7 +177,7 @@ async def test_it_is_written_once_however_many_agents_there_are(api: Api, store:
     openapi.written.cache_clear()
 
     for _ in range(3):
-        api_routes(lambda: api.threads, Callers({}), 1000)
+        api_routes(lambda: api.threads, nobody, Callers({}), 1000)
     assert openapi.written.cache_info().misses == 0  # not before somebody asks
 
     async with serving_api(store) as other:

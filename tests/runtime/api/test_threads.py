@@ -11,7 +11,7 @@ from rapkit.mailbox import Commit, Entry, NewBox
 from rapkit.runtime.toolsets import THREAD
 from tests.runtime.agents import Working, call
 from tests.runtime.api.client import Api, Client
-from tests.runtime.stranger import Stranger
+from tests.runtime.stranger import Stranger, tool
 
 
 async def test_a_thread_is_begun_and_found_where_the_answer_says(client: Client) -> None:
@@ -60,12 +60,30 @@ async def test_a_thread_shows_what_it_waits_for(agent: Working, stranger: Strang
         "operation": "work",
         "server": stranger.url,
         "arguments": {"n": 1},
+        "display": "work(n=1)",
         "still_running_shown": False,
         "awaits": "tool",
         "until": None,
     }
     (subscription,) = look["subscriptions"]
     assert (subscription["call_id"], subscription["name"], subscription["arguments"]) == (second.id, "other_work", {})
+    assert subscription["display"] == "other_work()"
+
+
+async def test_calls_are_shown_to_people_as_their_tool_says_it(agent: Working, stranger: Stranger) -> None:
+    script = 'if args.n == () { "Much work" } else { "Work no. " + args.n }'
+    stranger.tools = [tool("work", displayScript=script), tool("other_work")]
+    client = Client(agent.port)
+    thread = await client.begin('[["work", {"n": 1}], ["work", {}], ["other_work", {"n": 2}]]')
+    await (await stranger.invoked_with()).confirm()
+    async with client.events(thread) as stream:
+        await stream.until("entry", lambda entry: entry["kind"] == "result")
+
+    look, entries = await client.look(thread), await client.entries(thread)
+
+    assert [call["display"] for call in look["pending_calls"]] == ["Work no. 1", "other_work(n=2)"]
+    assert [call["display"] for call in look["subscriptions"]] == ["Much work"]
+    assert [call.get("display") for call in entries[1]["calls"]] == ["Work no. 1", "Much work", None]
 
 
 async def test_threads_are_listed_in_pages_the_latest_first(client: Client) -> None:

@@ -7,7 +7,7 @@ from starlette.routing import Route
 from rapkit.http.callers import Callers
 from rapkit.runtime.api.endpoint import Endpoint
 from rapkit.runtime.api.openapi import OpenApi
-from rapkit.runtime.api.operations import OPERATIONS
+from rapkit.runtime.api.operations import OPERATIONS, About
 from rapkit.runtime.api.streaming import Pace
 from rapkit.runtime.threads import Threads
 
@@ -16,13 +16,14 @@ _OPENAPI = "/openapi.json"
 
 def api_routes(
     threads: Callable[[], Threads],
+    about: About,
     callers: Callers,
     largest: int,
     *,
     keep_alive: float = 15.0,
     longest_stream: float = 600.0,
 ) -> list[Route]:
-    """The routes of the client API. `largest` is how many bytes a body may have.
+    """The routes of the client API. `about` says what the agent is, `largest` is how many bytes a body may have.
 
     A stream of events says every `keep_alive` seconds that it lives, and ends after `longest_stream` seconds. Clients come again by
     themselves, and a server that wants to stop does not wait for them for ever.
@@ -30,7 +31,9 @@ def api_routes(
     pace = Pace(keep_alive, longest_stream)
     paths = dict.fromkeys(operation.path for operation in OPERATIONS)
     routes = [
-        Route(path, Endpoint([each for each in OPERATIONS if each.path == path], threads, callers, largest, pace))
+        Route(
+            path, Endpoint([each for each in OPERATIONS if each.path == path], threads, about, callers, largest, pace)
+        )
         for path in paths
     ]
     return [*routes, Route(_OPENAPI, OpenApi(OPERATIONS, _OPENAPI))]

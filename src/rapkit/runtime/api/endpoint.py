@@ -13,7 +13,7 @@ from rapkit.http.callers import Callers
 from rapkit.http.requests import Refusal, Request, read_request
 from rapkit.protocol.problems import problems
 from rapkit.runtime.api.answers import problem, refusal_of
-from rapkit.runtime.api.operations import Asked, Operation, Sendable
+from rapkit.runtime.api.operations import About, Asked, Operation, Sendable
 from rapkit.runtime.api.streaming import Pace
 from rapkit.runtime.threads import Threads
 from rapkit.tracing import arriving
@@ -30,12 +30,14 @@ class Endpoint:
         self,
         operations: Sequence[Operation],
         threads: Callable[[], Threads],
+        about: About,
         callers: Callers,
         largest: int,
         pace: Pace,
     ) -> None:
         self._operations = {operation.method: operation for operation in operations}
         self._threads = threads
+        self._about = about
         self._callers = callers
         self._largest = largest
         self._pace = pace
@@ -77,6 +79,7 @@ class Endpoint:
         last_event_id = request.headers.get(b"last-event-id", b"").decode("latin-1")
         return Asked(
             threads=self._threads(),
+            about=self._about,
             path=scope["path_params"],
             query=operation.query and _read_query(operation.query, scope["query_string"]),
             body=operation.body and _read_body(operation.body, request.body),

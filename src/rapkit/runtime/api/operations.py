@@ -9,6 +9,7 @@ from pydantic_core import to_json
 from starlette.types import Receive, Send
 
 from rapkit.http.requests import Refusal
+from rapkit.protocol.display_script import in_words
 from rapkit.runtime.api import shapes
 from rapkit.runtime.api.answers import Answer, answer, json_answer
 from rapkit.runtime.api.entries import EntryPage, page_of
@@ -18,6 +19,10 @@ from rapkit.runtime.threads import Family, Look, Threads
 
 _LARGEST_PAGE = 8 * 1024 * 1024
 _LINES_AT_ONCE = 50
+
+
+About = Callable[[], shapes.AgentDetail]
+"""What the agent is."""
 
 
 class Sendable(Protocol):
@@ -32,6 +37,7 @@ class Asked:
     """A request that was read: by its operation's models, or there is none."""
 
     threads: Threads
+    about: About
     path: Mapping[str, str]
     query: Any = None
     body: Any = None
@@ -63,6 +69,14 @@ class Operation:
     problems: tuple[int, ...] = ()
     query: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
+
+
+# The agent
+
+
+async def get_agent(asked: Asked) -> Sendable:
+    """Look at the agent itself."""
+    return answer(asked.about())
 
 
 # Threads
@@ -97,6 +111,7 @@ async def get_thread(asked: Asked) -> Sendable:
             operation=call.operation,
             server=call.server,
             arguments=call.arguments,
+            display=call.display or in_words(call.name, call.arguments),
             made_at=call.made_at,
             still_running_shown=call.detached,
             awaits=call.awaits,
@@ -105,7 +120,13 @@ async def get_thread(asked: Asked) -> Sendable:
         for call_id, call in thread.pending.items()
     ]
     subscriptions = [
-        shapes.ActiveSubscription(call_id=call_id, name=each.name, arguments=each.arguments, since=each.since)
+        shapes.ActiveSubscription(
+            call_id=call_id,
+            name=each.name,
+            arguments=each.arguments,
+            display=each.display or in_words(each.name, each.arguments),
+            since=each.since,
+        )
         for call_id, each in thread.subscriptions.items()
     ]
     # An answer is for the first question of a call, so that is the one that is shown.
@@ -115,6 +136,7 @@ async def get_thread(asked: Asked) -> Sendable:
     ]
     detail = shapes.ThreadDetail(
         **_summary(look),
+        length=thread.length,
         pending_calls=calls,
         subscriptions=subscriptions,
         choices=questions,
@@ -234,6 +256,7 @@ _ONE = "/v1/threads/{thread_id}"
 _CALL = f"{_ONE}/calls/{{call_id}}"
 
 OPERATIONS = (
+    Operation("getAgent", "GET", "/v1/agent", "Look at the agent itself", get_agent, 200, shapes.AgentDetail),
     Operation(
         "createThread",
         "POST",

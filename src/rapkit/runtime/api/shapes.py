@@ -106,9 +106,21 @@ class EventsQuery(_Query):
 
 # What is answered
 
+_DISPLAY = "the call for people, in one line of plain text: as the tool says it, or its name and arguments"
+
 
 class _Shape(BaseModel):
     model_config = ConfigDict(frozen=True)
+
+
+class AgentDetail(_Shape):
+    """An agent."""
+
+    version: str = Field(description="of rapkit")
+    model: str
+    servers: list[str] = Field(description="the tool servers it is configured with")
+    store: str = Field(description="where its threads are kept, as it is called on the agent's machine")
+    works: bool = Field(description="whether this process works on threads; else somebody has to wake it")
 
 
 class ThreadMade(_Shape):
@@ -156,6 +168,7 @@ class PendingCall(_Shape):
     operation: str = Field(description="what its server calls it")
     server: str
     arguments: dict[str, Any]
+    display: str = Field(description=_DISPLAY)
     made_at: float
     still_running_shown: bool = Field(description="whether the model was told that it is still running")
     awaits: Awaits = Field(
@@ -170,6 +183,7 @@ class ActiveSubscription(_Shape):
     call_id: str
     name: str
     arguments: dict[str, Any]
+    display: str = Field(description=_DISPLAY)
     since: float
 
 
@@ -209,6 +223,7 @@ class ThreadBudget(_Shape):
 class ThreadDetail(ThreadSummary):
     """A thread as it is now."""
 
+    length: int = Field(description="how many entries its journal has: the seq of the last one")
     pending_calls: list[PendingCall]
     subscriptions: list[ActiveSubscription]
     choices: list[OpenQuestion] = Field(
