@@ -137,9 +137,8 @@ async def send_json(send: Send, document: Any, status: int = 200) -> None:
 
 async def send_problem(send: Send, refusal: Refusal) -> None:
     """A problem document (RFC 9457)."""
-    document = json.dumps(
-        {"title": _TITLES.get(refusal.status, "Error"), "status": refusal.status, "detail": refusal.detail}
-    )
+    title = _TITLES.get(refusal.status, "Error")
+    document = json.dumps({"type": "about:blank", "title": title, "status": refusal.status, "detail": refusal.detail})
     headers = ((b"content-type", b"application/problem+json"), *refusal.headers)
     await send_answer(send, refusal.status, document.encode(), headers)
 
