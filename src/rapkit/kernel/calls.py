@@ -52,7 +52,7 @@ def _subscribe(draft: Draft, result: ToolResult, call: Pending | Expired) -> boo
     if len(subscriptions) >= draft.limits.subscriptions:
         draft.do(TellCancelled(result.id))
         return False
-    subscription = Subscription(call.name, call.arguments, draft.now, call.server)
+    subscription = Subscription(call.name, call.arguments, draft.now, call.server, call.display)
     draft.change(subscriptions={**subscriptions, result.id: subscription})
     return True
 

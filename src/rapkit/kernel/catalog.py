@@ -5,10 +5,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from rapkit.kernel.builtins import RESERVED
 from rapkit.kernel.completion import Tool
 from rapkit.protocol import ArgumentChecker, ToolDefinition, ToolsetDocument
+from rapkit.protocol.display_script import render
 
 _NOT_FOR_MODELS = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 64
@@ -41,6 +43,11 @@ class Offer:
     def tool(self) -> Tool:
         """The tool as the model is told of it. The text is a stranger's (RUN-9): it is passed on, and nothing else is done with it."""
         return Tool(self.name, self.definition.description, self.definition.inputSchema)
+
+    def display(self, arguments: dict[str, Any]) -> str | None:
+        """A call of the tool for people, in one line, if the tool says how."""
+        script = self.definition.displayScript
+        return None if script is None else render(script, arguments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,7 @@ class Draft:
 
     def remember_expired(self, call_id: str, call: Pending) -> None:
         """Take one late answer of a call that was given up, for so long. What came early for it goes on waiting for that."""
-        expired = Expired(call.name, call.arguments, call.server, call.early)
+        expired = Expired(call.name, call.arguments, call.server, call.early, call.display)
         self.change(expired={**self.thread.expired, call_id: expired})
         self.do(SetTimer(_EXPIRED_TIMER + call_id, self.now + self.limits.remember_expired))
 

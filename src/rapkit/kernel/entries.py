@@ -30,12 +30,16 @@ class WokenUp:
 
 @dataclass(frozen=True, slots=True)
 class MadeCall:
-    """A call as the model made it, under the id it has on the wire. `provider_id` is the provider's own."""
+    """A call as the model made it, under the id it has on the wire. `provider_id` is the provider's own.
+
+    `display` is the call for people, in one line, if its tool's script can say it; models are never shown that.
+    """
 
     id: str
     name: str
     arguments: dict[str, Any]
     provider_id: str = ""
+    display: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def reply(thread: Thread, said: Reply, catalog: Catalog, now: float, limits: Thr
     draft = Draft(thread, now, limits)
     first = thread.calls_made + 1
     made = [
-        MadeCall(f"call_{number}", call.name, call.arguments or {}, call.provider_id)
+        MadeCall(f"call_{number}", call.name, call.arguments or {}, call.provider_id, _display(call, catalog))
         for number, call in enumerate(said.calls, first)
     ]
     draft.change(
@@ -56,6 +56,11 @@ def reply(thread: Thread, said: Reply, catalog: Catalog, now: float, limits: Thr
         close(draft, draft.closing.by, draft.closing.report)
     close_if_done(draft)
     return draft.step()
+
+
+def _display(call: WantedCall, catalog: Catalog) -> str | None:
+    offer = catalog.offers.get(call.name)
+    return None if offer is None or call.arguments is None else offer.display(call.arguments)
 
 
 def _report_if_owed(draft: Draft, text: str) -> None:
@@ -86,6 +91,7 @@ def _make(draft: Draft, call: MadeCall, wanted: WantedCall, catalog: Catalog) ->
         provider_id=call.provider_id,
         timeout=draft.limits.timeouts.of(call.name, long_running=bool(annotations and annotations.longRunning)),
         since=draft.now,
+        display=call.display,
     )
     if choices := _asked_first(draft, call.name, destructive=bool(annotations and annotations.destructive)):
         _ask_permission(draft, call, pending, choices)

@@ -28,7 +28,8 @@ class Pending:
 
     `name` is what the model calls the tool, `operation` what its server does. `detached` is a call the model was told is still running: its
     answer will not come in its place any more. `corrected` is one that was sent again for a newer toolset. `timeout` is how many seconds a
-    tool has, from `since`; `until` is when a call that awaits the time is answered, if anything else does not come first.
+    tool has, from `since`; `until` is when a call that awaits the time is answered, if anything else does not come first. `display` is the
+    call for people, if its tool's script can say it.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Pending:
     timeout: float | None = None
     since: float = 0.0
     until: float | None = None
+    display: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Subscription:
     arguments: dict[str, Any]
     since: float
     server: str = ""
+    display: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Expired:
     arguments: dict[str, Any]
     server: str = ""
     early: tuple[EarlyEvent, ...] = ()
+    display: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
