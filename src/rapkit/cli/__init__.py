@@ -5,6 +5,7 @@ import sys
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 from rapkit import __version__
 from rapkit.errors import RapkitError
@@ -53,10 +54,16 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+        # Completing must not complain in the middle of typing.
+        if args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             meant = "".join(f" Did you mean {each!r}?" for each in difflib.get_close_matches(args[0], _COMMANDS, 1))
             raise click.UsageError(f"There is no command {args[0]!r}.{meant}", ctx)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # click's own would load every command, to say what it is about.
+        names = [CompletionItem(name, help=what) for name, what in _COMMANDS.items() if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, commands in _SECTIONS.items():

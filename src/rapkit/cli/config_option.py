@@ -11,5 +11,6 @@ config_file = click.option(
     default=str(DEFAULT_FILE),
     show_default=True,
     metavar="FILE",
+    type=click.Path(),  # which is completed as one
     help="The file with the settings; without it, the one that RAPKIT_CONFIG names.",
 )

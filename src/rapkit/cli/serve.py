@@ -17,7 +17,7 @@ log = logging.getLogger("rapkit.cli")
 
 
 @click.command()
-@click.argument("target")
+@click.argument("target", type=click.Path())  # which is completed as one
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
 @click.option(
     "--port",
