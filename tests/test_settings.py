@@ -1,6 +1,5 @@
 """`rapkit.toml`, the environment and flags: what they say together, and what is said when that cannot be."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,8 @@ from rapkit.errors import ConfigError
 from rapkit.kernel.limits import Confirmations, Timeouts
 from rapkit.runtime.budget import Budget
 from rapkit.runtime.schedules import Schedule
-from rapkit.settings import MINIMAL, Flags, Settings, load_settings
+from rapkit.settings import Flags, Settings, load_settings
+from rapkit.settings_missing import MINIMAL
 
 MODEL = '[agent]\nmodel = "openai:gpt-5-mini"\n'
 LOOK = '[[schedule]]\ncron = "0 9 * * MON-FRI"\nmessage = "Look."\n'
@@ -224,21 +224,104 @@ def test_a_model_may_come_from_outside_alone_and_an_empty_variable_is_none(file:
     assert settings(file, MODEL, RAPKIT_MODEL="").model == "openai:gpt-5-mini"
 
 
-def test_without_a_file_there_is_one_to_copy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flags", [None, Flags(model="test")], ids=["without-flags", "with-a-model"])
+def test_without_the_file_that_was_named_there_is_one_to_copy(tmp_path: Path, flags: Flags | None) -> None:
+    """Who names a file means that one: that there is a model does not make up for it."""
     with pytest.raises(ConfigError) as refused:
-        load_settings(tmp_path / "rapkit.toml", environment={})
+        load_settings(tmp_path / "rapkit.toml", flags, environment={})
 
     first, _, example = str(refused.value).partition("\n\n")
-    assert first.startswith(f"There is no file {tmp_path}/rapkit.toml. Make one")
+    assert first.startswith(
+        f"There is no file {tmp_path}/rapkit.toml. Name one with -c or in RAPKIT_CONFIG, or write it"
+    )
     (tmp_path / "rapkit.toml").write_text(example)
     assert load_settings(tmp_path / "rapkit.toml", environment={}).servers == (Server("http://127.0.0.1:8001"),)
+
+
+def test_without_any_file_a_model_is_all_that_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags = Flags(model="test", servers=("http://127.0.0.1:8001", "http://127.0.0.1:8002/"))
+
+    assert load_settings(environment={"RAPKIT_MODEL": "test"}) == Settings("test")
+    assert load_settings(flags=flags, environment={}) == Settings(
+        "test", servers=(Server("http://127.0.0.1:8001"), Server("http://127.0.0.1:8002/"))
+    )
+    with pytest.raises(ConfigError, match=r"^--model is empty"):
+        load_settings(flags=Flags(model=""), environment={})
+
+
+def test_without_a_file_and_a_model_it_says_what_is_missing_and_what_else_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(ConfigError) as refused:
+        load_settings(flags=Flags(servers=("http://127.0.0.1:8001",)), environment={})
+
+    said = str(refused.value)
+    assert said.startswith("There is no rapkit.toml here, and no model is named, so there is no agent to run. Write")
+    assert MINIMAL in said
+    assert "rapkit up --model openai:gpt-5-mini --server http://127.0.0.1:8001" in said
+    assert "`rapkit demo`" in said
+    assert "`rapkit new my_tools`" in said
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "named"), [("a/b", "rapkit.toml", "{}/rapkit.toml"), (".", "b/rapkit.toml", "b/rapkit.toml")]
+)
+def test_one_that_is_in_another_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str, there: str, named: str
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    (tmp_path / there).touch()
+    monkeypatch.chdir(tmp_path / here)
+
+    with pytest.raises(ConfigError) as refused:
+        load_settings(environment={})
+
+    found = named.format(tmp_path)
+    assert f"There is one at {found}: go there, or use it from here with -c {found}." in str(refused.value)
+
+
+def test_a_link_to_nowhere_is_not_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rapkit.toml").symlink_to("gone.toml")
+
+    with pytest.raises(ConfigError, match=r"^There is no file rapkit\.toml\."):
+        load_settings(environment={"RAPKIT_MODEL": "test"})
+
+
+def test_servers_named_outside_come_after_those_of_the_file(file: Path) -> None:
+    text = f'{MODEL}[[servers]]\nurl = "http://tools.internal:8001"\nallow_http = true\nprefix = "t_"\n'
+    flags = Flags(servers=("http://127.0.0.1:8003", "http://tools.internal:8001/"))
+
+    found = settings(file, text, flags, RAPKIT_SERVERS="http://127.0.0.1:8002\n http://127.0.0.1:8003/ ")
+
+    assert found.servers == (
+        Server("http://tools.internal:8001", allow_http=True, prefix="t_"),  # as the file has it
+        Server("http://127.0.0.1:8003"),
+        Server("http://127.0.0.1:8002"),
+    )
+
+
+def test_a_server_named_outside_that_cannot_be_is_named(file: Path) -> None:
+    told = refusal(file, MODEL, Flags(servers=("weather",)), RAPKIT_SERVERS="http://10.0.0.1").splitlines()
+
+    assert told[0].startswith(
+        "--server: 'weather' is not the URL of a tool server. Write it like http://127.0.0.1:8001"
+    )
+    assert told[1].startswith("RAPKIT_SERVERS: http://10.0.0.1 is plain http to another machine")
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("[agent]\n", 'rapkit.toml: "model" is missing in [agent]. Write one, such as model = "openai:gpt-5-mini"'),
-        ("", 'rapkit.toml: "model" is missing in [agent]. Write one'),
+        ("", "rapkit.toml is empty, and no model is named. Write into it:\n\n[agent]\nmodel = "),
+        ('model = "test"\n', "rapkit.toml: there is no key 'model'. It belongs below [agent]. Possible are: agent, servers,"),
+        (f"{MODEL}[agent.limits]\nport = 5\n", "no key 'port' in [agent.limits]. It belongs below [agent]. Possible are: calls,"),
+        (f"{MODEL}name = 5\n", "no key 'name' in [agent]. It belongs below [[servers]] or [[schedule]]. Possible"),
         ("[agent]\nmodel = gpt\n", "rapkit.toml is not TOML: Invalid value (at line 2, column 9)"),
         ('[agent]\nmodle = "x"\n', "rapkit.toml: there is no key 'modle' in [agent]. Did you mean 'model'?"),
         ("[agents]\n", "rapkit.toml: there is no key 'agents'. Did you mean 'agent'? Possible are: agent, servers, schedule."),
@@ -318,9 +401,17 @@ def test_all_mistakes_of_a_file_are_told_at_once(file: Path) -> None:
         url = "weather"
         [[servers]]
         ulr = "http://127.0.0.1:8001"
+        token = 5
+        prefix = 6
         [[schedule]]
         cron = "0 9 * *"
         message = "Look."
+        [[schedule]]
+        new_thread = "yes"
+        zone = 7
+        [agent.budget]
+        slices = 0
+        per = "week"
         """
 
     told = refusal(file, text, Flags(store="")).splitlines()
@@ -337,9 +428,22 @@ def test_all_mistakes_of_a_file_are_told_at_once(file: Path) -> None:
         "'weather'",
     ):
         assert len([line for line in told if mistake in line]) == 1, mistake
-    for mistake in ("'ulr'", '"url" is missing in [[servers]] number 2', "'0 9 * *'", "--store is empty"):
+    for mistake in (
+        "'ulr'",
+        '"url" is missing in [[servers]] number 2',
+        '"token" in [[servers]]',
+        '"prefix"',
+        "'0 9 * *'",
+        '"cron" is missing in [[schedule]] number 2',
+        '"message" is missing in [[schedule]] number 2',
+        '"new_thread"',
+        '"zone"',
+        '"slices"',
+        '"per"',
+        "--store is empty",
+    ):
         assert len([line for line in told if mistake in line]) == 1, mistake
-    assert len(told) == 12
+    assert len(told) == 20
 
 
 @pytest.mark.parametrize(
@@ -390,15 +494,6 @@ def test_a_misplaced_secret_is_not_repeated(file: Path, text: str) -> None:
     assert SECRET not in refusal(file, text)
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_what_the_guide_shows_is_right(file: Path, number: int) -> None:
-    guide = Path(__file__).parents[1] / "docs" / "howto" / "build_an_agent.md"
-    text = re.findall(r"^```toml\n(.*?)^```", guide.read_text(), re.MULTILINE | re.DOTALL)[number]
-    (file.parent / "instructions.md").write_text("Be brief.")
-
-    assert settings(file, text).model == "openai:gpt-5-mini"
-
-
 def test_secrets_are_not_shown_with_the_settings(file: Path) -> None:
     text = f'{MODEL}[agent.tokens]\nme = "{SECRET}"\n[[servers]]\nurl = "http://127.0.0.1:1"\ntoken = "{SECRET}"\n'
 
@@ -410,7 +505,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="is not UTF-8, as TOML has to be"):
         load_settings(tmp_path / "latin.toml", environment={})
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match=r"cannot be read: Is a directory\. Name the file, not its folder"):
         load_settings(tmp_path, environment={})
 
 

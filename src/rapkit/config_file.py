@@ -24,39 +24,53 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 P = ParamSpec("P")
 T = TypeVar("T")
 Other = TypeVar("Other")
+Homes = Callable[[str], Sequence[str]]
+"""The titles of the tables that have a key."""
 
 
 class Table:
     """A table of a file. `title` is how it is written there: `[agent]`. Where `keys` is None, any key may be."""
 
     def __init__(
-        self, path: Path, title: str, values: dict[str, Any], keys: Sequence[str] | None, problems: list[str]
+        self,
+        path: Path,
+        title: str,
+        values: dict[str, Any],
+        keys: Sequence[str] | None,
+        problems: list[str],
+        homes: Homes,
     ) -> None:
         self.path = path
         self.title = title
         self._values = values
         self._where = f" in {title}" if title else ""
         self._problems = problems
+        self._homes = homes
         if keys is not None:
-            unknown = [key for key in values if key not in keys]
-            problems += [f"{path}: there is no key {key!r}{self._where}. {_possible(key, keys)}" for key in unknown]
+            problems += [self._unknown(key, keys) for key in values if key not in keys]
 
     @classmethod
-    def read(cls, path: Path, keys: Sequence[str], *, example: str) -> "Table":
-        """The whole file; if there is none, `ConfigError` shows the example."""
+    def read(cls, path: Path, keys: Sequence[str], homes: Homes, *, absent: str) -> "Table":
+        """The whole file; `absent` is what to do if there is none.
+
+        `homes` are the titles of the tables that have a key, to be named to whoever writes it elsewhere.
+        """
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise ConfigError(
-                f"There is no file {path}. Make one that says which model and which tool servers to use, for example:\n\n{example}"
-            ) from None
+            raise ConfigError(f"There is no file {path}. {absent}") from None
         except UnicodeDecodeError:
             raise ConfigError(f"{path} is not UTF-8, as TOML has to be.") from None
         except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+            raise ConfigError(f"{path} cannot be read: {error.strerror}. {_remedy(error)}") from None
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f'{path} is not TOML: {error}. Texts are in quotes there: key = "text".') from None
-        return cls(path, "", values, keys, [])
+        return cls(path, "", values, keys, [], homes)
+
+    @classmethod
+    def nothing(cls, path: Path, keys: Sequence[str]) -> "Table":
+        """A file that says nothing, for one that need not be there."""
+        return cls(path, "", {}, keys, [], lambda _: ())
 
     # Mistakes
 
@@ -86,7 +100,7 @@ class Table:
         if not isinstance(value, dict):
             self._problems.append(f'{self.path}: "{key}"{self._where} is a table. Write it as {title}.')
             value = {}
-        return Table(self.path, title, value, keys, self._problems)
+        return Table(self.path, title, value, keys, self._problems, self._homes)
 
     def tables(self, key: str, keys: Sequence[str], *, example: str) -> "list[Table]":
         """All tables of this name, in their order."""
@@ -97,7 +111,7 @@ class Table:
             )
             value = []
         return [
-            Table(self.path, f"[[{key}]] number {number}", each, keys, self._problems)
+            Table(self.path, f"[[{key}]] number {number}", each, keys, self._problems, self._homes)
             for number, each in enumerate(value, 1)
         ]
 
@@ -112,6 +126,13 @@ class Table:
             raise self.wrong(key, "a text in quotes")
         if not value and not may_be_empty:
             raise self.wrong(key, "a text that is not empty")
+        return value
+
+    def required(self, key: str, what_to_do: str) -> str:
+        """A text that has to be there."""
+        value = self.text(key)
+        if value is None:
+            raise self.missing(key, what_to_do)
         return value
 
     def number(self, key: str, least: int, most: int | None = None) -> int | None:
@@ -196,6 +217,14 @@ class Table:
         """The error for a key that has to be there."""
         return ConfigError(f'{self.path}: "{key}" is missing{self._where}. {what_to_do}')
 
+    def _unknown(self, key: str, keys: Sequence[str]) -> str:
+        close = difflib.get_close_matches(key, keys, n=1)
+        homes = self._homes(key)
+        meant = f"Did you mean {close[0]!r}? " if close else ""
+        if homes and not close:
+            meant = f"It belongs below {' or '.join(homes)}. "
+        return f"{self.path}: there is no key {key!r}{self._where}. {meant}Possible are: {', '.join(keys)}."
+
     def _reference(self, key: str, value: Any) -> str:
         if (
             not isinstance(value, str) or not value
@@ -206,10 +235,10 @@ class Table:
         return self.beside(value, _FILE)
 
 
-def _possible(key: str, keys: Sequence[str]) -> str:
-    close = difflib.get_close_matches(key, keys, n=1)
-    meant = f"Did you mean {close[0]!r}? " if close else ""
-    return f"{meant}Possible are: {', '.join(keys)}."
+def _remedy(error: OSError) -> str:
+    if isinstance(error, IsADirectoryError):
+        return "Name the file, not its folder."
+    return "Check who may read it." if isinstance(error, PermissionError) else "Name another one with -c."
 
 
 def duration(text: str) -> float | None:

@@ -20,30 +20,23 @@ from rapkit.runtime.agent import DEFAULT_STORE, Agent, check_public_url
 from rapkit.runtime.budget import Budget, Per
 from rapkit.runtime.schedules import Schedule, check_names
 from rapkit.runtime.server import Server
+from rapkit.settings_keys import homes, key_names, key_table
+from rapkit.settings_missing import ANOTHER_FILE, an_empty_file, no_settings
 
 DEFAULT_FILE = Path("rapkit.toml")
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8700
-MINIMAL = """\
-[agent]
-model = "openai:gpt-5-mini"
-
-[[servers]]
-url = "http://127.0.0.1:8001"
-"""
+SERVERS = "RAPKIT_SERVERS"
+"""The variable that adds tool servers: their URLs, with spaces between them."""
 
 _LAST_PORT = 65535
-_VARIABLES = {"model": "RAPKIT_MODEL", "store": "RAPKIT_STORE", "public_url": "RAPKIT_PUBLIC_URL"}
-_AGENT = (
-    *("model", "instructions", "store", "public_url", "host", "port", "tokens", "limits", "context_window"),
-    *("call_timeout", "long_running_timeout", "call_timeouts", "confirm", "budget"),
-)
-_SERVER = ("url", "token", "prefix", "name", "allow_http")
-_SCHEDULE = ("cron", "message", "zone", "name", "user_id", "new_thread")
-_BUDGET = ("slices", "tokens", "cost", "per")
+_VARIABLES = {key.name: key.variable for key in key_table("agent").keys if key.variable is not None}
+_AGENT = key_names("agent")
+_SERVER = key_names("servers")
+_SCHEDULE = key_names("schedule")
+_BUDGET = key_names("agent.budget")
 _NEVER_ZERO = ("mistakes", "attempts", "window")
-_ELSEWHERE = ("context_window", "timeouts", "confirmations")
-_LIMITS = {each.name: each.type for each in dataclasses.fields(ThreadLimits) if each.name not in _ELSEWHERE}
+_LIMITS = {each.name: each.type for each in dataclasses.fields(ThreadLimits) if each.name in key_names("agent.limits")}
 _CONFIRMATIONS = get_args(Confirmation)
 
 T = TypeVar("T")
@@ -61,6 +54,7 @@ class Flags:
     host: str | None = None
     port: int | None = None
     tokens: Tokens | None = field(default=None, repr=False)
+    servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +91,16 @@ class Settings:
 def load_settings(
     path: Path = DEFAULT_FILE, flags: Flags | None = None, environment: Mapping[str, str] | None = None
 ) -> Settings:
-    """Read everything; `ConfigError` says which keys are wrong, what is possible, and what to do."""
+    """Read everything; `ConfigError` says which keys are wrong, what is possible, and what to do.
+
+    Without a file of the usual name, a model that is named outside of it is enough.
+    """
     outside = _Outside(flags or Flags(), os.environ if environment is None else environment)
-    file = Table.read(path, ("agent", "servers", "schedule"), example=MINIMAL)
+    file = _read(path, outside)
     agent = file.table("agent", _AGENT)
     settings = Settings(
-        model=file.attempt("", _model, agent, outside),
-        servers=_each(_server, file.tables("servers", _SERVER, example='url = "http://127.0.0.1:8001"')),
+        model=file.attempt("", _model, file, agent, outside),
+        servers=_servers(file, outside),
         instructions=file.attempt("", _instructions, agent),
         store=file.attempt("", _store, agent, outside),
         public_url=file.attempt(None, _public_url, agent, outside),
@@ -120,6 +117,14 @@ def load_settings(
     return dataclasses.replace(settings, **{key: value for key, value in said.items() if value is not None})
 
 
+def _read(path: Path, outside: "_Outside") -> Table:
+    if path == DEFAULT_FILE and not os.path.lexists(path):
+        if outside.text("model") is None:
+            raise ConfigError(no_settings(path))
+        return Table.nothing(path, key_names(""))
+    return Table.read(path, key_names(""), homes, absent=ANOTHER_FILE)
+
+
 class _Outside:
     """What was said outside of the file."""
 
@@ -133,6 +138,11 @@ class _Outside:
             raise ConfigError(f"{_as_flag(key)} is empty. Give it a value, or leave it out.")
         return flag or self._environment.get(_VARIABLES.get(key, "")) or None
 
+    def servers(self) -> list[tuple[str, str]]:
+        """URLs of tool servers, each with where it was said."""
+        named = [(url, "--server") for url in self.flags.servers]
+        return named + [(url, SERVERS) for url in self._environment.get(SERVERS, "").split()]
+
     def source(self, key: str) -> str:
         return _as_flag(key) if getattr(self.flags, key) else _VARIABLES[key]
 
@@ -141,10 +151,12 @@ def _as_flag(key: str) -> str:
     return f"--{key.replace('_', '-')}"
 
 
-def _model(agent: Table, outside: _Outside) -> str:
+def _model(file: Table, agent: Table, outside: _Outside) -> str:
     inside = agent.text("model")
     if said := outside.text("model"):
         return said
+    if inside is None and not file.names():
+        raise ConfigError(an_empty_file(file.path))
     if inside is None:
         raise agent.missing("model", 'Write one, such as model = "openai:gpt-5-mini", or set RAPKIT_MODEL.')
     return agent.beside(inside, "scripted:")
@@ -187,16 +199,32 @@ def _public_url(agent: Table, outside: _Outside) -> str | None:
         raise ConfigError(f"{source}: {error}") from None
 
 
+def _servers(file: Table, outside: _Outside) -> tuple[Server, ...]:
+    """Those of the file, then those that were named outside and are not among them."""
+    tables = file.tables("servers", _SERVER, example='url = "http://127.0.0.1:8001"')
+    servers = list(_each(_server, tables))
+    for url, source in outside.servers():
+        if url.rstrip("/") not in [server.base for server in servers]:  # there it may have a token and a prefix
+            named = file.attempt(None, _named_server, url, source)
+            servers += [named] if named is not None else []
+    return tuple(servers)
+
+
+def _named_server(url: str, source: str) -> Server:
+    try:
+        return Server(url)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+
+
 def _server(table: Table) -> Server:
-    url = table.text("url")
-    if url is None:
-        raise table.missing("url", 'Write it like url = "http://127.0.0.1:8001".')
     given: dict[str, Any] = {
-        "token": table.secret("token"),
-        "prefix": table.text("prefix", may_be_empty=True) or "",
-        "name": table.text("name") or "",
-        "allow_http": table.flag("allow_http") or False,
+        "token": table.attempt(None, table.secret, "token"),
+        "prefix": table.attempt(None, table.text, "prefix", may_be_empty=True) or "",
+        "name": table.attempt(None, table.text, "name") or "",
+        "allow_http": table.attempt(False, table.flag, "allow_http") or False,
     }
+    url = table.required("url", 'Write it like url = "http://127.0.0.1:8001".')
     try:
         server = Server(url, **given)
         _ = urlsplit(url).port
@@ -207,7 +235,7 @@ def _server(table: Table) -> Server:
         raise table.wrong("url", "the URL of a tool server, like http://127.0.0.1:8001") from None
 
 
-def _each(read: Callable[[Table], T], tables: Sequence[Table]) -> tuple[T, ...]:
+def _each(read: Callable[[Table], T | None], tables: Sequence[Table]) -> tuple[T, ...]:
     """What all the tables say, except those that are wrong."""
     return tuple(each for table in tables if (each := table.attempt(None, read, table)) is not None)
 
@@ -257,7 +285,7 @@ def _confirmations(agent: Table) -> Confirmations:
     def read(table: Table, key: str) -> Any:
         return table.attempt(None, table.choice, key, _CONFIRMATIONS)
 
-    table = agent.table("confirm", ("destructive", "tools"))
+    table = agent.table("confirm", key_names("agent.confirm"))
     tools = table.table("tools", None)
     given = {name: read(tools, name) for name in tools.names()}
     return Confirmations(read(table, "destructive") or Confirmations().destructive, given)
@@ -268,11 +296,15 @@ def _budget(agent: Table) -> Budget | None:
     if not table.names():
         return None
     given: dict[str, Any] = {
-        "slices": table.number("slices", 1),
-        "tokens": table.number("tokens", 1),
-        "cost": table.amount("cost"),
-        "per": table.choice("per", get_args(Per)),
+        "slices": table.attempt(None, table.number, "slices", 1),
+        "tokens": table.attempt(None, table.number, "tokens", 1),
+        "cost": table.attempt(None, table.amount, "cost"),
+        "per": table.attempt(None, table.choice, "per", get_args(Per)),
     }
+    if any(
+        given.get(key) is None for key in table.names()
+    ):  # which was said to be wrong; the rest may make no sense without it
+        return None
     try:
         return Budget(**{key: value for key, value in given.items() if value is not None})
     except ConfigError as error:
@@ -296,14 +328,23 @@ def _check_names(file: Table, schedules: Sequence[Schedule]) -> None:
         raise ConfigError(f"{file.path}, [[schedule]]: {error}") from None
 
 
-def _schedule(table: Table) -> Schedule:
-    cron, message = table.text("cron"), table.text("message")
-    if cron is None:
-        raise table.missing("cron", 'Write it like cron = "0 9 * * MON-FRI": minute, hour, day, month, day of week.')
-    if message is None:
-        raise table.missing("message", 'Write what the agent is to be told, like message = "Summarise what is new.".')
-    given = {key: table.text(key) for key in ("zone", "name", "user_id")}
-    new_thread = table.flag("new_thread") or False
+def _schedule(table: Table) -> Schedule | None:
+    cron = table.attempt(
+        None,
+        table.required,
+        "cron",
+        'Write it like cron = "0 9 * * MON-FRI": minute, hour, day, month, day of week.',
+    )
+    message = table.attempt(
+        None,
+        table.required,
+        "message",
+        'Write what the agent is to be told, like message = "Summarise what is new.".',
+    )
+    given = {key: table.attempt(None, table.text, key) for key in ("zone", "name", "user_id")}
+    new_thread = table.attempt(False, table.flag, "new_thread") or False
+    if cron is None or message is None:
+        return None
     try:
         return Schedule(
             cron, message, new_thread=new_thread, **{key: text for key, text in given.items() if text is not None}

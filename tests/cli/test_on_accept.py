@@ -74,6 +74,35 @@ async def test_what_it_prints_is_logged_to_the_last_word(tmp_path: Path, caplog:
     assert sorted(record.getMessage() for record in caplog.records) == ["one", "three", "two"]
 
 
+async def test_a_line_of_a_log_of_its_own_is_not_given_a_second_time_and_level(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = "print('12:04:31 WARNING rapkit.agent: Tools are far.  server=a b')\nprint('12:04 INFO x')\nprint('end')"
+    async with commanding(counting(tmp_path, lines)) as bell:
+        await bell.ring("t1")
+        await until(lambda: told(caplog, logging.INFO)("end"))
+
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (logging.WARNING, "rapkit.agent: Tools are far.  server=a b"),
+        (logging.INFO, "12:04 INFO x"),
+        (logging.INFO, "end"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "wakes"),
+    [
+        ([sys.executable, "-m", "rapkit", "wake"], True),
+        (["env", "A=1", "/usr/bin/rapkit", "wake", "--at-most", "5m"], True),
+        (["env", "rapkit", "up"], False),
+        (["env", "wake"], False),
+    ],
+    ids=["module", "path", "up", "other"],
+)
+def test_rapkit_wake_is_told_from_other_commands(words: list[str], wakes: bool) -> None:
+    assert OnAcceptCommand(shlex.join(words), NEVER).wakes is wakes
+
+
 async def test_one_that_takes_long_is_told_of_and_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

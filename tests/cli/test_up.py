@@ -2,8 +2,10 @@
 
 import json
 import re
+import shlex
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -299,11 +301,74 @@ def refused(*words: str, folder: Path, environment: dict[str, str] | None = None
     return outcome.err.removeprefix("rapkit: ").rstrip("\n")
 
 
-def test_without_a_file_there_is_one_to_copy(tmp_path: Path) -> None:
-    said = refused(folder=tmp_path)
+def test_without_a_file_and_a_model_the_one_thing_that_is_missing_is_explained(tmp_path: Path) -> None:
+    assert refused("--server", "http://127.0.0.1:8001", folder=tmp_path) == (
+        """\
+There is no rapkit.toml here, and no model is named, so there is no agent to run. Write a rapkit.toml like this one:
 
-    assert said.startswith("There is no file rapkit.toml. Make one that says which model and which tool servers to use")
-    assert '[agent]\nmodel = "openai:gpt-5-mini"\n\n[[servers]]\nurl = "http://127.0.0.1:8001"' in said
+[agent]
+model = "openai:gpt-5-mini"
+
+[[servers]]
+url = "http://127.0.0.1:8001"
+
+Or do without a file:
+
+rapkit up --model openai:gpt-5-mini --server http://127.0.0.1:8001
+
+New here? `rapkit demo` needs no key and no servers. `rapkit new my_tools` makes a tool server, and a rapkit.toml to run it with."""
+    )
+
+
+def test_a_model_and_a_server_are_enough_without_a_file(home: Path, served: Running) -> None:
+    with running("up", "--port", "0", "--model", "scripted:plan.yaml", "--server", served.url, folder=home) as up:
+        threads = f"{url_of(up)}/v1/threads"
+        thread = api("POST", threads, {"text": "weather in Oslo"})["thread_id"]
+        eventually(lambda: "I asked: Sunny in Oslo" in json.dumps(api("GET", f"{threads}/{thread}/history")))
+
+    assert sorted(each.name for each in home.iterdir() if each.is_file() and each.suffix == ".toml") == []
+
+
+def test_without_a_file_whoever_wakes_it_finds_the_same_model_and_servers(home: Path, served: Running) -> None:
+    """`rapkit wake` is told neither: the environment it is run in says both."""
+    wake = shlex.join([sys.executable, "-m", "rapkit", "wake"])
+    agent = ("--model", "scripted:plan.yaml", "--server", served.url)
+    with running("up", "--port", "0", *agent, "--no-worker", "--on-accept", wake, folder=home) as up:
+        threads = f"{url_of(up)}/v1/threads"
+        thread = api("POST", threads, {"text": "weather in Oslo"})["thread_id"]
+        eventually(lambda: "I asked: Sunny in Oslo" in json.dumps(api("GET", f"{threads}/{thread}/history")))
+        eventually(lambda: "rapkit.on_accept: 1 thread ran" in up.err)
+
+
+def test_schedules_and_parked_threads_are_told_of(home: Path) -> None:
+    schedule = '\n[[schedule]]\ncron = "0 9 * * *"\nzone = "Asia/Tokyo"\nname = "{}"\nmessage = "Look."\n'
+    configure(home, agent="".join(map(schedule.format, ["morning", "noon", "evening", "night"])))
+    (home / "plan.yaml").write_text("- user: fail\n  fail: No credit.\n  retryable: false\n" + PLAN)
+    with running("up", "--port", "0", folder=home) as up:
+        threads = f"{url_of(up)}/v1/threads"
+        assert re.search(
+            r"^4 schedules: evening, next at \S+ 09:00 Asia/Tokyo \(in \d+ \w+\); .*; and 1 more$", up.err, re.MULTILINE
+        )
+        thread = api("POST", threads, {"text": "fail"})["thread_id"]
+        eventually(lambda: bool(api("GET", f"{threads}/{thread}")["status"] == "parked"))
+        up.send(signal.SIGTERM)
+        assert up.ended() == 0
+
+    with running("up", "--port", "0", "--log-format", "json", folder=home) as again:
+        eventually(lambda: '"serving"' in again.err or not again.alive)
+        said = next(json.loads(line) for line in again.err.splitlines() if '"serving"' in line)
+        assert (said["waiting"], said["parked"], said["schedules"][0]) == (0, 1, "morning")
+    with running("up", "--port", "0", folder=home) as at_last:
+        assert url_of(at_last)
+        assert ", no threads waiting, 1 parked\n" in at_last.err
+
+
+def test_a_command_besides_the_work_is_said_to_be_run(home: Path) -> None:
+    configure(home)
+    with running("up", "--port", "0", "--on-accept", "echo ring", folder=home) as up:
+        api("POST", f"{url_of(up)}/v1/threads", {"text": "Hello"})
+        assert "Threads are worked on here; besides, the command of --on-accept is run whenever one has" in up.err
+        eventually(lambda: "rapkit.on_accept: ring" in up.err)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +384,14 @@ def test_without_a_file_there_is_one_to_copy(tmp_path: Path) -> None:
         (configure, ("--store", "agent.db"), "'agent.db' is no store. Use sqlite:///file.db"),
         (configure, ("--store", ""), "--store is empty."),
         (configure, ("--public-url", "example.com"), "--public-url: 'example.com' is not a public URL."),
-        (configure, ("-c", "storm.toml"), "There is no file storm.toml."),
+        (configure, ("-c", "storm.toml"), "There is no file storm.toml. Name one with -c or in RAPKIT_CONFIG, or write it"),
+        (configure, ("-c", "storm.toml", "--model", "test"), "There is no file storm.toml."),
+        (configure, ("-c", "."), ". cannot be read: Is a directory. Name the file, not its folder."),
+        (configure, ("--server", "weather"), "--server: 'weather' is not the URL of a tool server."),
+        (lambda home: (home / "rapkit.toml").touch(), (), "rapkit.toml is empty, and no model is named. Write into it:"),
+        (lambda home: (home / "rapkit.toml").write_text("[agent]"), (), '"model" is missing in [agent]. Write one, such as'),
+        (lambda home: configure(home, model="openai:gpt-5-mini"), (), "'openai:gpt-5-mini' cannot be used: set OPENAI_API_KEY. To try"),
+        (configure, ("--on-accept", "env rapkit wake"), "which has nothing to do as long as threads are worked on here."),
         (configure, ("--workers",), " See: rapkit up --help"),
         (configure, ("--no-worker", "--store", "sqlite:///:memory:"), "so nobody could wake the agent. Keep it in a file."),
         (configure, ("--on-accept", "no-such-command --now"), "names a command that cannot be found: no-such-command"),
@@ -327,7 +399,14 @@ def test_without_a_file_there_is_one_to_copy(tmp_path: Path) -> None:
         (configure, ("--on-accept", ""), "--on-accept is empty."),
     ],
 )  # fmt: skip
-def test_what_cannot_be(home: Path, write: Callable[[Path], None], words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be(
+    home: Path,
+    write: Callable[[Path], None],
+    words: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     write(home)
 
     assert said in refused(*words, folder=home)
@@ -344,7 +423,17 @@ def test_help_explains_every_option(tmp_path: Path) -> None:
     outcome = rapkit("up", "--help", folder=tmp_path)
 
     assert outcome.code == 0
-    options = ("--config", "--host", "--port", "--store", "--public-url", "--model", "--token", "--no-worker")
+    options = (
+        "--config",
+        "--host",
+        "--port",
+        "--store",
+        "--public-url",
+        "--model",
+        "--server",
+        "--token",
+        "--no-worker",
+    )
     for option in (*options, "--on-accept", "--log-format"):
         assert f" {option} " in outcome.out
 

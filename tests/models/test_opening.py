@@ -57,10 +57,13 @@ async def test_a_model_without_connections_can_be_kept_open_too() -> None:
 
 
 def test_a_missing_key_is_named_before_the_first_question() -> None:
-    assert refusal("openai:gpt-5-mini") == "The model 'openai:gpt-5-mini' cannot be used: set OPENAI_API_KEY."
-    assert refusal("openai-chat:gpt-4o") == "The model 'openai-chat:gpt-4o' cannot be used: set OPENAI_API_KEY."
-    assert refusal("anthropic:claude-haiku-5-5").endswith("cannot be used: set ANTHROPIC_API_KEY.")
-    assert refusal("deepseek:deepseek-chat").endswith("cannot be used: set DEEPSEEK_API_KEY.")
+    assert refusal("openai:gpt-5-mini") == (
+        "The model 'openai:gpt-5-mini' cannot be used: set OPENAI_API_KEY. "
+        'To try things without a key, use a script, like "scripted:plan.yaml", or see `rapkit demo`.'
+    )
+    assert "'openai-chat:gpt-4o' cannot be used: set OPENAI_API_KEY." in refusal("openai-chat:gpt-4o")
+    assert "cannot be used: set ANTHROPIC_API_KEY." in refusal("anthropic:claude-haiku-5-5")
+    assert "cannot be used: set DEEPSEEK_API_KEY." in refusal("deepseek:deepseek-chat")
 
 
 def test_a_misspelt_provider_is_met_with_what_is_possible() -> None:

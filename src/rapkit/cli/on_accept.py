@@ -4,8 +4,10 @@ import asyncio
 import io
 import logging
 import os
+import re
 import shlex
 import shutil
+from pathlib import Path
 
 from rapkit import background
 from rapkit.errors import ConfigError
@@ -14,6 +16,7 @@ _LONG = 60.0
 _GRACE = 15.0
 _LAST_WORDS = 1.0
 _LONGEST_LINE = 1024 * 1024
+_LOGGED = re.compile(r"\d\d:\d\d:\d\d (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) +(?P<rest>.+)")
 
 log = logging.getLogger("rapkit.on_accept")
 
@@ -39,6 +42,11 @@ class OnAcceptCommand:
         self._at_most = at_most
         self.environment: dict[str, str] = {}
         self._rung = asyncio.Event()
+
+    @property
+    def wakes(self) -> bool:
+        """Whether it is `rapkit wake`, as far as that can be seen."""
+        return "wake" in self._words and any(Path(word).name == "rapkit" for word in self._words)
 
     async def ring(self, _thread_id: str) -> None:
         """Have it run."""
@@ -108,9 +116,18 @@ async def _log_output(output: io.FileIO) -> None:
                 continue
             if not line:
                 return
-            log.info("%s", line.decode(errors="replace").rstrip())
+            _log_line(line.decode(errors="replace").rstrip())
     finally:
         transport.close()
+
+
+def _log_line(line: str) -> None:
+    """A line of a log of its own, like that of `rapkit wake`, has a time and a level. These are not said twice."""
+    logged = _LOGGED.fullmatch(line)
+    if logged is None:
+        log.info("%s", line)
+    else:
+        log.log(logging.getLevelNamesMapping()[logged["level"]], "%s", logged["rest"])
 
 
 async def _has_ended(process: asyncio.subprocess.Process, within: float) -> bool:

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from rapkit import background
+from rapkit.cli.banner import MOST_COUNTED, Banner
 from rapkit.cli.config_option import config_file
 from rapkit.cli.findings import log_findings, show_findings
 from rapkit.cli.on_accept import OnAcceptCommand
@@ -25,13 +26,11 @@ from rapkit.http.serving import listen, serve_until_signal, url_of
 from rapkit.logs import set_up_logging
 from rapkit.runtime.agent import Agent
 from rapkit.runtime.port import MEMORY
-from rapkit.runtime.threads import Page
-from rapkit.settings import DEFAULT_HOST, DEFAULT_PORT, Flags, Settings, load_settings
+from rapkit.settings import DEFAULT_HOST, DEFAULT_PORT, SERVERS, Flags, Settings, load_settings
 
 if TYPE_CHECKING:
     from rapkit.runtime.toolsets import Finding
 
-_MOST_COUNTED = 1000
 _SOON = 2.0
 
 log = logging.getLogger("rapkit.cli")
@@ -49,6 +48,13 @@ log = logging.getLogger("rapkit.cli")
 @click.option("--store", metavar="URL", help="Where threads are kept.  [default: sqlite:///.rapkit/agent.db]")
 @click.option("--public-url", metavar="URL", help="Where tools call back, if not at the address it listens on.")
 @click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5-mini or scripted:plan.yaml.")
+@click.option(
+    "--server",
+    "servers",
+    multiple=True,
+    metavar="URL",
+    help="A tool server, besides those of the file. Repeat for several.",
+)
 @click.option(
     "--token",
     "tokens",
@@ -71,18 +77,20 @@ def command(
     store: str | None,
     public_url: str | None,
     model: str | None,
+    servers: tuple[str, ...],
     tokens: tuple[str, ...],
     no_worker: bool,
     on_accept: str | None,
     log_format: str,
     log_level: str,
 ) -> None:
-    """Run the agent of rapkit.toml: callbacks of tools, the client API, and the work.
+    """Run the agent of rapkit.toml: callbacks of tools, the client API, and the work. With a --model it needs no file.
 
     What is said here wins over the environment (RAPKIT_CONFIG, RAPKIT_MODEL, RAPKIT_STORE, RAPKIT_PUBLIC_URL), and that over the file.
+    Servers named here or in RAPKIT_SERVERS come on top of those of the file.
     """
     set_up_logging(log_format, log_level)
-    flags = Flags(model, store, public_url, host, port, tokens_by_name(tokens) if tokens else None)
+    flags = Flags(model, store, public_url, host, port, tokens_by_name(tokens) if tokens else None, servers)
     settings = load_settings(Path(config), flags)
     agent = settings.agent()
     agent.worker = not no_worker
@@ -91,10 +99,7 @@ def command(
         raise ConfigError(
             "A store in memory is this process's alone, so nobody could wake the agent. Keep it in a file."
         )
-    bell = None
-    if on_accept is not None:
-        bell = OnAcceptCommand(on_accept, agent.patience.completion + agent.patience.grace)
-        bell.environment["RAPKIT_CONFIG"] = str(Path(config).absolute())
+    bell = _bell(on_accept, agent, Path(config))
     with listen(settings.host, settings.port) as listener:
         up = _Up(agent, settings, listener, bell, as_json=log_format == "json")
         serve_until_signal(
@@ -105,6 +110,20 @@ def command(
             ending=f"threads that run get {agent.patience.grace:g} s to end",
             on_stop=agent.end_streams,
         )
+
+
+def _bell(on_accept: str | None, agent: Agent, config: Path) -> OnAcceptCommand | None:
+    if on_accept is None:
+        return None
+    bell = OnAcceptCommand(on_accept, agent.patience.completion + agent.patience.grace)
+    if bell.wakes and agent.worker:
+        raise ConfigError(
+            f"--on-accept runs {on_accept!r}, which has nothing to do as long as threads are worked on here. "
+            "Add --no-worker, so that only it works on them, or leave --on-accept out."
+        )
+    if config.exists():  # without one, a model and servers are all there is
+        bell.environment["RAPKIT_CONFIG"] = str(config.absolute())
+    return bell
 
 
 def _check(settings: Settings) -> None:
@@ -158,6 +177,7 @@ class _Up:
             "RAPKIT_MODEL": self._settings.model,
             "RAPKIT_STORE": self._settings.store,
             "RAPKIT_PUBLIC_URL": self._public_url,
+            SERVERS: " ".join(server.url for server in self._settings.servers),
         }
         commanding = background.start(self._bell.run, "running the command of --on-accept")
         try:
@@ -172,34 +192,25 @@ class _Up:
             await asyncio.wait({survey})
         findings = survey.result()
         unknown = unknown_tools(self._settings.limits, findings)
-        page = await self._agent.engine.threads.newest(status="waiting", limit=_MOST_COUNTED)
+        banner = await self._banner()
         if self._as_json:  # where every line is to be JSON
             log_findings(log, findings, unknown)
-            about = {"url": self._url, "public_url": self._public_url, "model": self._agent.model.name}
-            log.info("serving", extra={**about, "store": self._agent.store, "waiting": len(page.looks)})
+            log.info("serving", extra=banner.fields())
             return
         show_findings(self._console, findings, unknown)
-        public = f" (for tools {self._public_url})" if self._public_url != self._url else ""
-        click.echo(
-            f"agent at {self._url}{public}, model {self._agent.model.name}, kept in {self._agent.store}, {_counted(page)}\n"
-            + (
-                "Only clients with a token are served."
-                if self._settings.tokens
-                else "No token is configured: only clients on this machine are served."
-            )
-            + ("" if self._agent.worker else f"\n{self._hibernating}"),
-            err=True,
+        click.echo(banner.text(), err=True)
+
+    async def _banner(self) -> Banner:
+        threads = self._agent.engine.threads
+        return Banner(
+            url=self._url,
+            public_url=self._public_url,
+            model=self._agent.model.name,
+            store=self._agent.store,
+            waiting=await threads.newest(status="waiting", limit=MOST_COUNTED),
+            parked=await threads.newest(status="parked", limit=MOST_COUNTED),
+            schedules=self._settings.schedules,
+            has_tokens=bool(self._settings.tokens),
+            works=self._agent.worker,
+            hooked=self._bell is not None,
         )
-
-    @property
-    def _hibernating(self) -> str:
-        if self._bell is None:
-            return "Nobody works on threads here: what comes is kept until somebody runs `rapkit wake`."
-        return "Nobody works on threads here: what comes is kept, and the command of --on-accept is run."
-
-
-def _counted(waiting: Page) -> str:
-    count = len(waiting.looks)
-    if waiting.next is not None:
-        return f"{count} or more threads waiting"
-    return f"{count or 'no'} thread{'s' * (count != 1)} waiting"

@@ -16,6 +16,7 @@ _POSSIBLE = (
     'Use "provider:model" as pydantic-ai names it, such as "openai:gpt-5-mini", "openai-chat:…" or "anthropic:…", '
     'or "scripted:plan.yaml".'
 )
+_WITHOUT_A_KEY = 'To try things without a key, use a script, like "scripted:plan.yaml", or see `rapkit demo`.'
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 _PIP_INSTALL = re.compile(r'pip install "[^"]+"')
 
@@ -92,5 +93,5 @@ def _refusal(name: str, why: str) -> str:
         return f"There is no model {name!r}. " + (f"Did you mean {hint.rstrip('?')}? " if hint else "") + _POSSIBLE
     variables = list(dict.fromkeys(_VARIABLE.findall(why)))
     if why.startswith("Set ") and variables:
-        return f"The model {name!r} cannot be used: set {' or '.join(variables)}."
+        return f"The model {name!r} cannot be used: set {' or '.join(variables)}. {_WITHOUT_A_KEY}"
     return f"The model {name!r} cannot be used: {why}"

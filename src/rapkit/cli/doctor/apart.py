@@ -1,0 +1,23 @@
+"""Work in a thread that nobody waits for when the program ends, unlike those of an executor: so Ctrl-C ends it at once."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def apart(work: Callable[P, T], *given: P.args, **options: P.kwargs) -> "Future[T]":
+    """Begin; the future has what it comes to."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work(*given, **options))
+        except BaseException as error:  # noqa: BLE001 - whoever waits for it is told
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future

@@ -1,0 +1,155 @@
+"""Whether stores can be opened and written, and how much waits in them."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from rapkit.cli.doctor.patient import Patient
+from rapkit.cli.doctor.store_file import Contents, StoreFile
+from rapkit.cli.doctor.verdict import State, Verdict
+from rapkit.cli.spans import span
+from rapkit.errors import ConfigError, StoreError
+from rapkit.keys import VARIABLE, Keyring
+from rapkit.stores import file_of
+
+_CHECK = "store"
+_FOLDER = Path(".rapkit")  # where `rapkit serve` keeps its stores by default
+_LITTLE = 1024**3
+_TOO_LITTLE = 50 * 1024**2
+_CHECKED_FOR = 8.0
+_LONG = 300.0
+_OTHERS = 0o077
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something wrong with a store, and what to do; `fatal` if it cannot be used."""
+
+    seen: str
+    do: str
+    fatal: bool = False
+
+
+def check(patient: Patient) -> list[Verdict]:
+    """The agent's store, and those of tool servers that were started here."""
+    settings = patient.settings
+    agents = None if settings is None else file_of(settings.store)
+    verdicts = [] if settings is None else [_of_agent(settings.store, agents)]
+    others = [path for path in sorted((patient.folder / _FOLDER).glob("*.db")) if not _same(path, agents)]
+    verdicts += [_of_file(path) for path in others]
+    return verdicts or [Verdict(_CHECK, "skipped", f"without settings none is known, and none is in {_FOLDER}")]
+
+
+def _same(path: Path, other: Path | None) -> bool:
+    return other is not None and path.resolve() == other.resolve()
+
+
+def _of_agent(url: str, path: Path | None) -> Verdict:
+    if path is not None:
+        return _of_file(path)
+    if url.endswith(":memory:"):
+        lost = "threads are kept in memory, and lost when the agent ends"
+        return Verdict(_CHECK, "warning", lost, 'Set store = "sqlite:///.rapkit/agent.db" to keep them.')
+    return Verdict(_CHECK, "failed", f"{url!r} is no store", "Use sqlite:///file.db, or sqlite:////absolute/file.db.")
+
+
+def _of_file(path: Path) -> Verdict:
+    if not path.exists():
+        return _not_there(path)
+    troubles: list[Trouble] = [*_trouble_with_access(path), *_trouble_with_space(path)]
+    told = ""
+    try:
+        keys = _keys(path, troubles)
+        with StoreFile(path) as store:
+            troubles += _trouble_within(store, keys)
+            contents = store.contents()
+            troubles += _trouble_with(contents, path)
+            told = f": {_summary(contents)}"
+    except StoreError as error:
+        troubles.append(Trouble(str(error), "Name another file, or restore it from a copy.", fatal=True))
+    return _verdict(f"{path}{told}", troubles)
+
+
+def _verdict(about: str, troubles: list[Trouble]) -> Verdict:
+    if not troubles:
+        return Verdict(_CHECK, "ok", about)
+    state: State = "failed" if any(each.fatal for each in troubles) else "warning"
+    do = " ".join(dict.fromkeys(each.do for each in troubles))
+    return Verdict(_CHECK, state, f"{about}; {'; '.join(each.seen for each in troubles)}", do)
+
+
+def _not_there(path: Path) -> Verdict:
+    folder = next(each for each in path.absolute().parents if each.exists())
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Verdict(
+            _CHECK, "failed", f"{path} cannot be made: {folder} cannot be written", "Check the folder's owner."
+        )
+    return _verdict(f"{path}: not there yet, and made at the first start", list(_trouble_with_space(folder)))
+
+
+def _trouble_with_access(path: Path) -> list[Trouble]:
+    if not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK | os.X_OK):
+        return [Trouble("it cannot be written", "Check who owns the file and its folder.", fatal=True)]
+    return []
+
+
+def _trouble_with_space(path: Path) -> list[Trouble]:
+    free = shutil.disk_usage(path).free
+    if free >= _LITTLE:
+        return []
+    return [Trouble(f"only {free // 1024**2} MB are free on its disk", "Make room.", fatal=free < _TOO_LITTLE)]
+
+
+def _keys(path: Path, troubles: list[Trouble]) -> Keyring | None:
+    """The keys it would be opened with, if they are at hand."""
+    file = path.with_name(f"{path.name}.key")
+    text = os.environ.get(VARIABLE)
+    try:
+        if text is None:
+            found = file.stat()
+            if found.st_mode & _OTHERS:
+                troubles.append(Trouble(f"others may read its key, {file}", f"Run: chmod 600 {file}"))
+            if found.st_uid != os.geteuid():
+                troubles.append(Trouble(f"its key, {file}, is somebody else's", f"Run as its owner, or chown {file}."))
+            text = file.read_text()
+        return Keyring.parse(text)
+    except FileNotFoundError:
+        lost = f"its key, {file}, is gone, and {VARIABLE} is not set: nothing in it can be read"
+        troubles.append(Trouble(lost, f"Bring {file} back, or set {VARIABLE} to what it held.", fatal=True))
+    except (OSError, ValueError) as error:
+        troubles.append(Trouble(f"its key cannot be read: {error}", f"Check {file}.", fatal=True))
+    except ConfigError as error:
+        troubles.append(Trouble(f"its key is none: {error}", f"Correct {VARIABLE}, or {file}.", fatal=True))
+    return None
+
+
+def _trouble_within(store: StoreFile, keys: Keyring | None) -> list[Trouble]:
+    if keys is not None and not store.opens_with(keys):
+        remedy = f"Put the old key behind the new one: {VARIABLE}=new,old."
+        return [Trouble("it was sealed with another key", remedy, fatal=True)]
+    sound = store.is_sound(_CHECKED_FOR)
+    if sound is False:
+        return [Trouble("it is damaged", "Restore it from a copy.", fatal=True)]
+    return []
+
+
+def _trouble_with(contents: Contents, path: Path) -> list[Trouble]:
+    troubles = []
+    if contents.dead:
+        given_up = f"{contents.dead} message{'s' * (contents.dead != 1)} could not be delivered"
+        troubles.append(Trouble(given_up, f"See: rapkit outbox list --store sqlite:///{path}"))
+    if contents.threads.get("parked"):
+        troubles.append(Trouble("parked threads wait for somebody", "See why: rapkit threads list"))
+    if contents.unread and contents.oldest_unread > _LONG and not contents.workers:
+        waits = f"mail has waited for {span(contents.oldest_unread)}, and nobody works on it"
+        troubles.append(Trouble(waits, "Start what uses this store: rapkit up, rapkit wake or rapkit serve."))
+    return troubles
+
+
+def _summary(contents: Contents) -> str:
+    threads = [f"{count} {status}" for status in ("waiting", "parked") if (count := contents.threads.get(status))]
+    parts = [f"threads {', '.join(threads)}"] if threads else []
+    parts += [f"{contents.unread} unread"] if contents.unread else []
+    processes = f"{contents.workers} process{'es' * (contents.workers != 1)} at work"
+    return ", ".join([*parts, processes if contents.workers else "nobody at work"])

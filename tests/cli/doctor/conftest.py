@@ -1,0 +1,3 @@
+from tests.delivery.test_client import certificate
+
+__all__ = ["certificate"]

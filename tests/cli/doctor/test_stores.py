@@ -1,0 +1,266 @@
+"""What is seen of stores that are there, or are not, and of those that something is wrong with. Looking changes nothing."""
+
+import os
+import shutil
+import time
+from collections import namedtuple
+from pathlib import Path
+
+import apsw
+import pytest
+
+from rapkit.cli.doctor import store_file, stores
+from rapkit.cli.doctor.patient import Patient
+from rapkit.cli.doctor.verdict import Verdict
+from rapkit.keys import Keyring, load_keyring
+from rapkit.mailbox import Letter, NewBox
+from rapkit.stores import open_store
+from rapkit.stores.sqlite import SqliteStore
+from tests.cli.doctor.patients import patient
+
+DEAD = """
+    INSERT INTO outbox (id, lane, kind, origin, sealed, once, not_before, created_at, dead_at)
+    VALUES ('m1', 'l', 'result', 'https://agent.example.com', x'00', 0, 1, 1, 1)
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAPKIT_SECRET_KEY", raising=False)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / ".rapkit" / "agent.db"
+
+
+async def make(path: Path, *letters: str, since: float = 0.0) -> None:
+    """A store with a thread, and letters for it that have lain there for so many seconds."""
+    await open_store(f"sqlite:///{path}").close()
+    store = SqliteStore(str(path), load_keyring(path), clock=lambda: time.time() - since)
+    await store.create(NewBox("t1", "thread", b"{}", root="t1"))
+    for letter in letters:
+        await store.accept(Letter("t1", "user", letter.encode()))
+    await store.close()
+
+
+def change(path: Path, statement: str) -> None:
+    db = apsw.Connection(str(path))
+    db.execute(statement)
+    db.close()
+
+
+def only(examined: Patient) -> Verdict:
+    """That of the agent's own store, which comes first."""
+    return stores.check(examined)[0]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(each): each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file()}
+
+
+async def test_one_that_is_well(tmp_path: Path, path: Path) -> None:
+    await make(path, "hello")
+    change(path, "UPDATE boxes SET status = 'waiting'")
+    examined = patient(tmp_path)
+    before = files(tmp_path)
+
+    assert only(examined) == Verdict("store", "ok", f"{path}: threads 1 waiting, 1 unread, nobody at work")
+    assert files(tmp_path) == before
+
+
+async def test_one_that_is_in_use(tmp_path: Path, path: Path) -> None:
+    await make(path)
+    store = open_store(f"sqlite:///{path}")
+    await store.renew("w1")
+    names = sorted(each.name for each in path.parent.iterdir())
+
+    assert only(patient(tmp_path)) == Verdict("store", "ok", f"{path}: 1 process at work")
+    assert sorted(each.name for each in path.parent.iterdir()) == names
+    await store.close()
+
+
+async def test_one_that_was_left_by_kill_9(tmp_path: Path, path: Path) -> None:
+    await make(path)
+    store = open_store(f"sqlite:///{path}")
+    await store.accept(Letter("t1", "user", b"hello"))
+    left = tmp_path / "left"
+    shutil.copytree(path.parent, left)  # with the log that nobody has closed
+    await store.close()
+    before = sorted(each.name for each in left.iterdir())
+
+    assert only(patient(tmp_path, f'store = "sqlite:///{left}/agent.db"')).seen.endswith(": 1 unread, nobody at work")
+    assert sorted(each.name for each in left.iterdir()) == before
+
+    (left / "agent.db-shm").unlink()
+    verdict = only(patient(tmp_path, f'store = "sqlite:///{left}/agent.db"'))
+    assert "was not closed in order, and cannot be looked at without changing it" in verdict.seen
+    assert not (left / "agent.db-shm").exists()
+
+
+def test_one_that_is_not_there_is_not_made(tmp_path: Path, path: Path) -> None:
+    assert only(patient(tmp_path)) == Verdict("store", "ok", f"{path}: not there yet, and made at the first start")
+    assert not path.parent.exists()
+
+
+def test_one_in_memory_is_warned_of(tmp_path: Path) -> None:
+    verdict = only(patient(tmp_path, 'store = "sqlite:///:memory:"'))
+
+    assert (verdict.state, verdict.seen) == ("warning", "threads are kept in memory, and lost when the agent ends")
+
+
+def test_what_is_no_store(tmp_path: Path) -> None:
+    assert only(patient(tmp_path, 'store = "postgres://db"')).state == "failed"
+
+
+async def test_stores_of_tool_servers_are_found(tmp_path: Path, path: Path) -> None:
+    await make(path)
+    await make(path.with_name("weather.db"))
+
+    assert [verdict.seen.partition(":")[0] for verdict in stores.check(patient(tmp_path))] == [
+        str(path),
+        str(path.with_name("weather.db")),
+    ]
+    nothing = Patient(Path("rapkit.toml"), None, "There is none.", tmp_path)
+    assert len(stores.check(nothing)) == 2
+
+
+async def test_messages_that_could_not_be_delivered(tmp_path: Path, path: Path) -> None:
+    await make(path)
+    change(path, DEAD)
+
+    verdict = only(patient(tmp_path))
+
+    assert verdict.state == "warning"
+    assert "; 1 message could not be delivered" in verdict.seen
+    assert verdict.do == f"See: rapkit outbox list --store sqlite:///{path}"
+
+
+async def test_threads_that_are_parked(tmp_path: Path, path: Path) -> None:
+    await make(path)
+    change(path, "UPDATE boxes SET status = 'parked'")
+
+    verdict = only(patient(tmp_path))
+
+    assert (verdict.state, verdict.do) == ("warning", "See why: rapkit threads list")
+    assert "threads 1 parked" in verdict.seen
+
+
+async def test_mail_that_nobody_reads(tmp_path: Path, path: Path) -> None:
+    await make(path, "hello", since=7200)
+
+    verdict = only(patient(tmp_path))
+
+    assert verdict.state == "warning"
+    assert "; mail has waited for 2 h, and nobody works on it" in verdict.seen
+    assert verdict.do.startswith("Start what uses this store")
+
+
+async def test_a_key_that_others_may_read(tmp_path: Path, path: Path) -> None:
+    await make(path)
+    key = path.with_name("agent.db.key")
+    key.chmod(0o640)
+
+    verdict = only(patient(tmp_path))
+
+    assert (verdict.state, verdict.do) == ("warning", f"Run: chmod 600 {key}")
+    assert key.read_text().strip() not in verdict.seen
+
+
+async def test_a_key_of_somebody_else(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await make(path)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+
+    assert "is somebody else's" in only(patient(tmp_path)).seen
+
+
+async def test_a_key_that_is_gone(tmp_path: Path, path: Path) -> None:
+    await make(path)
+    path.with_name("agent.db.key").unlink()
+
+    verdict = only(patient(tmp_path))
+
+    assert verdict.state == "failed"
+    assert "is gone, and RAPKIT_SECRET_KEY is not set: nothing in it can be read" in verdict.seen
+    assert not path.with_name("agent.db.key").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [("6" * 43 + "=", "it was sealed with another key"), ("short", "its key is none: A secret key")],
+)
+async def test_a_key_that_does_not_fit(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, key: str, said: str
+) -> None:
+    await make(path)
+    monkeypatch.setenv("RAPKIT_SECRET_KEY", key)
+
+    verdict = only(patient(tmp_path))
+
+    assert verdict.state == "failed"
+    assert said in verdict.seen
+    assert key not in verdict.seen
+
+
+def test_a_file_that_is_no_store(tmp_path: Path, path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text("not a database, and long enough to be taken for one" * 20)
+    path.with_name("agent.db.key").write_text(Keyring.random().derive("x")[0].hex())
+
+    verdict = only(patient(tmp_path))
+
+    assert verdict.state == "failed"
+    assert "it is not a SQLite file, or is damaged" in verdict.seen
+
+
+async def test_a_file_of_another_program_or_of_a_newer_rapkit(tmp_path: Path, path: Path) -> None:
+    await make(path)
+    change(path, "PRAGMA user_version = 99")
+    assert "it was written by a newer rapkit (schema 99" in only(patient(tmp_path)).seen
+    change(path, "PRAGMA application_id = 5")
+    assert "it is a file of another program" in only(patient(tmp_path)).seen
+
+
+async def test_one_that_is_damaged(tmp_path: Path, path: Path) -> None:
+    await make(path, *(f"letter {number}" * 100 for number in range(50)))
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size - 3 * 4096)
+        file.write(b"\xff" * 3 * 4096)
+
+    verdict = only(patient(tmp_path))
+
+    assert verdict.state == "failed"
+    assert "damaged" in verdict.seen
+
+
+async def test_one_that_takes_too_long_to_check_is_not_said_to_be_damaged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await make(path, *(f"letter {number}" * 100 for number in range(50)))
+    monkeypatch.setattr(store_file, "_STEPS", 1)
+
+    with store_file.StoreFile(path) as opened:
+        assert opened.is_sound(within=-1) is None
+        assert opened.is_sound(within=60) is True
+
+
+@pytest.mark.parametrize(("free", "state"), [(500 * 1024**2, "warning"), (1024**2, "failed")])
+async def test_a_disk_that_is_nearly_full(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: str
+) -> None:
+    await make(path)
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(free))
+
+    verdict = only(patient(tmp_path))
+
+    assert (verdict.state, verdict.do) == (state, "Make room.")
+
+
+async def test_what_cannot_be_written(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may write everything, so it is the system's word that stands in here."""
+    await make(path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    assert "it cannot be written" in only(patient(tmp_path)).seen
+    assert "cannot be made" in only(patient(tmp_path, 'store = "sqlite:///elsewhere.db"')).seen
