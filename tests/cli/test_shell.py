@@ -1,6 +1,7 @@
 """The command as a citizen of the shell: help, versions, closed pipes, Ctrl-C."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,7 +14,10 @@ import pytest
 import rapkit as package
 from tests.cli.command import Running, eventually, rapkit, running
 
-COMMANDS = ("serve", "up", "inspect", "call", "outbox")
+COMMANDS = [
+    *("demo", "new", "serve", "inspect", "call", "up", "chat", "ask", "threads", "wake"),
+    *("doctor", "outbox", "completion"),
+]
 HEAVY = (
     "uvicorn",
     "starlette",
@@ -37,8 +41,16 @@ def test_help_names_every_command(tmp_path: Path) -> None:
     outcome = rapkit("--help", folder=tmp_path)
 
     assert outcome.code == 0
-    commands = outcome.out.partition("Commands:\n")[2].splitlines()
-    assert {line.split()[0] for line in commands} >= set(COMMANDS)
+    told = dict(line.split(maxsplit=1) for line in outcome.out.splitlines() if re.match(r"  [a-z]+  +[A-Z]", line))
+    assert list(told) == COMMANDS
+
+
+def test_a_command_that_is_not_there_is_guessed(tmp_path: Path) -> None:
+    assert (
+        rapkit("sevre", folder=tmp_path).err
+        == "rapkit: There is no command 'sevre'. Did you mean 'serve'? See: rapkit --help\n"
+    )
+    assert rapkit("?", folder=tmp_path).err == "rapkit: There is no command '?'. See: rapkit --help\n"
 
 
 def test_without_a_command_help_is_shown(tmp_path: Path) -> None:
