@@ -49,11 +49,11 @@ class AgentApi:
     """An agent at a URL. Any number of threads may use it at once: each request has a connection of its own."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        parts = urlsplit(url)
         try:
+            parts = urlsplit(url)
             host, port = parts.hostname, parts.port
-        except ValueError:
-            host, port = None, None
+        except ValueError:  # a port that is no number, a bracket that is not closed
+            parts, host, port = urlsplit(""), None, None
         if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
             raise ConfigError(f"{url!r} is not where an agent could be. Give its URL, like http://127.0.0.1:8700.")
         self.url = url.rstrip("/")
@@ -170,7 +170,12 @@ class EventStream:
                 raise EOFError("the thread is closed, and all of it was read")
             if response.status >= http.client.BAD_REQUEST:
                 self._api._check(response, response.read())
-            yield from _events(response)
+            try:
+                yield from _events(response)
+            except _NotEvents:
+                raise AgentRefused(
+                    response.status, f"{self._api.url} did not answer with a stream of events. Is that an agent?"
+                ) from None
 
     def close(self) -> None:
         """End it: whoever reads sees the end of the stream."""
@@ -180,7 +185,13 @@ class EventStream:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
 
+class _NotEvents(Exception):
+    """What comes is no stream of events, or not one of ours."""
+
+
 def _events(response: http.client.HTTPResponse) -> Iterator[StreamEvent]:
+    if response.headers.get_content_type() != "text/event-stream":
+        raise _NotEvents
     kind, data, id_ = "message", [], None
     for raw in iter(response.readline, b""):
         line = raw.decode(errors="replace").rstrip("\r\n")
@@ -195,5 +206,12 @@ def _events(response: http.client.HTTPResponse) -> Iterator[StreamEvent]:
                 id_ = value
             case "" if not line:
                 if data:
-                    yield StreamEvent(kind, json.loads("\n".join(data)), id_)
+                    yield StreamEvent(kind, _read("\n".join(data)), id_)
                 kind, data, id_ = "message", [], None
+
+
+def _read(data: str) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        raise _NotEvents from None

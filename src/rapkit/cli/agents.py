@@ -4,12 +4,11 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-import http
 import logging
-import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,18 +19,21 @@ from rapkit.cli.config_option import config_file
 from rapkit.cli.reaching import public_url
 from rapkit.cli.remote import read_token
 from rapkit.errors import ConfigError
+from rapkit.http.callers import Callers
 from rapkit.http.serving import in_background, listen, url_of
+from rapkit.models.scripted import Scripted
+from rapkit.runtime.app import make_app
+from rapkit.runtime.engine import opened
+from rapkit.runtime.plan import Plan
 from rapkit.secret import read_secret
 from rapkit.settings import Flags, Settings, load_settings
 from rapkit.stores import absolute, file_of
 
 if TYPE_CHECKING:
     from rapkit.kernel.completion import Question
-    from rapkit.runtime.agent import Agent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OURS = "this command"
 _LOOPBACK = "127.0.0.1"
 _UNUSED = "scripted:unused"  # where the model is not asked, it need not be configured
 
@@ -58,7 +60,16 @@ class Reached:
 
 
 def agent_options(command: F) -> F:
-    """The options that say which agent is meant; the command gets them as `wanted`."""
+    """The options that say which agent is meant, and how it is run if it does not; the command gets them as `wanted`."""
+    model = click.option("--model", metavar="NAME", help="The model of an agent that does not run yet.")
+    servers = click.option(
+        "--server", "servers", multiple=True, metavar="URL", help="A tool server for it. Repeat for several."
+    )
+    return looking_options(model(servers(command)))
+
+
+def looking_options(command: F) -> F:
+    """The options that say which agent is meant, for commands that never run it; they get them as `wanted`."""
 
     @config_file
     @click.option(
@@ -73,8 +84,6 @@ def agent_options(command: F) -> F:
         metavar="TOKEN",
         help="The token to send: env:VARIABLE, file:PATH or the token itself.  [default: one of the settings]",
     )
-    @click.option("--model", metavar="NAME", help="The model of an agent that does not run yet.")
-    @click.option("--server", "servers", multiple=True, metavar="URL", help="A tool server for it. Repeat for several.")
     @click.option("--store", metavar="URL", help="Where its threads are kept.  [default: sqlite:///.rapkit/agent.db]")
     @functools.wraps(command)
     def with_options(
@@ -82,9 +91,9 @@ def agent_options(command: F) -> F:
         config: str,
         url: str | None,
         token: str | None,
-        model: str | None,
-        servers: tuple[str, ...],
         store: str | None,
+        model: str | None = None,
+        servers: tuple[str, ...] = (),
         **others: Any,
     ) -> Any:
         flags = Flags(model=model, store=store, servers=servers)
@@ -102,7 +111,7 @@ def reached(wanted: Wanted, *, working: bool) -> Iterator[Reached]:
     """
     if wanted.url is not None:
         api = AgentApi(wanted.url, wanted.token)
-        yield Reached(api, works=api.get("agent")["works"])
+        yield Reached(api, works=_about(api)["works"])
         return
     settings = _settings(wanted, working=working)
     running = _running(settings, wanted)
@@ -129,15 +138,9 @@ def _running(settings: Settings, wanted: Wanted) -> Reached | None:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     api = AgentApi(f"http://{host}:{settings.port}", wanted.token or _first_token(settings))
     try:
-        agent = api.get("agent")
+        agent = _about(api)
     except AgentAway:
         return None
-    except AgentRefused as refusal:
-        if refusal.status != http.HTTPStatus.NOT_FOUND:
-            raise
-        raise ConfigError(
-            f"What listens at {api.url} is no agent. Stop it, or give the agent another port in its rapkit.toml."
-        ) from None
     # Compared only if it can be: a store in memory has no name.
     if file_of(settings.store) is not None and agent["store"] != absolute(settings.store):
         raise ConfigError(
@@ -145,6 +148,21 @@ def _running(settings: Settings, wanted: Wanted) -> Reached | None:
             f"{absolute(settings.store)}. Give one of them another port in its rapkit.toml, or say --url {api.url} to use that one."
         )
     return Reached(api, works=agent["works"])
+
+
+def _about(api: AgentApi) -> Any:
+    """What an agent says of itself; `ConfigError` if something else answers."""
+    try:
+        agent = api.get("agent")
+    except AgentRefused as refusal:
+        if refusal.status not in (HTTPStatus.OK, HTTPStatus.NOT_FOUND):
+            raise
+        agent = None
+    if isinstance(agent, dict) and agent.keys() >= {"store", "works"}:
+        return agent
+    raise ConfigError(
+        f"What listens at {api.url} is no agent. Name another with --url; or stop it, or give the agent another port in its rapkit.toml."
+    )
 
 
 def _first_token(settings: Settings) -> str | None:
@@ -165,49 +183,26 @@ def _check_that_there_is_one(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def _run_here(settings: Settings, *, working: bool) -> Iterator[AgentApi]:
-    token = secrets.token_urlsafe()
-    host = _Host(_agent(settings, token, working=working), settings, working=working)
+    # Who may use it is as configured: another command may want to talk to it while this one runs.
+    host = _Host(settings, working=working)
     thread = threading.Thread(target=host.run, name="agent", daemon=True)
     thread.start()
     try:
         host.started.wait()
         if host.problem is not None:
             raise host.problem
-        yield AgentApi(host.url, token)
+        yield AgentApi(host.url, _first_token(settings))
     finally:
         host.stop()
         thread.join()
 
 
-def _agent(settings: Settings, token: str, *, working: bool) -> "Agent":
-    settings = dataclasses.replace(settings, tokens={**settings.tokens, _OURS: [token]})
-    if working:
-        return settings.agent()
-    from rapkit.models.scripted import Scripted
-    from rapkit.runtime.agent import Agent
-
-    return Agent(
-        model=Scripted(_nobody),
-        store=settings.store,
-        public_url=settings.public_url,
-        tokens=settings.tokens,
-        limits=settings.limits,
-        budget=settings.budget,
-        worker=False,
-    )
-
-
-def _nobody(_question: "Question") -> str:
-    raise AssertionError("Nobody works here, so nobody asks.")
-
-
 class _Host:
     """An agent in a thread of this process, with an event loop of its own."""
 
-    def __init__(self, agent: "Agent", settings: Settings, *, working: bool) -> None:
-        self._agent = agent
+    def __init__(self, settings: Settings, *, working: bool) -> None:
         self._settings = settings
-        self._working = working
+        self._life = self._work if working else self._be_looked_at
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
         self.started = threading.Event()
@@ -233,17 +228,47 @@ class _Host:
 
     async def _run(self) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        async with self._serving():
+        async with self._life() as end_streams:
             self.started.set()
             await self._end.wait()
-            self._agent.end_streams()
+            end_streams()
 
     @contextlib.asynccontextmanager
-    async def _serving(self) -> AsyncIterator[None]:
-        # Tools call back where the settings say. Who only looks takes no calls, and leaves that port to an agent that comes meanwhile.
-        host, port = (self._settings.host, self._settings.port) if self._working else (_LOOPBACK, 0)
+    async def _work(self) -> AsyncIterator[Callable[[], None]]:
+        agent = self._settings.agent()
+        host, port = self._settings.host, self._settings.port  # tools call back where the settings say
         with listen(host, port) as listener:
             self.url = url_of(host if host not in ("0.0.0.0", "::") else _LOOPBACK, listener)  # noqa: S104
-            url = public_url(self._settings, listener.getsockname()[1] if not self._settings.port else None)
-            async with self._agent.lifespan(public_url=url), in_background(self._agent.app, listener):
-                yield
+            url = public_url(self._settings, listener.getsockname()[1] if not port else None)
+            async with agent.lifespan(public_url=url), in_background(agent.app, listener):
+                yield agent.end_streams
+
+    @contextlib.asynccontextmanager
+    async def _be_looked_at(self) -> AsyncIterator[Callable[[], None]]:
+        """Only its store and the client API. Nothing is configured in the store, nor noted: where it receives is not here."""
+        with listen(_LOOPBACK, 0) as listener:  # its port is left to an agent that comes meanwhile
+            self.url = url_of(_LOOPBACK, listener)
+            settings = self._settings
+            plan = Plan(
+                model=Scripted(_nobody),
+                servers=(),
+                store=settings.store,
+                public_url=settings.public_url or self.url,
+                limits=settings.limits,
+                budget=settings.budget,
+            )
+            callers = Callers({name: [read_secret(each) for each in some] for name, some in settings.tokens.items()})
+            async with opened(plan) as engine:
+                app = make_app(
+                    engine=lambda: engine,
+                    callers=callers,
+                    capacity=plan.capacity,
+                    toolsets=(),
+                    lifespan=lambda _app: contextlib.nullcontext(),
+                )
+                async with in_background(app, listener):
+                    yield engine.hub.end
+
+
+def _nobody(_question: "Question") -> str:
+    raise AssertionError("Nobody works here, so nobody asks.")

@@ -48,16 +48,13 @@ class Following:
             while not self._closed.is_set():
                 self._stream = self._api.stream(self._thread_id, self.after)
                 try:
-                    heard = False
                     for event in self._stream:
-                        heard = True
                         if failures:
                             failures = 0
                             yield Back()
                         self.after = event.id or self.after
                         yield event
-                    if not heard:  # an agent that is stopping ends streams at once
-                        self._closed.wait(_FIRST_PAUSE)
+                    self._closed.wait(_FIRST_PAUSE)  # an agent that is stopping ends streams as soon as they begin
                 except EOFError:
                     return
                 except AgentAway as error:

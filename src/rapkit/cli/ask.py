@@ -1,0 +1,256 @@
+"""`rapkit ask`."""
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from rapkit.cli.agent_api import AgentAway
+from rapkit.cli.agents import Reached, Wanted, agent_options, reached
+from rapkit.cli.awaiting import Awaiting, Outcome
+from rapkit.cli.remote import printable
+from rapkit.cli.threads.journal import read_journal
+from rapkit.cli.threads.naming import complete_thread, find_thread, path_of
+from rapkit.cli.threads.paper import print_json, when_it_works
+from rapkit.cli.threads.questions import answer_command
+from rapkit.config_file import duration
+from rapkit.errors import ConfigError
+from rapkit.logs import set_up_logging
+
+_CODES = {"answered": 0, "sent": 0, "stopped": 1, "late": 3, "asks": 4}
+_INTERRUPTED = 130
+_PATIENCE = 15.0
+_RECENT = 200
+
+
+def _seconds(_ctx: click.Context, _param: click.Parameter, given: str | None) -> float | None:
+    seconds = None if given is None else duration(given)
+    if given is not None and not seconds:
+        raise ConfigError(f"--timeout {given} is not a time. Write it like 45s, 5m or 1h.")
+    return seconds
+
+
+@click.command()
+@click.argument("text", required=False)
+@click.option(
+    "--thread",
+    metavar="THREAD",
+    shell_complete=complete_thread,
+    help='Go on in this thread: its id, an end of it, or "latest".  [default: a new one]',
+)
+@click.option("--user-id", metavar="ID", help="The user a new thread works for, which tools are told.")
+@click.option("--timeout", callback=_seconds, metavar="DURATION", help="How long to wait, like 45s or 5m.")
+@click.option("--no-wait", is_flag=True, help="Print the thread's id and end. It is answered all the same.")
+@click.option("--resume", is_flag=True, help="Say nothing new: wait for the answer to the last message of --thread.")
+@click.option("--wait-for-user", is_flag=True, help="Wait on when a person is asked something, instead of exit code 4.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object about what became of it.")
+@agent_options
+def command(
+    wanted: Wanted,
+    text: str | None,
+    thread: str | None,
+    user_id: str | None,
+    timeout: float | None,
+    no_wait: bool,
+    resume: bool,
+    wait_for_user: bool,
+    as_json: bool,
+) -> None:
+    """Ask an agent something and print its answer: for scripts, and in a hurry.
+
+    TEXT is what to say; without it, or with -, standard input is read. The agent is the one that runs, or the one of rapkit.toml, which
+    then runs as long as this command. Standard output has the answer and nothing else.
+
+    \b
+    rapkit ask "Will it rain in Oslo?"
+    git diff | rapkit ask --timeout 2m -
+    rapkit ask --thread latest "And tomorrow?"
+
+    \b
+    Exit code: 0  an answer, or with --no-wait: it is on disk
+               1  the thread stopped without one
+               2  it could not be asked
+               3  no answer came in time
+               4  a person is asked something first
+             130  Ctrl-C
+    After 3, 4 and 130 the thread goes on: wait again with --resume.
+
+    \b
+    --json     thread_id, message_id
+               outcome: answered, sent, stopped, late or asks
+               text, seq: the answer, and its line in the journal
+               problem: why there is none
+               usage: what the model took for it; cost in US dollars
+               status, pending_calls, choices, oauth: the thread's
+    """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
+    if thread is None and resume:
+        raise click.UsageError("--resume needs a --thread.")
+    if thread is not None and user_id is not None:
+        raise click.UsageError("--user-id is for new threads. A thread keeps the user it was begun for.")
+    if no_wait and (resume or timeout is not None or wait_for_user):
+        raise click.UsageError("--no-wait waits for nothing: leave out --resume, --timeout and --wait-for-user.")
+    if resume and text is not None:
+        raise click.UsageError("--resume says nothing new: leave out the text.")
+    said = None if resume else _text(text)
+    set_up_logging("text", "warning")
+    ends_at = None if timeout is None else time.monotonic() + timeout
+    with reached(wanted, working=not no_wait) as agent:
+        asking = _Asking(agent, said, ends_at, patient=wait_for_user)
+        try:
+            thread_id = asking.ask(thread, user_id)
+            outcome = Outcome("sent") if no_wait else asking.wait()
+        except KeyboardInterrupt:
+            asking.interrupted()
+            sys.exit(_INTERRUPTED)
+        code = _CODES[outcome.word]
+        if as_json:
+            print_json(asking.as_json(outcome))
+        elif outcome.text is not None:
+            click.echo(printable(outcome.text))
+        elif no_wait:
+            click.echo(thread_id)
+        asking.explain(outcome, timeout)
+    sys.exit(code)
+
+
+def _text(given: str | None) -> str:
+    if given is None and sys.stdin.isatty():
+        raise click.UsageError('Say what to ask, like "Will it rain?", or give it on standard input.')
+    if given is None or given == "-":
+        try:
+            given = sys.stdin.buffer.read().decode()
+        except UnicodeDecodeError:
+            raise ConfigError("What came on standard input is not UTF-8, so it is no text.") from None
+    if not given.strip():
+        raise click.UsageError("There is nothing to ask: the text is empty.")
+    return given
+
+
+def _tell(line: str) -> None:
+    click.echo(printable(line), err=True)
+
+
+class _Asking:
+    """One message to a thread, and what becomes of it."""
+
+    def __init__(self, agent: Reached, text: str | None, ends_at: float | None, *, patient: bool) -> None:
+        self._agent = agent
+        self._api = agent.api
+        self._text = text
+        self._ends_at = ends_at
+        self._patient = patient
+        self._thread_id = ""
+        self._message_id: str | None = None
+        self._after: str | None = None
+        self._awaiting: Awaiting | None = None
+
+    def ask(self, thread: str | None, user_id: str | None) -> str:
+        """Say it, once and durably; the id of the thread."""
+        body = {"text": self._text, "user_id": user_id}
+        if thread is None:
+            made = self._api.post("threads", {key: value for key, value in body.items() if value}, patience=_PATIENCE)
+            self._thread_id = made["thread_id"]
+            self._note(f"thread {self._thread_id}")
+            return self._thread_id
+        found = find_thread(self._api, thread)
+        self._thread_id = found["thread_id"]
+        if self._text is None:
+            last = self._last_message(found["length"])
+            self._message_id, self._after = last["id"], str(last["seq"] - 1)
+            return self._thread_id
+        self._after = str(found["length"])
+        sent = self._api.post(path_of(self._thread_id, "messages"), {"text": self._text}, patience=_PATIENCE)
+        self._message_id = sent["message_id"]
+        return self._thread_id
+
+    def _last_message(self, length: int) -> Any:
+        for after in (max(0, length - _RECENT), 0):
+            messages = [each for each in read_journal(self._api, self._thread_id, after) if each["kind"] == "user"]
+            if messages:
+                return messages[-1]
+        raise ConfigError(f"Nobody has said anything in thread {self._thread_id}, so there is no answer to wait for.")
+
+    def wait(self) -> Outcome:
+        """For the answer to that, and no other."""
+        if not self._agent.works:
+            _tell(self._nobody_works)
+        self._awaiting = Awaiting(
+            self._api,
+            self._thread_id,
+            after=self._after,
+            message_id=self._message_id,
+            ends_at=self._ends_at,
+            patient=self._patient,
+            tell=_tell,
+            show=self._note,
+        )
+        return self._awaiting.wait()
+
+    def interrupted(self) -> None:
+        """Say what becomes of it when nobody waits any longer; on a terminal not behind the ^C."""
+        self._note("")
+        _tell(f"Not waiting any longer. {self.what_next()}")
+
+    def _note(self, line: str) -> None:
+        """What goes on meanwhile, for somebody who watches."""
+        if sys.stderr.isatty():
+            _tell(line)
+
+    # What became of it
+
+    def as_json(self, outcome: Outcome) -> Any:
+        """What `--json` prints."""
+        try:
+            thread = self._api.get(path_of(self._thread_id))
+        except AgentAway:  # just now; what we know is true all the same
+            thread = {}
+        return {
+            "thread_id": self._thread_id,
+            "message_id": self._awaiting.message_id if self._awaiting else self._message_id,
+            "outcome": outcome.word,
+            "text": outcome.text,
+            "seq": outcome.seq,
+            "problem": outcome.problem or None,
+            "usage": self._awaiting.usage if self._awaiting else None,
+            **{key: thread.get(key) for key in ("status", "pending_calls", "choices", "oauth")},
+        }
+
+    def explain(self, outcome: Outcome, timeout: float | None) -> None:
+        """Say on standard error why there is no answer, and what to do."""
+        match outcome.word:
+            case "sent" if not self._agent.works:
+                _tell(f"rapkit: {self._nobody_works}")
+            case "stopped":
+                _tell(
+                    f"rapkit: {self._thread} did not answer. {outcome.problem} See: rapkit threads show {self._thread_id}"
+                )
+            case "late":
+                _tell(f"rapkit: {self._thread} did not answer within {timeout:g} s. {self.what_next()}")
+            case "asks":
+                _tell(f"rapkit: {self._asks()}")
+
+    @property
+    def _nobody_works(self) -> str:
+        return f"Nobody works on threads now: it is answered {when_it_works(self._agent)}."
+
+    @property
+    def _thread(self) -> str:
+        return f"Thread {self._thread_id}"
+
+    def what_next(self) -> str:
+        """What becomes of the thread when nobody waits, and how to wait again."""
+        if not self._thread_id:
+            return "Perhaps it was asked all the same: see rapkit threads list"
+        goes_on = "goes on when the agent runs (rapkit up)" if self._agent.is_ours else "goes on"
+        return f"The thread {goes_on}. Wait for its answer: rapkit ask --thread {self._thread_id} --resume"
+
+    def _asks(self) -> str:
+        thread = self._api.get(path_of(self._thread_id))
+        named = len(thread["choices"]) > 1
+        asked = [
+            f"{each['prompt']}\n  {answer_command(self._thread_id, each, named=named)}" for each in thread["choices"]
+        ]
+        asked += [f"A tool wants to be authorised:\n  {each['auth_url']}" for each in thread["oauth"]]
+        said = "\n".join(asked)
+        return f"{self._thread} asks a person first. {said}\nThen: rapkit ask --thread {self._thread_id} --resume"

@@ -1,0 +1,25 @@
+"""`rapkit threads close`."""
+
+import click
+
+from rapkit.cli.agents import Wanted, looking_options, reached
+from rapkit.cli.threads.naming import complete_thread, find_thread, path_of
+from rapkit.cli.threads.paper import say_done
+
+
+@click.command(short_help="Close threads for good.")
+@click.argument("threads", nargs=-1, required=True, metavar="THREAD...", shell_complete=complete_thread)
+@looking_options
+def close(wanted: Wanted, threads: tuple[str, ...]) -> None:
+    """Close threads for good: they take nothing more, what is pending is cancelled, and every tool server is told.
+
+    Their children are closed as well. Closing one that is closed changes nothing.
+    """
+    with reached(wanted, working=False) as agent:
+        # All are found before the first is closed: who mistypes one has closed none.
+        for thread in [find_thread(agent.api, each) for each in threads]:
+            if thread["status"] == "closed":
+                click.echo(f"{thread['thread_id']} was closed already.")
+                continue
+            agent.api.post(path_of(thread["thread_id"], "close"))
+            say_done(agent, f"{thread['thread_id']} {'is' if agent.works else 'will be'} closed.")

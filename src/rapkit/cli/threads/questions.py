@@ -1,0 +1,66 @@
+"""What somebody is asked in a thread, and how it is answered."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.text import Text
+
+from rapkit.cli.threads.paper import Paper
+from rapkit.cli.threads.times import ago
+from rapkit.errors import ConfigError
+
+_INDENT = 2
+
+
+def show_question(
+    paper: Paper, thread_id: str, question: Any, *, named: bool = False, with_command: bool = True
+) -> None:
+    """A question with its choices, numbered from 1 as people count; `named`: the answer has to say which call it is for."""
+    paper.line(Text(question["prompt"], "bold"), indent=_INDENT, first="? ")
+    for number, choice in enumerate(question["choices"], 1):
+        stands = " (if dismissed)" if number - 1 == question["default"] else ""
+        paper.line(choice + stands, indent=_INDENT + 4, first=f"  {number:>2}")
+    paper.line(
+        Text(f"asked {ago(question['asked_at'], time.time())} by {question['call_id']}", "dim"),
+        indent=_INDENT,
+        first="  ",
+    )
+    if with_command:
+        paper.whole(f"  Answer: {answer_command(thread_id, question, named=named)}")
+
+
+def answer_command(thread_id: str, question: Any, *, named: bool = False) -> str:
+    """What to type to answer a question."""
+    answer = "NUMBER" if question["choices"] else '--text "…"'
+    call = f" {question['call_id']}" if named else ""
+    return f"rapkit threads choose {thread_id}{call} {answer}"
+
+
+def show_authorization(paper: Paper, authorization: Any) -> None:
+    """Where to authorise a tool. The URL is not wrapped: a broken one cannot be opened."""
+    paper.line(Text("A tool wants to be authorised. Open:", "bold"), indent=_INDENT, first="? ")
+    paper.whole(f"  {authorization['auth_url']}")
+    paper.line(Text(f"asked by {authorization['call_id']}", "dim"), indent=_INDENT, first="  ")
+
+
+def number_of(given: str, choices: Sequence[str]) -> int:
+    """The choice somebody means, counted from 0: by its number from 1, like 2 or #2, or by its label in any case."""
+    labels = [choice.casefold() for choice in choices]
+    meant = {number for number, label in enumerate(labels) if label == given.strip().casefold()}
+    if given in choices:
+        meant = {choices.index(given)}
+    digits = given.strip().removeprefix("#")
+    if digits.isascii() and digits.isdigit() and 1 <= int(digits[:9]) <= len(choices):
+        if given.strip().startswith("#"):
+            return int(digits) - 1
+        meant.add(int(digits) - 1)
+    if len(meant) == 1:
+        return meant.pop()
+    if meant:
+        numbers = " or ".join(f"#{number + 1}" for number in sorted(meant))
+        raise ConfigError(f"{given!r} could be more than one of the choices. Say {numbers}.")
+    if not choices:
+        raise ConfigError('This question has no choices. Answer it in words, with --text "…", or --dismiss it.')
+    possible = ", ".join(f"{number} {choice!r}" for number, choice in enumerate(choices, 1))
+    raise ConfigError(f"{given!r} is none of the choices: {possible}.")

@@ -1,0 +1,225 @@
+"""`rapkit threads show`."""
+
+import time
+from typing import Any
+
+import click
+from rich.text import Text
+
+from rapkit.cli.agents import Reached, Wanted, looking_options, reached
+from rapkit.cli.spans import span
+from rapkit.cli.threads.journal import read_journal
+from rapkit.cli.threads.naming import find_thread, path_of, thread_argument
+from rapkit.cli.threads.paper import Paper, print_json, status_text
+from rapkit.cli.threads.questions import show_authorization, show_question
+from rapkit.cli.threads.timeline import Moment, Timeline, call_text, dollars
+from rapkit.cli.threads.times import ago, clock, day, lasted, until
+
+_INDENT = 2
+_WIDE = 72
+_WHO = 16
+_LONGEST_TEXT = 600
+_TURNS = {
+    "tool": ("the tool's turn", "given up"),
+    "choice": ("waits for your choice", "given up"),
+    "oauth": ("waits to be authorised by you", "given up"),
+    "permission": ("waits for your permission", "taken for dismissed"),
+    "user": ("waits for your answer", "taken for dismissed"),
+    "time": ("sleeps", "wakes"),
+}
+
+
+@click.command(short_help="Show a thread: what happened, and what it waits for.")
+@thread_argument
+@click.option(
+    "--limit",
+    default=50,
+    show_default=True,
+    metavar="NUMBER",
+    type=click.IntRange(min=1),
+    help="How many of the last entries to show.",
+)
+@click.option("--all", "everything", is_flag=True, help="Show all entries, and all of what was said.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print what the HTTP API says: {thread, family, entries}, with all entries."
+)
+@looking_options
+def show(wanted: Wanted, thread: str, limit: int, everything: bool, as_json: bool) -> None:
+    """Show a THREAD: its family, its timeline, whose turn it is, what it asks, and what it has cost.
+
+    Times in the timeline say how long it took: a model to reply, a tool to answer, a person to choose.
+    """
+    with reached(wanted, working=False) as agent:
+        found = find_thread(agent.api, thread)
+        family = agent.api.get(path_of(found["thread_id"], "family"))
+        after = 0 if everything or as_json else max(0, found["length"] - limit)
+        entries = list(read_journal(agent.api, found["thread_id"], after))
+    if as_json:
+        print_json({"thread": found, "family": family, "entries": entries})
+        return
+    page = _Page(Paper(), found, agent)
+    page.head()
+    page.family(family)
+    page.timeline(entries, after, longest=None if everything else _LONGEST_TEXT)
+    page.pending()
+    page.questions()
+    page.end()
+
+
+class _Page:
+    """One thread on a page, from top to bottom: what is read last, and stays on the screen, is what there is to do."""
+
+    def __init__(self, paper: Paper, thread: Any, agent: Reached) -> None:
+        self._paper = paper
+        self._thread = thread
+        self._agent = agent
+        self._now = time.time()
+
+    def head(self) -> None:
+        thread = self._thread
+        self._paper.whole(Text(thread["thread_id"], "bold"))
+        status = status_text(thread)
+        if thread["reason"]:
+            status.append(f": {thread['reason']}", "")
+        self._paper.line(status, indent=_INDENT, first="  ")
+        made = f"made {ago(thread['created_at'], self._now)}"
+        user = f", for user {thread['user_id']}" if thread["user_id"] else ""
+        self._note(f"{made}{user}")
+        if thread["parent_id"]:
+            self._paper.whole(Text(f"  child of {thread['parent_id']}", "dim"))
+        if thread["task"]:
+            self._note(f"task: {_cut(thread['task'], _LONGEST_TEXT)}")
+        self._note(_used(thread["budget"]))
+
+    def family(self, family: Any) -> None:
+        if not family["children"] and not family["more_children"]:
+            return
+        self._paper.title("Family")
+        self._relative(family, "", "")
+
+    def _relative(self, relative: Any, first: str, rest: str) -> None:
+        about = status_text(relative)
+        task = relative["task"] or ("for an event" if relative["for_event"] else "")
+        if task:
+            about.append(f"  {_cut(task, 80)}")
+        line = Text(f"{first}{relative['thread_id']}")
+        if line.cell_len + 2 + about.cell_len <= self._paper.width:
+            self._paper.whole(line + Text("  ") + about)
+        else:
+            under = f"{rest}{'│' if relative['children'] else ' '}  "
+            self._paper.whole(line)
+            self._paper.line(about, indent=len(under), first=under)
+        children = relative["children"]
+        for number, child in enumerate(children):
+            is_last = number == len(children) - 1 and not relative["more_children"]
+            self._relative(child, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
+        if relative["more_children"]:
+            self._paper.whole(f"{rest}└─ and more: rapkit threads list --parent {relative['thread_id']}")
+
+    def timeline(self, entries: list[Any], after: int, *, longest: int | None) -> None:
+        self._paper.title("Timeline")
+        if after:
+            self._note(f"{after} earlier entries are not shown: --limit {after * 2}, or --all")
+        if not entries:
+            self._note("nothing has happened yet")
+        timeline = Timeline()
+        moments = [moment for entry in entries if (moment := timeline.moment(entry)) is not None]
+        who = min(_WHO, max((len(moment.who) for moment in moments), default=0))
+        last_day = ""
+        for moment in moments:
+            if (today := day(moment.at)) != last_day:
+                last_day = today
+                self._note(today)
+            self._moment(moment, who, longest)
+
+    def _moment(self, moment: Moment, who: int, longest: int | None) -> None:
+        text = moment.text if longest is None else _cut(moment.text, longest)
+        style = "red" if moment.is_trouble else ""
+        took = "" if moment.took is None else lasted(moment.took)
+        speaker = _cut(moment.who, who).ljust(who)
+        head = Text("  ") + Text(clock(moment.at), "dim")
+        if self._paper.width >= _WIDE:
+            head += Text(f"{took:>8}  ", "dim") + Text(speaker, "bold") + Text("  ")
+            self._paper.line(Text(text, style), indent=head.cell_len, first=head)
+            return
+        head += Text(f"  {speaker.rstrip()}", "bold") + Text(f"  {took}" if took else "", "dim")
+        self._paper.line(head)
+        self._paper.line(Text(text, style), indent=4, first="    ")
+
+    def pending(self) -> None:
+        thread = self._thread
+        if thread["pending_calls"]:
+            self._paper.title("Pending")
+        for call in thread["pending_calls"]:
+            turn, end = _TURNS[self._awaits(call)]
+            parts = [turn, f"for {span(self._now - call['made_at'])}"]
+            if call["until"] is not None:
+                parts.append(f"{end} {until(call['until'], self._now)}")
+            if call["still_running_shown"]:
+                parts.append("the model goes on meanwhile")
+            self._live(call, ", ".join(parts))
+        if thread["subscriptions"]:
+            self._paper.title("Subscriptions")
+        for each in thread["subscriptions"]:
+            self._live(each, f"active for {span(self._now - each['since'])}")
+        if thread["views"]:
+            self._paper.title("Views")
+            self._note(", ".join(thread["views"]))
+
+    def _awaits(self, call: Any) -> str:
+        """Whose turn it is. A tool may have asked somebody something."""
+        for asking, awaits in (("choices", "choice"), ("oauth", "oauth")):
+            if call["awaits"] == "tool" and any(each["call_id"] == call["call_id"] for each in self._thread[asking]):
+                return awaits
+        return str(call["awaits"])
+
+    def _live(self, call: Any, about: str) -> None:
+        self._paper.line(call_text(call), indent=_INDENT)
+        self._paper.line(Text(about, "dim"), indent=4, first="    ")
+        self._paper.whole(Text(f"    {call['call_id']}", "dim"))
+
+    def questions(self) -> None:
+        thread = self._thread
+        if thread["choices"] or thread["oauth"]:
+            self._paper.title("Asks you")
+        for question in thread["choices"]:
+            show_question(self._paper, thread["thread_id"], question, named=len(thread["choices"]) > 1)
+        for each in thread["oauth"]:
+            show_authorization(self._paper, each)
+
+    def end(self) -> None:
+        """What to do next, if somebody has to."""
+        thread = self._thread
+        if thread["status"] == "parked":
+            self._paper.title("To go on")
+            if _is_used_up(thread["budget"]):
+                self._note(
+                    f"Grant it more: POST /v1/threads/{thread['thread_id']}/budget. See the guide of the HTTP API."
+                )
+            else:
+                self._paper.whole(f'  rapkit ask --thread {thread["thread_id"]} "…"')
+        if thread["status"] in ("running", "waiting") and not self._agent.works:
+            self._paper.line()
+            self._note("Nobody works on threads now. It goes on when the agent runs: rapkit up")
+
+    def _note(self, text: str) -> None:
+        self._paper.line(Text(text, "dim"), indent=_INDENT, first="  ")
+
+
+def _used(budget: Any) -> str:
+    def of(used: str, limit: float | None, shown: str) -> str:
+        return used if limit is None else f"{used} of {shown}"
+
+    slices, tokens, cost = budget["slices"], budget["tokens"], budget["cost"]
+    asked = of(f"{slices['used']:,.0f}", slices["limit"], f"{slices['limit'] or 0:,.0f}")
+    took = of(f"{tokens['used']:,.0f}", tokens["limit"], f"{tokens['limit'] or 0:,.0f}")
+    paid = of(dollars(cost["used"]), cost["limit"], dollars(cost["limit"] or 0))
+    return f"used {asked} request{'s' * (asked != '1')} to the model, {took} tokens, {paid}"
+
+
+def _is_used_up(budget: Any) -> bool:
+    return any(each["limit"] is not None and each["used"] >= each["limit"] for each in budget.values())
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
