@@ -35,7 +35,7 @@ class Block:
 
 def name_of(page: Path) -> str:
     """A page, as tests are named after it."""
-    return str(page.relative_to(ROOT))
+    return str(page.relative_to(ROOT)) if page.is_relative_to(ROOT) else page.name
 
 
 def blocks_of(page: Path) -> list[Block]:

@@ -3,10 +3,10 @@
 import random
 import re
 import socket
-from collections.abc import Iterator
 
 _NAMED = re.compile(r"((?:127\.0\.0\.1|localhost):|--port[ =]|\bport ?= ?)(\d{4,5})\b")
-_BELOW_THOSE_OF_CLIENTS = range(20_000, 32_000)  # a port that is free now is not given to a connection meanwhile
+# Below those that connections are given, or a free one might be taken meanwhile; and none twice, for pages that are walked at once.
+_UNTRIED = iter(random.sample(range(20_000, 32_000), 12_000))
 
 
 class Ports:
@@ -14,12 +14,11 @@ class Ports:
 
     def __init__(self) -> None:
         self._real: dict[str, str] = {}
-        self._free = _free_ports()
 
     def real(self, shown: str) -> str:
         """The port that is used for one that a page names."""
         if shown not in self._real:
-            self._real[shown] = str(next(self._free))
+            self._real[shown] = str(_free_port())
         return self._real[shown]
 
     def to_real(self, text: str) -> str:
@@ -33,12 +32,12 @@ class Ports:
         return text
 
 
-def _free_ports() -> Iterator[int]:
-    while True:
-        port = random.choice(_BELOW_THOSE_OF_CLIENTS)
+def _free_port() -> int:
+    for port in _UNTRIED:
         with socket.socket() as listener:
             try:
                 listener.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        yield port
+        return port
+    raise RuntimeError("no port is free")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 INTERRUPT = "^C"
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _STAYS = re.compile(r"rapkit (?:serve|up)\b(?!.*--help)")
 
 
@@ -42,12 +43,19 @@ def trimmed(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def fits(shown: tuple[str, ...], printed: str, *, whole: bool = True) -> bool:
-    """Whether this was printed: `…` is anything within a line, a line of it any lines. Without `whole`, more may follow."""
+    """Whether this was printed; without `whole`, at the beginning.
+
+    `…` is anything within a line, a line of it any lines. Any time is as good as another, and columns may be wider.
+    """
     pattern = ""
     for line in shown:
         if line == "…":
             pattern += r"(?:[^\n]*\n)*?"
         else:
-            pattern += ".*?".join(re.escape(part) for part in line.split("…")) + r"[ \t]*\n"
-    text = "\n".join(trimmed(tuple(line.rstrip() for line in printed.splitlines()))) + "\n"
+            pattern += ".*?".join(re.escape(part) for part in _evened(line).split("…")) + r"[ \t]*\n"
+    text = "\n".join(trimmed(tuple(_evened(line) for line in printed.splitlines()))) + "\n"
     return bool((re.fullmatch if whole else re.match)(pattern, text))
+
+
+def _evened(line: str) -> str:
+    return re.sub(" {2,}", "  ", _TIME.sub("<time>", line.rstrip()))

@@ -15,31 +15,33 @@ from rapkit.kernel.builtins import BUILTINS
 from rapkit.kernel.entries import JournalEntry
 from rapkit.models import rules
 from rapkit.runtime.api.operations import OPERATIONS
+from tests.docs.blocks import ROOT, blocks_of
 
-ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "benchmarks" / "README.md", *sorted(DOCS.rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-SHELL = re.compile(r"^```(?:console|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"^(?:\$ )?(rapkit .*)$", re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^(?:\$ )?(rapkit .*?)( &)?$", re.MULTILINE)
+SHELL = "&|;<>$`\\"
 
 
 def links() -> Iterator[tuple[Path, str]]:
     for page in PAGES:
-        for link in LINK.findall(page.read_text()):
+        for link in LINK.findall(FENCED.sub("", page.read_text())):
             if "://" not in link:
                 yield page, link
 
 
 def commands() -> list[str]:
-    return sorted(
-        {line for page in PAGES for block in SHELL.findall(page.read_text()) for line in COMMAND.findall(block)}
-    )
+    """Those that a shell would pass on as they stand; whether the others work is seen where they are run."""
+    shown = [block for page in PAGES for block in blocks_of(page) if block.language in ("console", "sh")]
+    lines = {found[1] for block in shown for found in COMMAND.finditer(block.text)}
+    return sorted(line for line in lines if not set(SHELL) & set(line))
 
 
 def anchors(page: Path) -> set[str]:
     """What GitHub makes of a page's headings."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 

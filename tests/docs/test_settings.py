@@ -9,15 +9,17 @@ import pytest
 
 from rapkit import settings
 from rapkit.settings import load_settings
+from tests.docs.blocks import PAGES, ROOT, Block, blocks_of
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(?:toml|console\n\$ cat rapkit\.toml)\n(.*?)(?:^```|^\$ )", re.MULTILINE | re.DOTALL)
-BLOCKS = [
-    pytest.param(block[1], id=f"{page.name}-{number}")
-    for page in PAGES
-    for number, block in enumerate(BLOCK.finditer(page.read_text()), 1)
-]
+GUIDE = ROOT / "docs" / "howto" / "build_an_agent.md"
+
+
+def configurations(page: Path) -> list[Block]:
+    blocks = [block for block in blocks_of(page) if block.language == "toml"]
+    return [block for block in blocks if block.title in (None, "rapkit.toml")]
+
+
+BLOCKS = [pytest.param(block.text, id=block.place) for page in PAGES for block in configurations(page)]
 
 
 @pytest.mark.parametrize("text", BLOCKS)
@@ -34,7 +36,7 @@ def test_a_configuration_can_be_loaded(text: str, tmp_path: Path) -> None:
 
 
 def test_the_reference_has_every_key() -> None:
-    reference = max(BLOCK.findall((ROOT / "docs" / "howto" / "build_an_agent.md").read_text()), key=len)
+    reference = max((block.text for block in configurations(GUIDE)), key=len)
     document = tomllib.loads(re.sub(r"^# (\w+ = )", r"\1", reference, flags=re.MULTILINE))
 
     agent: dict[str, Any] = document["agent"]
@@ -45,7 +47,7 @@ def test_the_reference_has_every_key() -> None:
 
 
 def test_the_reference_has_every_limit() -> None:
-    text = (ROOT / "docs" / "howto" / "build_an_agent.md").read_text()
+    text = GUIDE.read_text()
     limits = text[text.index("## Limits") :]
 
     assert [key for key in settings._LIMITS if f"`{key}`" not in limits] == []

@@ -1,6 +1,15 @@
 """A page carried out as a reader would: its files are written, its commands given to one shell, its servers left running.
 
-How pages are written for it is in CONTRIBUTING.md.
+How a page is written for it:
+
+- A block with a title (```python title="weather.py") is a file, written when its turn comes.
+- A `console` block is commands after `$`, and below each what it prints; nothing below it means anything. `…` stands for anything within a
+  line, a line of it for any lines; any time is as good as another. `sh` is a script, of which no command may fail.
+- The exit code is 0, unless the next command is `echo $?`.
+- `rapkit serve`, `rapkit up` and what ends in `&` go on until the page ends; what is shown below them is waited for. `^C` on a line of its
+  own ends them in order, `kill -9 %1` at once.
+- Ports are the usual ones; each page has free ones in their place. A model that needs a key is played by `plan.yaml` among what is given.
+- `<!-- not run: why -->` before a block of commands leaves it out: for what needs the outside world.
 """
 
 import contextlib
@@ -13,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.docs.blocks import Block, blocks_of
+from tests.docs.blocks import ROOT, Block, blocks_of
 from tests.docs.ports import Ports
 from tests.docs.session import Command, commands_of, fits
 
@@ -21,15 +30,35 @@ PATIENCE = 60.0
 """How long a command may take, in seconds."""
 
 GIVEN = Path(__file__).parent / "given"
-"""What a page takes for granted, in a folder of its name: a file of the reader's, and `plan.yaml`, which stands in for a real model."""
+"""What a page takes for granted, in a folder of its name: files of the reader's, and `plan.yaml`, which stands in for a real model."""
 
 _SHELLS = ("console", "sh")
+_OF_TOOLS = ("serve", "call", "inspect", "outbox")
 _SHIM = """#!{python}
-from rapkit import settings
+import sys
+
 from rapkit.cli import main, rapkit
 
-settings.DEFAULT_PORT = {agent}
 rapkit.context_settings["default_map"] = {{"serve": {{"port": {server}}}}}
+
+if not set(sys.argv[1:2]) & set({of_tools}):
+    from rapkit.models import opening
+
+    real, plan = opening.open_model, {plan!r}
+
+    def open_model(name):
+        if not plan or name.startswith("scripted:"):
+            return real(name)
+        model = real(plan)
+        model._name = name
+        return model
+
+    opening.open_model = open_model
+
+    from rapkit import settings
+
+    settings.DEFAULT_PORT = {agent}
+
 main()
 """
 
@@ -45,8 +74,9 @@ def walk(page: Path, folder: Path) -> None:
     ports = Ports()
     given = GIVEN / page.stem
     if given.exists():
-        shutil.copytree(given, home)
+        shutil.copytree(given, home, ignore=shutil.ignore_patterns("plan.yaml"))
     home.mkdir(exist_ok=True)
+    (home / "examples").symlink_to(ROOT / "examples")
     with _shell(folder, home, ports, given / "plan.yaml") as shell:
         for block in blocks_of(page):
             if block.title:
@@ -64,6 +94,8 @@ def _carry_out(block: Block, shell: "_Shell", ports: Ports) -> None:
         return
     for command in commands_of(block.text):
         where = f"{block.place}: $ {command.text}\n"
+        if not command.text.startswith("echo $?"):
+            shell.check()
         if command.stays:
             _leave_running(command, shell, ports, where)
             continue
@@ -71,8 +103,8 @@ def _carry_out(block: Block, shell: "_Shell", ports: Ports) -> None:
         printed = ports.to_shown(printed)
         if command.shown:
             assert fits(command.shown, printed), f"{where}printed\n{printed}\nThe page says\n{_joined(command)}"
-        shell.failed = (where, printed) if code else None
-    assert shell.failed is None, "{}failed:\n{}".format(*shell.failed)
+        shell.failure = f"{where}failed:\n{printed}" if code else None
+    shell.check()
 
 
 def _leave_running(command: Command, shell: "_Shell", ports: Ports, where: str) -> None:
@@ -126,13 +158,17 @@ class _Shell:
         self._count = 0
         self._code = 0
         self.jobs: list[_Job] = []
-        self.failed: tuple[str, str] | None = None
+        self.failure: str | None = None
 
     def run(self, text: str) -> tuple[str, int]:
         """What it prints, and its exit code, once it has ended. `$?` is that of the command before."""
         printed, said = self._give(f"(exit {self._code})\n{text}", "$?")
         self._code = int(said)
         return printed, self._code
+
+    def check(self) -> None:
+        """Nothing failed, unless the page goes on to show the exit code."""
+        assert self.failure is None, self.failure
 
     def run_script(self, text: str) -> tuple[str, int]:
         """The same for several commands, none of which may fail."""
@@ -169,7 +205,15 @@ def _shell(folder: Path, home: Path, ports: Ports, plan: Path) -> Iterator[_Shel
     programs = folder / "bin"
     programs.mkdir()
     shim = programs / "rapkit"
-    shim.write_text(_SHIM.format(python=sys.executable, agent=ports.real("8700"), server=ports.real("8001")))
+    shim.write_text(
+        _SHIM.format(
+            python=sys.executable,
+            of_tools=_OF_TOOLS,
+            plan=f"scripted:{plan}" if plan.exists() else "",
+            agent=ports.real("8700"),
+            server=ports.real("8001"),
+        )
+    )
     shim.chmod(0o755)
     environment = {
         "PATH": os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
@@ -180,8 +224,6 @@ def _shell(folder: Path, home: Path, ports: Ports, plan: Path) -> Iterator[_Shel
         "PYTHONUNBUFFERED": "1",  # so that what is printed and what is complained of stand in order
         **{key: os.environ[key] for key in ("PYTHONPATH", "TMPDIR") if key in os.environ},
     }
-    if plan.exists():
-        environment["RAPKIT_MODEL"] = f"scripted:{plan}"
     with (folder / "shell").open("wb") as complaints:
         bash = subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
@@ -198,10 +240,19 @@ def _shell(folder: Path, home: Path, ports: Ports, plan: Path) -> Iterator[_Shel
         shell.run("set -m")  # jobs have numbers, and take Ctrl-C
         yield shell
     finally:
+        bash.kill()
         for job in shell.jobs:
             job.send(signal.SIGKILL)
-        bash.kill()
+        _end_session(bash.pid)
         bash.communicate()
+
+
+def _end_session(session: int) -> None:
+    """Kill what is left of a shell's programs: also one that was still in the foreground, when a page has failed."""
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(ProcessLookupError):
+            if int(each.name) != session and os.getsid(int(each.name)) == session:
+                os.kill(int(each.name), signal.SIGKILL)
 
 
 def _eventually(happened: Callable[[], bool], complaint: Callable[[], str]) -> None:

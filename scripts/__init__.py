@@ -1,0 +1,1 @@
+"""One verb each; `_reference` makes pages for `scripts/docs`."""
