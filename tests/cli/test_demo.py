@@ -1,129 +1,284 @@
-"""The demo is run as a user runs it: the real command, with a real kill in it."""
+"""The demo is run as a user runs it: the real command with its real kills, in a terminal and without one.
 
-import os
+Two whole runs go on behind the shorter tests, which therefore stand first.
+"""
+
+import json
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
-COMMAND = [sys.executable, "-m", "rapkit", "demo"]
+from rapkit.cli.demo.live import live_model
+from rapkit.errors import ConfigError
+from tests.cli.command import rapkit
+from tests.cli.demo_recording import Recording
+from tests.cli.demo_runs import DemoRun, demo, environment, nothing_runs, provider, wait_until
+
+CHAPTERS = (
+    "Three processes",
+    "One request, two calls",
+    "The agent sleeps",
+    "kill -9, everything",
+    "They come back, and so does the result",
+    "An event wakes a child thread",
+    "A question waits for a person",
+    "The end",
+)
 
 
-@contextmanager
-def demo(folder: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """The demo without a terminal, its temporary files in the folder."""
-    process = subprocess.Popen(
-        COMMAND,
-        cwd=folder,
-        env={**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1", **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+@dataclass
+class Runs:
+    """Two whole runs at the same time: without a terminal, and in one, which is made narrow and then wide."""
+
+    plain: DemoRun
+    recording: Recording
+    recording_folder: Path
+
+    @cached_property
+    def screens(self) -> dict[str, str]:
+        """What was on the screen last in each chapter."""
+        return self.recording.screens()
+
+    def ended(self) -> "Runs":
+        """All of them, and none has failed."""
+        assert self.plain.ended() == 0, self.plain.out + self.plain.err
+        assert self.recording.ended() == 0, self.recording.raw.decode()
+        return self
+
+
+@pytest.fixture(scope="module", autouse=True)
+def going_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    with ExitStack() as running:
+        inside = tmp_path_factory.mktemp("terminal")
+        recording = Recording(inside, (24, 80), {4: (24, 60), 6: (30, 130)})
+        running.callback(recording.close)
+        plain = running.enter_context(demo(tmp_path_factory.mktemp("plain") / "run"))
+        yield Runs(plain, recording, inside)
+
+
+@pytest.fixture(scope="module")
+def runs(going_on: Runs) -> Runs:
+    return going_on.ended()
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "when"),
+    [
+        (signal.SIGINT, 130, "is started"),
+        (signal.SIGTERM, 143, "(starts, pid"),
+        (signal.SIGHUP, 129, "(starts, pid"),
+    ],
+    ids=["Ctrl-C", "terminated", "hung up"],
+)
+def test_stopped_half_way_it_leaves_nothing_behind(
+    tmp_path: Path, number: signal.Signals, code: int, when: str
+) -> None:
+    with demo(tmp_path / "run") as run:
+        run.until(when)
+        assert run.stop(number) == code
+        assert "Stopped half-way" in run.err
+        assert "Traceback" not in run.err
+        wait_until(run.is_gone)
+
+
+def test_killed_it_leaves_nothing_behind_either(tmp_path: Path) -> None:
+    with demo(tmp_path / "run") as run:
+        run.until("is started")
+        run.stop(signal.SIGKILL)
+        wait_until(run.is_gone)
+
+
+BREAKING = """
+import rapkit.cli.demo as demo
+from rapkit.cli import main
+from rapkit.cli.demo.household import Household
+
+class Broken(Household):
+    def __enter__(self):
+        super().__enter__()
+        (self.folder / {file!r}).write_text({text!r})
+        return self
+
+demo.Household, demo._PATIENCE, demo.sys.argv[1:] = Broken, 3.0, ["demo"]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "complaint", "log"),
+    [
+        ("ops.py", "this is no Python", "rapkit serve ops.py --port", "ops.py"),
+        ("plan.yaml", "- say: I would rather not.", "Expected: the model calls load_test", "runtime's log"),
+    ],
+    ids=["a server that cannot start", "a step that does not happen"],
+)
+def test_a_step_that_fails_is_told_with_the_log_and_exit_code_1(
+    tmp_path: Path, file: str, text: str, complaint: str, log: str
+) -> None:
+    with demo(tmp_path / "run", script=BREAKING.format(file=file, text=text)) as run:
+        assert run.ended() == 1, run.out + run.err
+        assert complaint in run.err
+        assert log in run.err.partition("The last lines of")[2]
+        assert "Traceback" not in run.err
+        assert "Measured in this run" not in run.out
+        wait_until(run.is_gone)
+
+
+def test_live_is_played_by_a_real_model(tmp_path: Path) -> None:
+    with provider() as model, demo(tmp_path / "run", "--live", more=model.env) as run:
+        run.until("→ lab    load_test(build=42")
+        assert "agent    On it." in run.out
+        assert model.requests[0]["model"] == "gpt-5-mini"
+        assert "call load_test and watch_alerts" in json.dumps(model.requests[0])
+        run.stop(signal.SIGTERM)
+
+
+@pytest.mark.soak
+def test_live_goes_on_to_the_end(tmp_path: Path) -> None:
+    with provider() as model, demo(tmp_path / "run", "--live", more=model.env) as run:
+        assert run.ended() == 0, run.out + run.err
+        assert "child    reports: Harmless: a cold cache." in run.out
+        assert summary_of(run.out)["model"] == f"{len(model.requests)} requests to openai:gpt-5-mini"
+        assert run.is_gone()
+
+
+def test_live_needs_a_key(tmp_path: Path) -> None:
+    nothing = dict.fromkeys(("RAPKIT_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"), "")
+    outcome = rapkit("demo", "--live", folder=tmp_path, environment=nothing)
+    assert outcome.code == 2
+    assert outcome.err.startswith("rapkit: --live needs a model: set OPENAI_API_KEY or ANTHROPIC_API_KEY")
+
+
+def test_live_is_not_for_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAPKIT_MODEL", "scripted:plan.yaml")
+    with pytest.raises(ConfigError, match="--live is for a real model"):
+        live_model()
+
+
+def test_live_without_the_extra_says_what_to_install(tmp_path: Path) -> None:
+    script = "import sys; sys.modules['pydantic_ai'] = None; sys.argv[1:] = ['demo', '--live']; from rapkit.cli import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=environment(tmp_path, {"OPENAI_API_KEY": "sk-none"}),
+        capture_output=True,
         text=True,
     )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-        process.wait(15)
-        assert process.stdout is not None
+    assert ended.returncode == 2
+    assert 'pip install "rapkit[agent]"' in ended.stderr
+
+
+def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rapkit", "demo"],
+        env=environment(temporary),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        process.stdout.read(10)
         process.stdout.close()
+        complaint = process.stderr.read()
+        assert process.wait(60) != 0
+    assert b"Traceback" not in complaint
+    assert not list(temporary.iterdir())
 
 
-def servers_in(output: str) -> list[int]:
-    return [int(pid) for pid in re.findall(r"process (\d+) serves", output)]
+def summary_of(out: str) -> dict[str, str]:
+    """What was measured, by what it is about."""
+    return dict(re.findall(r"^✓ (.+?)  +(.+)$", out, re.MULTILINE))
 
 
-def is_gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("demo")
-
-
-@pytest.fixture(scope="module")
-def output(folder: Path) -> str:
-    """What a whole run prints."""
-    with demo(folder) as process:
-        output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, output
-    return output
-
-
-def test_a_call_outlives_a_kill_and_is_answered_once(output: str) -> None:
-    first, second = servers_in(output)
-    assert f"$ kill -9 {first}" in output
-    assert first != second
-    assert output.count("acknowledged in") == 3
-    assert output.index("$ kill -9") < output.index('"It has been getting warmer in Oslo."')
-    assert output.index("$ kill -9") < output.index("not known")
-    assert "3 calls, 3 answers, none in a further" in output
-    assert "postcards posted: 1" in output
-
-
-def test_it_leaves_nothing_behind(output: str, folder: Path) -> None:
-    assert all(map(is_gone, servers_in(output)))
-    assert list(folder.iterdir()) == []
-
-
-def test_its_times_are_measured(output: str) -> None:
-    times = [float(seconds) for seconds in re.findall(r"^ *(\d+\.\d\d) s  ", output, re.MULTILINE)]
-    acknowledged = [float(ms) for ms in re.findall(r"acknowledged in (\d+\.\d) ms", output)]
-    (answered,) = map(float, re.findall(r"climate_report answers, (\d+\.\d) s after", output))
+def test_without_a_terminal_every_step_is_a_line(runs: Runs) -> None:
+    out = runs.plain.out
+    headings = re.findall(r"^\d/8  (.+)$", out, re.MULTILINE)
+    assert tuple(headings) == CHAPTERS
+    assert "\x1b" not in out
+    times = [float(seconds) for seconds in re.findall(r"^ *(\d+\.\d\d) s  ", out, re.MULTILINE)]
     assert times == sorted(times)
-    assert all(0 < ms < 1000 for ms in acknowledged)
-    # It takes three seconds, was interrupted after one, and begun again.
-    assert 4 <= answered < 15
+    assert runs.plain.err == ""
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_it_cleans_up_when_it_is_interrupted(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    with demo(tmp_path) as process:
-        assert process.stdout is not None
-        output = ""
-        while "send_postcard(" not in output:
-            line = process.stdout.readline()
-            assert line, output
-            output += line
-        process.send_signal(number)
-        output += process.stdout.read()
-
-    assert process.returncode == code, output
-    assert "Traceback" not in output
-    (server,) = servers_in(output)
-    assert is_gone(server)
-    assert list(tmp_path.iterdir()) == []
+def test_all_are_killed_while_the_agent_sleeps_and_the_result_still_comes(runs: Runs) -> None:
+    out = runs.plain.out
+    started = re.findall(r"\(starts, pid (\d+)\)", out)
+    killed = re.findall(r"kill -9 (\d+)", out)
+    again = re.findall(r"\(starts again, pid (\d+)\)", out)
+    assert started == killed
+    assert len(again) == 3
+    assert not set(again) & set(killed)
+    order = ("load_test(build=42", "asleep: 0 workers", "kill -9", "starts again", "← lab    load_test: Build 42 holds")
+    assert [out.index(words) for words in order] == sorted(out.index(words) for words in order)
 
 
-def test_it_fails_if_a_step_fails(tmp_path: Path) -> None:
-    with demo(tmp_path, RAPKIT_SECRET_KEY="no key") as process:
-        output, _ = process.communicate(timeout=60)
+def test_then_come_a_child_thread_a_question_and_an_orderly_end(runs: Runs) -> None:
+    out = runs.plain.out
+    order = (
+        *("event of watch_alerts", "a child thread is made", "child    reports: The alert is harmless"),
+        *("Roll out build 42? [Now] [Tonight] [Not at all]", "with 0 tools and 0 workers running", "you      Now"),
+        *("Build 42 goes live: now.", "you      close the thread", "(1 before, 0 now)", "with exit code 0"),
+    )
+    assert [out.index(words) for words in order] == sorted(out.index(words) for words in order)
 
-    assert process.returncode == 1
-    assert "This should not have happened: the server did not start." in output
-    assert "Traceback" not in output
-    assert list(tmp_path.iterdir()) == []
+
+def test_what_the_summary_says_was_measured(runs: Runs) -> None:
+    out = runs.plain.out
+    measured = summary_of(out)
+    assert all(re.search(r"\d", words) for words in measured.values()), measured
+    workers = set(re.findall(r"worker   pid (\d+) is started", out))
+    assert measured["workers"] == f"{len(workers)} came, 0 are left"
+    assert measured["left behind"] == f"0 of {len(workers) + 6} processes, no file"
+    assert measured["exactly once"].startswith("4 calls, 4 answers")
+    assert measured["load test"].startswith("begun 2 times; the second went on after ")
+    acknowledged = re.search(r"load_test\(.+\)  \(acknowledged after (\d+ ms)\)", out)
+    assert acknowledged is not None
+    assert acknowledged[1] in measured["slow call"]
+    slept, total = (float(re.findall(r"[\d.]+", measured[about])[0]) for about in ("asleep", "in all"))
+    assert 1.5 <= slept < total
 
 
-def test_colours_are_only_where_they_are_wanted(output: str, tmp_path: Path) -> None:
-    assert "\x1b" not in output
-    with demo(tmp_path, RAPKIT_SECRET_KEY="no key", FORCE_COLOR="1") as process:
-        coloured, _ = process.communicate(timeout=60)
-    with demo(tmp_path, RAPKIT_SECRET_KEY="no key", FORCE_COLOR="1", NO_COLOR="1") as process:
-        plain, _ = process.communicate(timeout=60)
+def test_nothing_is_left_behind(runs: Runs) -> None:
+    assert runs.plain.is_gone()
+    assert nothing_runs(runs.recording.afterwards())
+    assert not list(runs.recording_folder.iterdir())
 
-    colour = re.compile(r"\x1b\[[0-9;]*3\dm")
-    assert colour.search(coloured)
-    assert not colour.search(plain)
+
+def test_in_a_terminal_there_is_a_picture_of_every_chapter(runs: Runs) -> None:
+    assert tuple(runs.screens) == CHAPTERS
+    asleep, killed, back = (runs.screens[CHAPTERS[number]] for number in (2, 3, 4))
+    assert re.search(r"○ worker +none", asleep)
+    assert re.search(r"● lab +pid \d+ +load_test ━", asleep)
+    assert re.search(r"▤ thread +waiting +for load_test, watch_alerts", asleep)
+    assert len(re.findall(r"✗ \w+ +killed", killed)) == 3
+    assert len(re.findall(r"● \w+ +pid \d+", back)) >= 3
+    assert "you     Now" in runs.screens[CHAPTERS[6]]
+
+
+@pytest.mark.parametrize(("chapter", "columns"), [(3, 60), (4, 60), (6, 130)], ids=["narrow", "later", "wide"])
+def test_the_picture_follows_the_size_of_the_terminal(runs: Runs, chapter: int, columns: int) -> None:
+    lines = runs.screens[CHAPTERS[chapter]].splitlines()
+    frames = [line for line in lines if line.startswith(("╭", "╰"))]
+    assert frames
+    assert {len(line) for line in frames} == {columns}
+    # Nothing of another size is left on the screen: all lines are part of the picture.
+    assert all(line.startswith(("rapkit demo", "╭", "│", "╰")) for line in lines if line)
+
+
+def test_after_the_picture_the_story_and_the_summary_stay(runs: Runs) -> None:
+    told, raw = runs.recording.afterwards(), runs.recording.raw
+    assert all(f"{number}/8" in told and title in told for number, title in enumerate(CHAPTERS, 1))
+    assert summary_of(told).keys() == summary_of(runs.plain.out).keys()
+    assert raw.count(b"\x1b[?1049h") == raw.count(b"\x1b[?1049l") == 1
+    assert raw.rindex(b"\x1b[?25h") > raw.rindex(b"\x1b[?25l")  # the cursor is back

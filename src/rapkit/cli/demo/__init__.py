@@ -1,0 +1,90 @@
+"""`rapkit demo`."""
+
+import contextlib
+import io
+import os
+import sys
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from rapkit.cli.demo.cast import SCRIPT, Cast
+from rapkit.cli.demo.failure import DemoFailed
+from rapkit.cli.demo.household import Household
+from rapkit.cli.demo.live import live_model
+from rapkit.cli.demo.picture import SMALLEST, Picture
+from rapkit.cli.demo.plain import PlainLines, summary, summary_lines, told
+from rapkit.cli.demo.process import is_alive
+from rapkit.cli.demo.scene import Scene
+from rapkit.cli.demo.signals import Stopped, hearing_signals
+from rapkit.cli.demo.story import Story
+from rapkit.errors import ConfigError
+
+_PATIENCE = 30.0
+_PATIENCE_WITH_A_MODEL = 120.0
+_NEXT = "Now your own: rapkit new makes one, rapkit serve and rapkit up run it, rapkit chat talks to it."
+
+
+@click.command()
+@click.option(
+    "--live", is_flag=True, help="With a real model: RAPKIT_MODEL, or that of OPENAI_API_KEY or ANTHROPIC_API_KEY."
+)
+def command(live: bool) -> None:
+    """See what RAP is for, in a minute: an agent waits without running, everything is killed with -9, and nothing is lost.
+
+    A runtime, two tool servers and workers that come and go, each in its own process, on this machine alone. No key and no network is
+    needed, and nothing is left behind.
+    """
+    if not hasattr(os, "killpg"):
+        raise ConfigError("The demo kills processes the way Linux and macOS do. Run it there, or in WSL.")
+    model = live_model() if live else SCRIPT
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # arrows and ticks, where there are none
+    console = Console(highlight=False, emoji=False)
+    picture = Picture(console) if _can_show_pictures(console) else None
+    scene = Scene(picture or PlainLines(console), model if live else "scripted model, no key, no network")
+    household = Household()
+    try:
+        with hearing_signals() as stop, household, picture or contextlib.nullcontext():
+            patience = _PATIENCE_WITH_A_MODEL if live else _PATIENCE
+            Story(scene, Cast(household, model), stop, patience).tell()
+        _check_that_nothing_is_left(household, scene)
+    except DemoFailed as failure:
+        _end(console, scene, picture)
+        _complain(f"This should not have happened. {failure}")
+        sys.exit(1)
+    except Stopped as stopped:
+        _complain("Stopped half-way. The processes and their files are gone.")
+        sys.exit(stopped.exit_code)
+    _end(console, scene, picture)
+    console.print(Text("\nNothing was lost, nothing came twice. Measured in this run:\n", "bold green"))
+    if picture is None:
+        console.print(summary_lines(scene.facts), soft_wrap=True)
+    else:
+        console.print(summary(scene.facts))
+    console.print(Text(f"\n{_NEXT}", "dim"), soft_wrap=picture is None)
+
+
+def _can_show_pictures(console: Console) -> bool:
+    large_enough = console.width >= SMALLEST[0] and console.height >= SMALLEST[1]
+    return console.is_terminal and not console.is_dumb_terminal and console.encoding == "utf-8" and large_enough
+
+
+def _end(console: Console, scene: Scene, picture: Picture | None) -> None:
+    """What was seen stays in the scrollback. Plain lines are there already."""
+    if picture is not None:
+        console.print(told(scene))
+
+
+def _check_that_nothing_is_left(household: Household, scene: Scene) -> None:
+    workers = scene.workers.came if scene.workers else []
+    left = [pid for pid in (*household.pids, *workers) if is_alive(pid)]
+    if left or household.folder.exists():
+        raise DemoFailed(f"Nothing should be left, but there are processes {left} or the folder {household.folder}.")
+    scene.fact("left behind", f"{len(left)} of {len(household.pids) + len(workers)} processes, no file")
+    scene.fact("in all", f"{scene.elapsed:.1f} s")
+
+
+def _complain(text: str) -> None:
+    click.echo(f"\n{text}", err=True)

@@ -1,0 +1,1 @@
+"""What `rapkit demo` copies into its folder, and what its tool servers and its scripted model read there."""
