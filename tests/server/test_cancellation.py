@@ -12,7 +12,7 @@ import pytest
 from rapkit import Context, Durations, Limits, Toolset, testing
 from tests.server.meddling import meddle
 from tests.server.served import invocation, serving, until
-from tests.server.sink import Sink
+from tests.server.sink import Sink, answer
 
 CANCELLED = "Error: Cancelled."
 
@@ -73,6 +73,23 @@ async def test_a_cancelled_async_handler_is_stopped_and_its_call_ends_in_one_res
             "text": CANCELLED,
         }
         assert events == ["wait started", "wait stopped"]
+        assert len(sink.posts) == 1
+
+
+@pytest.mark.parametrize(("status", "letters"), [(404, 0), (410, 0), (400, 1)])
+async def test_nobody_waiting_for_the_end_of_a_cancelled_call_is_no_trouble(
+    tools: Toolset, events: list[str], sink: Sink, status: int, letters: int
+) -> None:
+    """A runtime that has closed the thread, or forgotten the call, says so: the end has come where it was wanted."""
+    sink.otherwise = answer(status)
+    async with serving(tools) as server:
+        await server.invoke(invocation(sink.url, "wait", id="c1"))
+        await until(lambda: "wait started" in events)
+        await server.cancel("thread_1", "c1")
+        await sink.result("c1")
+        await server.quiet()
+
+        assert len(await server.dead_letters()) == letters
         assert len(sink.posts) == 1
 
 

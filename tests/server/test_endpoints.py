@@ -105,9 +105,9 @@ def _without(field: str, sink: Sink) -> dict[str, object]:
 
 
 async def test_a_callback_url_we_would_not_dial_is_refused_without_being_repeated(
-    toolset: Callable[..., Toolset],
+    toolset: Callable[..., Toolset], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """INV-10, INV-14"""
+    """INV-10, INV-14; whoever runs the server is told, because a runtime need not read why."""
     tools = toolset(tokens="a-token-of-some-length")
     tools.tool(name="echo")(lambda: "x")
     urls = (
@@ -131,6 +131,9 @@ async def test_a_callback_url_we_would_not_dial_is_refused_without_being_repeate
             assert "callback_url" in reply.detail
             assert "secret" not in reply.detail
         assert await server.stored_calls() == 0
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert any("https://10.0.0.1" in each for each in told)
+    assert all("callback_url" in each and "secret" not in each for each in told)
 
 
 async def test_targets_the_author_allowed_are_called_back(toolset: Callable[..., Toolset], sink: Sink) -> None:

@@ -19,7 +19,9 @@ _SQLITE = "sqlite:///"
 _MEMORY = "sqlite:///:memory:"
 _FOLDER = Path(".rapkit")  # where `rapkit serve` keeps its stores by default
 
-_store = click.option("--store", metavar="URL", help="The server's store.  [default: the one in .rapkit]")
+_store = click.option(
+    "--store", metavar="URL", help="The store of a tool server or an agent.  [default: the one in .rapkit]"
+)
 
 
 @click.group()

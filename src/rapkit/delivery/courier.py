@@ -220,6 +220,10 @@ class Courier:
         match verdict(answer.status):
             case Verdict.DELIVERED:
                 return self._end(taken, Fate(Outcome.DELIVERED, answer.status, None))
+            case Verdict.GONE if outgoing.kind == Kind.CANCELLED:
+                return self._end(
+                    taken, Fate(Outcome.DELIVERED, answer.status, None)
+                )  # nobody waits for it, as it should be
             case Verdict.RETRY:
                 return self._try_again(taken, answer, f"{outgoing.origin} answered {answer.status}")
             case Verdict.GONE | Verdict.REFUSED:

@@ -18,6 +18,7 @@ class Kind(StrEnum):
     INVOCATION = "invocation"
     CALLBACK = "callback"
     FINAL = "final"  # a callback after which nothing follows on its lane
+    CANCELLED = "cancelled"  # one that ends a call because somebody wanted that, who may be gone by now
     ANSWER = "answer"
     NOTICE = "notice"
 
@@ -102,6 +103,7 @@ POLICIES: Mapping[Kind, RetryPolicy] = MappingProxyType(
         # The work is done and paid for: outlast a weekend's outage.
         Kind.CALLBACK: RetryPolicy(first=1, factor=3, cap=3600, horizon=3 * 24 * 3600),
         Kind.FINAL: RetryPolicy(first=1, factor=3, cap=3600, horizon=3 * 24 * 3600),
+        Kind.CANCELLED: RetryPolicy(first=1, factor=3, cap=3600, horizon=3 * 24 * 3600),
         Kind.ANSWER: RetryPolicy(first=1, factor=2, cap=60, horizon=3600),
         # Sent once, whatever happens.
         Kind.NOTICE: RetryPolicy(first=1, factor=1, cap=1, horizon=0),

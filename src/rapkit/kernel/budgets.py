@@ -29,7 +29,9 @@ def accounts(thread: Thread, limits: ThreadLimits) -> tuple[Account, ...]:
     """Everything a thread may use so much of, with what it was granted on top."""
     usage, granted = thread.usage_of_all, thread.granted
     return (
-        Account("slices", usage.requests, _sum(limits.slices, granted.slices), lambda n: f"{n:,.0f} slices"),
+        Account(
+            "slices", usage.requests, _sum(limits.slices, granted.slices), lambda n: f"{n:,.0f} slice{'s' * (n != 1)}"
+        ),
         Account(
             "tokens",
             usage.input_tokens + usage.output_tokens,

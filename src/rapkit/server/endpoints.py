@@ -44,6 +44,8 @@ async def invoke(engine: Engine, request: Request) -> None:
     except InvalidMessage as error:
         raise Refusal(400, str(error)) from None
     except ForbiddenTarget as error:
+        # The runtime need not read our answer (its body means nothing in RAP), so whoever runs this server is told too.
+        log.warning("a call was refused: callback_url: %s", error, extra={"caller": request.caller})
         raise Refusal(400, f"callback_url: {error}") from None
     engine.metrics.invocation(admission.value)
     if admission is Admission.STALE:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from rapkit.delivery.retry import Kind
 from rapkit.errors import Fenced, InvalidMessage, StoreError
 from rapkit.mailbox import Claim, Commit
 from rapkit.protocol import BadInvocation, Invocation, ToolResult, dump
@@ -215,7 +216,8 @@ class Worker:
         body = self._result(call.message, ending)
         commit = ending.commit
         lane = commit.spawn[0].id if ending.subscribed else None
-        outgoing = [*commit.outgoing, hold.post(body, lane=lane)]
+        kind = Kind.CANCELLED if ending.output.text == _CANCELLED else Kind.CALLBACK
+        outgoing = [*commit.outgoing, hold.post(body, kind, lane=lane)]
         forget_for = self._premises.plan.durations.remember_calls
         ours = await hold.insist(replace(commit, outgoing=outgoing, forget_for=forget_for))
         if not ours or ending.output.text == _CANCELLED:

@@ -13,7 +13,7 @@ from rapkit.cli.threads.paper import say_done
 def close(wanted: Wanted, threads: tuple[str, ...]) -> None:
     """Close threads for good: they take nothing more, what is pending is cancelled, and every tool server is told.
 
-    Their children are closed as well. Closing one that is closed changes nothing.
+    Their children go on: close them by name, if they are to end too. Closing one that is closed changes nothing.
     """
     with reached(wanted, working=False) as agent:
         # All are found before the first is closed: who mistypes one has closed none.
