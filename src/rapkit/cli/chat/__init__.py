@@ -1,0 +1,102 @@
+"""`rapkit chat`."""
+
+import asyncio
+import os
+import shlex
+import sys
+
+import click
+
+from rapkit.cli.agent_api import AgentApi
+from rapkit.cli.agents import Reached, Wanted, agent_options, reached
+from rapkit.cli.chat.block import Block
+from rapkit.cli.chat.plain import PlainChat
+from rapkit.cli.chat.session import Chat
+from rapkit.cli.remote import printable
+from rapkit.settings import DEFAULT_FILE
+
+_OURS = "The agent ends with this chat; its threads are kept. `rapkit up` runs it for good."
+_MOST_THREADS = 200
+
+
+@click.command()
+@click.option("--thread", metavar="ID", help="Go on with this thread.  [default: a new one]")
+@click.option("--last", is_flag=True, help="Go on with the latest thread that is not closed.")
+@click.option("--user-id", metavar="ID", help="The user a new thread works for, which tools are told.")
+@agent_options
+def command(wanted: Wanted, thread: str | None, last: bool, user_id: str | None) -> None:
+    """Talk to an agent.
+
+    Your first message begins a thread, which goes on when you leave: `--thread` comes back to it. /help shows what else can be typed.
+    An agent that does not run yet runs as long as the chat does.
+
+    \b
+    rapkit chat                                   the agent of ./rapkit.toml
+    rapkit chat --url http://127.0.0.1:8700       one that runs somewhere
+    rapkit chat --model openai:gpt-5-mini --server http://127.0.0.1:8001
+
+    Without a terminal each line of the input is a message. Scripts are better off with `rapkit ask`.
+    """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
+    if thread and last:
+        raise click.UsageError("--thread and --last both say which thread.")
+    _never_fail_to_print()
+    with reached(wanted, working=True) as agent:
+        if last:
+            thread = _latest(agent.api)
+        if _can_be_painted_on():
+            asyncio.run(_chat(agent, wanted, thread, user_id))
+        else:
+            _plain_chat(agent, thread, user_id)
+
+
+async def _chat(agent: Reached, wanted: Wanted, thread: str | None, user_id: str | None) -> None:
+    chat = Chat(agent.api, user_id)
+    greeting = [Block(f"The agent is at {agent.api.url}. /help shows what you can do.", style="dim")]
+    if agent.is_ours:
+        greeting.append(Block(_OURS, style="dim"))
+    await chat.run(greeting, thread)
+    for text in chat.not_sent:
+        click.echo(f"The agent did not confirm that it got this: {printable(text)}")
+    if chat.followed.id is not None and not chat.followed.is_closed:
+        click.echo(f"\nTo go on with this thread:\n  {_again(wanted, chat.followed.id)}")
+
+
+def _again(wanted: Wanted, thread_id: str) -> str:
+    """The command that comes back to a thread. Without the token, which is nobody's business."""
+    words = ["rapkit", "chat"]
+    if wanted.url:
+        words += ["--url", wanted.url]
+    else:
+        words += ["--config", wanted.config] if wanted.config != str(DEFAULT_FILE) else []
+        words += ["--model", wanted.flags.model] if wanted.flags.model else []
+        words += [word for server in wanted.flags.servers for word in ("--server", server)]
+        words += ["--store", wanted.flags.store] if wanted.flags.store else []
+    return shlex.join([*words, "--thread", thread_id])
+
+
+def _latest(api: AgentApi) -> str | None:
+    """The latest thread that nobody else has made; None if there is none, and a new one will do."""
+    threads = api.get("threads", limit=_MOST_THREADS)["threads"]
+    ours = (each["thread_id"] for each in threads if each["status"] != "closed" and each["parent_id"] is None)
+    return next(ours, None)
+
+
+def _plain_chat(agent: Reached, thread: str | None, user_id: str | None) -> None:
+    is_terminal = sys.stdin.isatty()
+    if not is_terminal:
+        click.echo("Each line of the input is a message. `rapkit ask` is made for scripts.", err=True)
+    else:
+        click.echo("Each line is a message; Ctrl-D ends. A terminal that can move its cursor shows more.", err=True)
+    if agent.is_ours:
+        click.echo(_OURS, err=True)
+    PlainChat(agent.api, user_id, prompt=is_terminal and sys.stdout.isatty()).run(thread)
+
+
+def _can_be_painted_on() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+
+
+def _never_fail_to_print() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")

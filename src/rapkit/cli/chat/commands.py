@@ -1,0 +1,209 @@
+"""What can be typed instead of a message: `/threads`, `/switch` and the like."""
+
+import asyncio
+import difflib
+import re
+import time
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from rapkit.cli.agent_api import AgentApi
+from rapkit.cli.chat.block import Block, clipped
+from rapkit.cli.chat.blocking import in_thread
+from rapkit.cli.chat.picker import Picker
+from rapkit.cli.chat.toolbar import ago
+from rapkit.cli.chat.transcript import note, problem, short_id
+from rapkit.errors import RapkitError
+
+if TYPE_CHECKING:
+    from rapkit.cli.chat.session import Chat
+
+COMMANDS = {
+    "threads": ("", "list the latest threads"),
+    "switch": ("[N or ID]", "go to another thread, by its number in that list or its id"),
+    "new": ("", "leave this thread as it is; your next message begins another one"),
+    "answer": ("", "show a question again that you left open"),
+    "cancel": ("[CALL]", "cancel a pending call or a subscription"),
+    "close": ("", "close this thread: it takes nothing more, and its tools are told"),
+    "help": ("", "show this"),
+    "quit": ("", "leave; threads go on without you (Ctrl-D does so too)"),
+}
+_KEYS = (
+    ("Enter", "sends your line"),
+    ("Alt-Enter, Ctrl-J", "begins another one"),
+    ("↑ ↓", "what you typed before"),
+    ("Ctrl-C", "clears the line; on an empty one it leaves"),
+)
+_COMMAND = re.compile(r"/([A-Za-z]*)(?:\s+(.*))?\s*", re.DOTALL)
+_LISTED = 20
+_WIDEST_STATUS = 8
+
+
+class Commands:
+    """The commands of a chat. `ids` are the threads of the last list, in its order."""
+
+    def __init__(self, chat: "Chat") -> None:
+        self._chat = chat
+        self.ids: list[str] = []
+
+    def read(self, text: str) -> tuple[str, str] | None:
+        """A command and what stands behind it; None if this is a message, such as one about `/usr/bin`."""
+        found = _COMMAND.fullmatch(text)
+        return (found[1].lower(), (found[2] or "").strip()) if found else None
+
+    async def carry_out(self, name: str, argument: str) -> None:
+        """Do it. What goes wrong is printed."""
+        try:
+            match name:
+                case "threads":
+                    await self._threads()
+                case "switch":
+                    await self._switch(argument)
+                case "new":
+                    self._chat.begin()
+                case "answer":
+                    self._chat.ask_again()
+                case "cancel":
+                    await self._cancel(argument)
+                case "close":
+                    await self._close()
+                case "help" | "":
+                    self._help()
+                case "quit" | "exit":
+                    self._chat.leave()
+                case _:
+                    self._chat.print([problem(_unknown(name))])
+        except RapkitError as error:
+            self._chat.print([problem(str(error))])
+
+    def _help(self) -> None:
+        rows = [(f"/{name} {argument}".strip(), summary) for name, (argument, summary) in COMMANDS.items()]
+        widest = max(len(left) for left, _ in (*rows, *_KEYS)) + 2
+        blocks = [Block(summary, f"  {left.ljust(widest)}", mark_style="cyan") for left, summary in (*rows, *_KEYS)]
+        self._chat.print([Block("", apart=False), *blocks])
+
+    async def _threads(self) -> None:
+        listed = await self._list()
+        if not listed:
+            self._chat.print([note("There are no threads yet. Say something to begin one.")])
+        current = self._chat.followed.id
+        blocks = []
+        for number, (thread, words) in enumerate(listed, start=1):
+            mark = "*" if thread["thread_id"] == current else " "
+            line = f"{mark} {number:2} {_about(thread, words)}"
+            blocks.append(Block(_cut(line, self._chat.columns), style="bold" if mark == "*" else "", whole=True))
+        if listed:
+            blocks.append(Block("/switch N goes to one of them.", "  ", "dim"))
+        self._chat.print([Block(""), *blocks])
+
+    async def _list(self) -> list[tuple[dict[str, Any], str]]:
+        """The latest threads, with the first words of each."""
+        api = self._chat.api
+        threads = (await in_thread(lambda: api.get("threads", limit=_LISTED)))["threads"]
+        self.ids = [thread["thread_id"] for thread in threads]
+        words = await asyncio.gather(*(in_thread(partial(_first_words, api, each)) for each in threads))
+        return list(zip(threads, words, strict=True))
+
+    async def _switch(self, argument: str) -> None:
+        if argument:
+            await self._chat.follow(self._meant(argument))
+            return
+        listed = await self._list()
+        if not listed:
+            self._chat.print([note("There are no threads yet. Say something to begin one.")])
+            return
+
+        def picked(number: int) -> None:
+            self._chat.start(self.carry_out("switch", str(number + 1)))
+
+        labels = [_about(thread, words) for thread, words in listed]
+        self._chat.picker = Picker("/switch", "Which thread?", labels, picked)
+
+    def _meant(self, argument: str) -> str:
+        """A thread's id, from its number, from its end, or from what a child's has more than its parent's."""
+        if argument.isdecimal() and 1 <= int(argument) <= len(self.ids):
+            return self.ids[int(argument) - 1]
+        if argument.startswith("-") and self._chat.followed.id:
+            return self._chat.followed.id + argument
+        ending = [id for id in self.ids if id.endswith(argument.removeprefix("…"))]
+        return ending[0] if len(ending) == 1 else argument
+
+    async def _cancel(self, argument: str) -> None:
+        followed = self._chat.followed
+        await self._chat.look()
+        calls = [*followed.pending, *followed.subscriptions]
+        if argument:
+            found = [call for call in calls if call["call_id"].endswith(argument) or call["name"] == argument]
+            call_id = found[0]["call_id"] if len(found) == 1 else argument
+            await self._cancel_call(call_id)
+        elif not calls:
+            self._chat.print([note("Nothing is pending here, so there is nothing to cancel.")])
+        elif len(calls) == 1:
+            await self._cancel_call(calls[0]["call_id"])
+        else:
+
+            def picked(number: int) -> None:
+                self._chat.start(self.carry_out("cancel", calls[number]["call_id"]))
+
+            self._chat.picker = Picker("/cancel", "Cancel which?", [call["display"] for call in calls], picked)
+
+    async def _cancel_call(self, call_id: str) -> None:
+        api, thread_id = self._chat.api, self._thread()
+        await in_thread(lambda: api.post(f"threads/{thread_id}/calls/{call_id}/cancel"))
+        self._chat.print([note(f"{self._chat.followed.transcript.name(call_id)} is being cancelled.")])
+
+    async def _close(self) -> None:
+        api, thread_id = self._chat.api, self._thread()
+        await in_thread(lambda: api.post(f"threads/{thread_id}/close"))
+
+    def _thread(self) -> str:
+        if self._chat.followed.id is None:
+            raise RapkitError("There is no thread yet: your first message begins one. /threads lists others.")
+        return self._chat.followed.id
+
+
+class CommandCompleter(Completer):
+    """Completes commands, and threads behind /switch."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    def get_completions(self, document: Document, _event: CompleteEvent) -> Iterable[Completion]:
+        """What could be meant."""
+        typed = document.text_before_cursor
+        if typed.startswith("/switch "):
+            begun = typed.removeprefix("/switch ").lstrip()
+            for id in self._commands.ids:
+                if id.startswith(begun):
+                    yield Completion(id, -len(begun))
+        elif typed.startswith("/") and " " not in typed:
+            for name, (argument, summary) in COMMANDS.items():
+                if name.startswith(typed[1:].lower()):
+                    yield Completion(f"/{name}{' ' if argument else ''}", -len(typed), f"/{name}", summary)
+
+
+def _unknown(name: str) -> str:
+    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    meant = f"Did you mean /{close[0]}?" if close else "/help lists them."
+    return f"There is no command /{name}. {meant} To say it to the agent, begin with a space."
+
+
+def _first_words(api: AgentApi, thread: dict[str, Any]) -> str:
+    if thread["task"]:
+        return str(thread["task"])
+    entries = api.get(f"threads/{thread['thread_id']}/history", limit=1)["entries"]
+    return str(entries[0].get("text", "")) if entries else ""
+
+
+def _about(thread: dict[str, Any], words: str) -> str:
+    status = ("asks you" if thread["asks_user"] else thread["status"]).ljust(_WIDEST_STATUS)
+    age = ago(time.time() - thread["created_at"]).rjust(6)
+    return f"{short_id(thread['thread_id'])}  {status} {age}  {clipped(words, 200)}"
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: width - 1]}…"

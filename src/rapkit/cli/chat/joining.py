@@ -1,0 +1,33 @@
+"""Coming to a thread that exists already."""
+
+from urllib.parse import quote
+
+from rapkit.cli.agent_api import AgentApi
+from rapkit.cli.chat.block import Block
+from rapkit.cli.chat.followed import Followed
+from rapkit.cli.chat.transcript import note, short_id
+
+_LAST_LINES = 30
+
+
+def join(api: AgentApi, thread_id: str, *, asked_elsewhere: bool = True) -> tuple[Followed, list[Block], str]:
+    """A thread as it is, its last entries to be printed, and where its stream goes on behind them. Blocks; `AgentRefused`, `AgentAway`."""
+    path = f"threads/{quote(thread_id, safe='')}"
+    detail = api.get(path)
+    followed = Followed(thread_id, asked_elsewhere=asked_elsewhere)
+    skipped = cursor = max(0, detail["length"] - _LAST_LINES)
+    blocks: list[Block] = []
+    while True:
+        page = api.get(f"{path}/history", cursor=cursor)
+        for entry in page["entries"]:
+            cursor = entry["seq"]
+            blocks += followed.transcript.blocks(entry)
+        if page["next_cursor"] is None:
+            break
+    before = f"; {skipped} earlier lines are not shown" if skipped else ""
+    followed.status = detail["status"]
+    title = note(f"— thread {short_id(thread_id)}, {followed.status}{before} —")
+    blocks = [title, *blocks, *followed.look(detail)]
+    if followed.is_closed:
+        blocks.append(note("It is closed: your next message begins a new thread."))
+    return followed, blocks, str(cursor)

@@ -1,0 +1,124 @@
+"""A chat without a terminal that can be painted on: lines in, lines out."""
+
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from rapkit.cli.agent_api import AgentApi, AgentRefused, StreamEvent
+from rapkit.cli.chat.block import Block, plain
+from rapkit.cli.chat.followed import Followed, Question
+from rapkit.cli.chat.joining import join
+from rapkit.cli.chat.transcript import problem
+from rapkit.cli.following import Back, Following, Lost
+
+_WIDTH = 100_000  # lines are not broken: who reads them may be a program
+_PATIENCE = 60.0
+_DISMISS = "-"
+
+
+class PlainChat:
+    """Each line of standard input is a message, or the answer to a question; what comes of it is printed, and then the next one is read."""
+
+    def __init__(self, api: AgentApi, user_id: str | None, *, prompt: bool) -> None:
+        self._api = api
+        self._user_id = user_id
+        self._prompt = prompt
+        self._followed = Followed(asked_elsewhere=False)
+        self._events: Iterator[StreamEvent | Lost | Back] | None = None
+        self._offered: set[tuple[str, float]] = set()
+
+    def run(self, thread_id: str | None) -> None:
+        """Until the input ends."""
+        if thread_id is not None:
+            self._followed, blocks, after = join(self._api, thread_id, asked_elsewhere=False)
+            _print(blocks)
+            self._events = iter(Following(self._api, thread_id, after))
+            self._asks()
+        for line in self._lines():
+            try:
+                self._say(line)
+            except AgentRefused as error:
+                _print([problem(str(error))])
+                if self._followed.is_closed:
+                    break
+
+    def _lines(self) -> Iterator[str]:
+        while True:
+            if self._prompt:
+                click.echo("> ", nl=False)
+            line = sys.stdin.readline()
+            if not line:
+                return
+            if line.strip():
+                yield line.strip()
+
+    def _say(self, line: str) -> None:
+        question = next(iter(self._followed.questions.values()), None)
+        answer = _answer(question, line) if question else None
+        if question is not None and answer is not None:
+            how, body = answer
+            path = f"threads/{self._followed.id}/calls/{question.call_id}/{how}"
+            self._post(path, {**body, "asked_at": question.asked_at})
+            self._hear(lambda entry: bool(entry["kind"] == "chosen" and entry["call_id"] == question.call_id))
+        elif self._followed.id is None:
+            body = {"text": line} | ({"user_id": self._user_id} if self._user_id else {})
+            self._followed = Followed(self._post("threads", body)["thread_id"], asked_elsewhere=False)
+            self._events = iter(Following(self._api, str(self._followed.id)))
+            self._hear(lambda entry: bool(entry["kind"] == "user"))
+        else:
+            id = self._post(f"threads/{self._followed.id}/messages", {"text": line})["message_id"]
+            self._hear(lambda entry: bool(entry["kind"] == "user" and entry.get("id") == id))
+
+    def _post(self, path: str, body: dict[str, Any]) -> Any:
+        return self._api.post(path, body, key=secrets.token_urlsafe(), patience=_PATIENCE)
+
+    def _hear(self, is_ours: Callable[[dict[str, Any]], bool]) -> None:
+        """Print what happens, from the entry that is ours on, until the model has answered it, asks something, or has stopped."""
+        begun = said = False
+        status: str | None = None
+        for happened in self._events or ():
+            blocks = self._followed.take(happened)
+            match happened:
+                case Lost(text):
+                    click.echo(f"rapkit: {text} Waiting for it.", err=True)
+                case StreamEvent("entry", entry):
+                    if not begun and is_ours(entry):
+                        begun, status = True, None
+                        blocks = blocks if entry["kind"] != "user" else []
+                    elif entry["kind"] == "assistant":
+                        said = begun and not entry.get("calls")
+                    elif entry["kind"] in ("parked", "closed"):
+                        status = entry["kind"]
+                    elif entry["kind"] == "ignored" and entry["what"] == "user":
+                        begun, status = True, "idle"
+                case StreamEvent("status", data):
+                    status = data["status"]
+            _print(blocks)
+            if begun and (self._asks() or status in ("idle", "parked", "closed") or (said and status != "running")):
+                return
+
+    def _asks(self) -> bool:
+        """Whether there is a question that the user has not been asked yet; now they are."""
+        new = [each for each in self._followed.questions.values() if each.key not in self._offered]
+        self._offered |= {each.key for each in new}
+        if new:
+            ways = [*(["a number"] if new[0].choices else []), *(["words"] if new[0].in_words else [])]
+            click.echo(f"(answer with {' or '.join(ways)}; {_DISMISS} dismisses it)")
+        return bool(new)
+
+
+def _answer(question: Question, line: str) -> tuple[str, dict[str, Any]] | None:
+    """How a line answers a question; None if it does not."""
+    if line.isdecimal() and 1 <= int(line) <= len(question.choices):
+        return "choice", {"selected": int(line) - 1}
+    if line == _DISMISS:
+        return "choice", {"selected": None}
+    return ("answer", {"text": line}) if question.in_words else None
+
+
+def _print(blocks: list[Block]) -> None:
+    if blocks:
+        click.echo(plain(blocks, _WIDTH))

@@ -1,0 +1,248 @@
+"""The terminal: what was said scrolls away at the top; below it is what goes on, the line the user types in, and the toolbar."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import History
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.styles import Style
+from rich.console import Console
+from rich.text import Text
+
+from rapkit.cli.chat.block import Block
+from rapkit.cli.chat.picker import Fragments, Picker
+
+_STYLE = Style.from_dict(
+    {
+        "prompt": "bold ansicyan",
+        "live.unsent": "ansigray",
+        "toolbar.status": "bg:#303030 #e0e0e0",
+        "toolbar.away": "bg:#870000 #ffffff bold",
+        "toolbar.call": "ansigray",
+        "toolbar.asks": "ansiyellow",
+        "picker.title": "bold ansiyellow",
+        "picker.at": "bold ansicyan",
+        "picker.hint": "ansigray",
+        "completion-menu": "bg:#303030 #e0e0e0",
+        "completion-menu.completion.current": "bg:#005f87 #ffffff",
+        "completion-menu.meta.completion": "bg:#303030 #a0a0a0",
+        "completion-menu.meta.completion.current": "bg:#005f87 #ffffff",
+    }
+)
+_PROMPT = "> "
+_MOST_INPUT_ROWS = 8
+_BESIDE_THE_LIVE_TEXT = 10
+_ESCAPE_WAIT = 0.2
+
+
+class Screen:
+    """Where the chat is shown and typed.
+
+    `live` and `toolbar` give what stands above and below the typed line, for a width. `entered` is called with what the user enters,
+    `interrupted` at Ctrl-C, and `left` at Esc, with the picker that was left.
+    """
+
+    def __init__(
+        self,
+        *,
+        live: Callable[[int], Fragments],
+        toolbar: Callable[[int], Fragments],
+        entered: Callable[[str], None],
+        interrupted: Callable[[], None],
+        left: Callable[[Picker], None],
+        completer: Completer,
+        history: History,
+    ) -> None:
+        self._console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, legacy_windows=False)
+        self._entered, self._interrupted, self._left = entered, interrupted, left
+        self._live, self._toolbar = live, toolbar
+        self._to_print: list[Block] = []
+        self._nothing_printed = True
+        self.picker: Picker | None = None
+        self.buffer = Buffer(
+            multiline=True,
+            completer=completer,
+            complete_while_typing=Condition(lambda: self.buffer.text.startswith("/")),
+            history=history,
+        )
+        self._app: Application[None] = Application(
+            layout=self._layout(),
+            key_bindings=self._keys(),
+            style=_STYLE,
+            refresh_interval=1.0,
+            erase_when_done=True,
+            output=_output(),
+        )
+        self._app.ttimeoutlen = _ESCAPE_WAIT
+
+    async def run(self) -> None:
+        """Show it until `leave`. Whatever else writes to the terminal meanwhile, such as a warning, appears above the typed line."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self.leave)
+        with patch_stdout():
+            await self._app.run_async(pre_run=self._write)
+        self._write()
+
+    def leave(self) -> None:
+        """End `run`."""
+        if self._app.is_running and not self._app.is_done:
+            self._app.exit()
+
+    def print(self, blocks: Iterable[Block]) -> None:
+        """Print above the typed line, in the order of the calls."""
+        self._to_print += blocks
+        if self._app.is_running and not self._app.is_done:
+            # By hand: prompt_toolkit's own way hands the terminal back while it writes, and an Enter that is pressed just then becomes
+            # a new line instead.
+            self._app.renderer.erase()
+            self._write()
+            self.redraw()
+
+    def redraw(self) -> None:
+        """Show what has changed."""
+        self._app.invalidate()
+
+    @property
+    def columns(self) -> int:
+        """How wide it is now."""
+        return self._app.output.get_size().columns
+
+    def _write(self) -> None:
+        blocks, self._to_print = self._to_print, []
+        width = self.columns
+        for block in blocks:
+            if block.apart and not self._nothing_printed:
+                self._console.print(Text(""))
+            self._nothing_printed = False
+            for line in block.lines(width):
+                self._console.print(line, soft_wrap=True)
+        self._console.file.flush()
+
+    def _layout(self) -> Layout:
+        def part(fragments: Callable[[], Fragments]) -> ConditionalContainer:
+            window = Window(FormattedTextControl(lambda: [*fragments()]), dont_extend_height=True, wrap_lines=True)
+            return ConditionalContainer(window, Condition(lambda: bool(fragments())))
+
+        typed = Window(
+            BufferControl(self.buffer, input_processors=[BeforeInput(_PROMPT, "class:prompt")]),
+            height=Dimension(min=1, max=_MOST_INPUT_ROWS),
+            dont_extend_height=True,
+            wrap_lines=True,
+            get_line_prefix=lambda line, wrap: [("", " " * len(_PROMPT))] if line or wrap else [],
+        )
+        parts = [
+            part(self._live_tail),
+            part(self._picker),
+            typed,
+            CompletionsMenu(max_height=8),
+            part(lambda: self._toolbar(self.columns)),
+        ]
+        return Layout(HSplit(parts), focused_element=typed)
+
+    def _live_tail(self) -> Fragments:
+        """The end of what goes on: as much as leaves room for the rest."""
+        rows: list[Fragments] = [[]]
+        for style, text in self._live(self.columns):
+            first, *others = text.split("\n")
+            rows[-1].append((style, first))
+            rows += [[(style, other)] for other in others]
+        room = max(1, self._app.output.get_size().rows - _BESIDE_THE_LIVE_TEXT)
+        shown = [part for row in rows[-room:] for part in (*row, ("", "\n"))]
+        # What keeps the typed line apart is an empty line, and a line with nothing in it is no line.
+        return shown if any(text.strip() for _, text in shown) else [("", " ")]
+
+    def _picker(self) -> Fragments:
+        return self.picker.fragments(self.columns, active=not self.buffer.text) if self.picker else []
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        picking = Condition(lambda: self.picker is not None and not self.buffer.text)
+
+        @keys.add("enter")
+        def _enter(event: KeyPressEvent) -> None:
+            self._enter()
+
+        @keys.add("escape", "enter")
+        @keys.add("c-j")
+        def _newline(event: KeyPressEvent) -> None:
+            self.buffer.insert_text("\n")
+
+        @keys.add("c-c")
+        @keys.add("<sigint>")
+        def _interrupt(event: KeyPressEvent) -> None:
+            self._interrupted()
+
+        @keys.add("c-d", filter=Condition(lambda: not self.buffer.text))
+        def _end(event: KeyPressEvent) -> None:
+            self.leave()
+
+        @keys.add("c-z")
+        def _suspend(event: KeyPressEvent) -> None:
+            event.app.suspend_to_background()
+
+        @keys.add("up", filter=picking)
+        @keys.add("down", filter=picking)
+        @keys.add("s-tab", filter=picking)
+        @keys.add("tab", filter=picking)
+        def _move(event: KeyPressEvent) -> None:
+            if self.picker:
+                self.picker.move(-1 if event.key_sequence[0].key in ("up", "s-tab") else 1)
+
+        for digit in "123456789":
+            keys.add(digit, filter=picking)(self._digit)
+
+        @keys.add("escape", filter=picking, eager=True)
+        def _later(event: KeyPressEvent) -> None:
+            picker, self.picker = self.picker, None
+            if picker:
+                self._left(picker)
+
+        @keys.add("c-x", filter=picking & Condition(lambda: bool(self.picker and self.picker.dismissed)), eager=True)
+        def _dismiss(event: KeyPressEvent) -> None:
+            picker, self.picker = self.picker, None
+            if picker and picker.dismissed:
+                picker.dismissed()
+
+        return keys
+
+    def _digit(self, event: KeyPressEvent) -> None:
+        if self.picker:
+            self.picker.move_to(int(event.data))
+
+    def _enter(self) -> None:
+        text = self.buffer.text.encode(errors="replace").decode()  # what is no UTF-8 is typed as surrogates
+        picker = self.picker
+        if not text.strip():
+            if picker and picker.pick() and self.picker is picker:
+                self.picker = None
+            return
+        self.buffer.append_to_history()
+        self.buffer.reset()
+        if picker and picker.said and not text.startswith("/"):
+            self.picker = None
+            picker.said(text)
+        else:
+            self._entered(text)
+
+
+def _output() -> Vt100_Output:
+    output = Vt100_Output.from_pty(sys.stdout, os.environ.get("TERM"), ColorDepth.from_env())
+    # Where the cursor is need not be asked: we take no more room than we need. And an answer that comes late looks like typed.
+    output.enable_cpr = False
+    return output

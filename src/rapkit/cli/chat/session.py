@@ -1,0 +1,272 @@
+"""One chat in a terminal: a thread that is followed, what is said to it, and what it asks."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from rapkit.cli.agent_api import AgentApi, StreamEvent
+from rapkit.cli.chat.asking import Asking, is_question
+from rapkit.cli.chat.block import Block
+from rapkit.cli.chat.blocking import Feed, Over, in_thread
+from rapkit.cli.chat.commands import CommandCompleter, Commands
+from rapkit.cli.chat.followed import Followed
+from rapkit.cli.chat.history import History, history_path
+from rapkit.cli.chat.joining import join
+from rapkit.cli.chat.live import live_text
+from rapkit.cli.chat.picker import Fragments, Picker
+from rapkit.cli.chat.screen import Screen
+from rapkit.cli.chat.sender import Sender
+from rapkit.cli.chat.toolbar import toolbar
+from rapkit.cli.chat.transcript import note, problem
+from rapkit.cli.chat.unsent import Message
+from rapkit.cli.chat.warned import warned
+from rapkit.cli.following import Back, Lost
+from rapkit.errors import RapkitError
+
+_SETTLING = 0.05  # entries come in bursts: one look for all of them
+_FAMILY_INTERVAL = 2.0
+_HINT_SECONDS = 2.0
+
+
+class Chat:
+    """Until the user leaves. `followed` is the thread on the screen."""
+
+    def __init__(self, api: AgentApi, user_id: str | None = None) -> None:
+        self.api = api
+        self.followed = Followed()
+        self._feed: Feed | None = None
+        self._typed: list[str] = []
+        self._entering, self._looking = asyncio.Event(), asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
+        self._hint: tuple[str, float] | None = None
+        self._commands, self._asking = Commands(self), Asking(self)
+        self._screen = Screen(
+            live=self._live,
+            toolbar=self._toolbar,
+            entered=self._entered,
+            interrupted=self._interrupted,
+            left=self._left,
+            completer=CommandCompleter(self._commands),
+            history=History(history_path()),
+        )
+        self._sender = Sender(api, user_id, begun=self._begun, refused=self._refused, changed=self._screen.redraw)
+
+    async def run(self, greeting: Iterable[Block], thread_id: str | None) -> None:
+        """Chat, in that thread or in a new one."""
+        self.print(greeting)
+        if thread_id is not None:
+            await self.follow(thread_id)
+        self.start(self._enter_all())
+        self.start(self._sender.run())
+        self.start(self._look_again_and_again())
+        try:
+            with warned(lambda text: self.print([Block(text, "! ", "dim")])):
+                await self._screen.run()
+        finally:
+            self._stop_following()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def not_sent(self) -> list[str]:
+        """What was said and never reached the agent."""
+        typed = [text for text in self._typed if self._commands.read(text) is None]
+        return [message.text for message in self._sender.unsent.not_stored] + typed
+
+    @property
+    def columns(self) -> int:
+        """How wide the screen is."""
+        return self._screen.columns
+
+    def print(self, blocks: Iterable[Block]) -> None:
+        """Show something above the line that the user types in."""
+        self._screen.print(blocks)
+
+    @property
+    def picker(self) -> Picker | None:
+        """What the user can choose from right now."""
+        return self._screen.picker
+
+    @picker.setter
+    def picker(self, picker: Picker | None) -> None:
+        self._screen.picker = picker
+        self._screen.redraw()
+
+    def leave(self) -> None:
+        """End the chat."""
+        self._screen.leave()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something beside; it ends with the chat. If it fails in a way that nobody has thought of, the chat ends with it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = task.exception()
+            self.leave()
+
+    async def follow(self, thread_id: str) -> None:
+        """Go to a thread, and show its last lines. `AgentRefused` if there is none."""
+        followed, blocks, after = await in_thread(lambda: join(self.api, thread_id))
+        self._stop_following()
+        self.followed = followed
+        self.print(blocks)
+        if not followed.is_closed:
+            self._listen(followed, after)
+        self._asking.offer()
+        self._looking.set()
+
+    def begin(self) -> None:
+        """Leave the thread as it is; the next message begins another."""
+        self._stop_following()
+        self.followed = Followed()
+        self.print([note("A new thread: it begins with your next message.")])
+
+    def look_soon(self) -> None:
+        """Learn how the thread on the screen is, in a moment."""
+        self._looking.set()
+
+    async def look(self) -> None:
+        """Learn how the thread on the screen is right now."""
+        await self._look(self.followed)
+
+    def ask_again(self) -> None:
+        """Show a question that was left open."""
+        self._asking.again()
+
+    # What the user does
+
+    def _entered(self, text: str) -> None:
+        self._hint = None
+        self._typed.append(text)
+        self._entering.set()
+
+    async def _enter_all(self) -> None:
+        """One after the other: what is typed after /switch is meant for the other thread."""
+        while True:
+            await self._entering.wait()
+            self._entering.clear()
+            while self._typed:
+                text = self._typed[0]
+                command = self._commands.read(text)
+                if command is not None:
+                    await self._commands.carry_out(*command)
+                else:
+                    self._say(text)
+                self._typed.remove(text)
+
+    def _say(self, text: str) -> None:
+        if self.followed.is_closed:
+            self._stop_following()
+            self.followed = Followed()
+        self._sender.say(self.followed, text.strip())
+
+    def _interrupted(self) -> None:
+        if self._screen.buffer.text:
+            self._screen.buffer.reset()
+            self._hint = ("Ctrl-C again leaves", time.monotonic() + _HINT_SECONDS)
+        elif self.followed.status == "running" and not self._hinted():
+            self._hint = ("it goes on; Ctrl-C again leaves, /cancel stops a call", time.monotonic() + _HINT_SECONDS)
+        else:
+            self.leave()
+        self._screen.redraw()
+
+    def _left(self, picker: Picker) -> None:
+        if is_question(picker):
+            self._hint = ("left open: /answer shows it again", time.monotonic() + _HINT_SECONDS)
+        self._asking.leave(picker)
+
+    # What the agent does
+
+    def _told(self, followed: Followed, happened: StreamEvent | Lost | Back | Over) -> None:
+        if followed is not self.followed:
+            return
+        if isinstance(happened, Over):
+            if happened.problem is not None:
+                self.print([problem(happened.problem)])
+            elif followed.is_closed:
+                self.print([Block("Your next message begins a new thread; /threads lists the others.", "  ", "dim")])
+                self._sender.unsent.drop_stored(followed)
+            return
+        if isinstance(happened, StreamEvent) and happened.kind == "entry" and happened.data["kind"] == "user":
+            self._sender.unsent.heard(followed, happened.data)
+        blocks = followed.take(happened)
+        if blocks:
+            self.print(blocks)
+        if isinstance(happened, Back):
+            self._sender.hurry()
+        if isinstance(happened, Back) or (isinstance(happened, StreamEvent) and happened.kind != "delta"):
+            self._looking.set()
+        self._asking.offer()
+        self._screen.redraw()
+
+    def _begun(self, followed: Followed) -> None:
+        if followed is self.followed:
+            self._listen(followed, None)
+
+    def _refused(self, message: Message, why: str) -> None:
+        self.print([problem(f"Not sent: {why}")])
+        if not self._screen.buffer.text:
+            self._screen.buffer.insert_text(message.text)
+
+    def _listen(self, followed: Followed, after: str | None) -> None:
+        self._feed = Feed(self.api, str(followed.id), after, lambda happened: self._told(followed, happened))
+
+    def _stop_following(self) -> None:
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
+        self._sender.unsent.drop_stored(self.followed)
+        self._screen.picker = None
+
+    # Beside
+
+    async def _look_again_and_again(self) -> None:
+        while True:
+            try:
+                # A child's questions do not show in its parent's stream.
+                async with asyncio.timeout(_FAMILY_INTERVAL if self.followed.children else None):
+                    await self._looking.wait()
+            except TimeoutError:
+                pass
+            await asyncio.sleep(_SETTLING)
+            self._looking.clear()
+            try:
+                await self._look(self.followed)
+            except RapkitError:
+                await asyncio.sleep(_FAMILY_INTERVAL / 2)  # the stream tells if it is away
+
+    async def _look(self, followed: Followed) -> None:
+        if followed.id is None or followed.is_closed:
+            followed.pending, followed.subscriptions, followed.children, followed.questions = [], [], [], {}
+            self._asking.offer()
+            return
+        path = f"threads/{followed.id}"
+        detail = await in_thread(lambda: self.api.get(path))
+        blocks = followed.look(detail)
+        if followed.children or followed.asking_children:
+            family = await in_thread(lambda: self.api.get(f"{path}/family"))
+            blocks += followed.look_at_family(family)
+        if followed is self.followed:
+            if blocks:
+                self.print(blocks)
+            self._asking.offer()
+
+    # What is shown beside the transcript
+
+    def _hinted(self) -> str | None:
+        return self._hint[0] if self._hint and time.monotonic() < self._hint[1] else None
+
+    def _toolbar(self, width: int) -> Fragments:
+        return toolbar(self.followed, len(self._sender.unsent.not_stored), self._hinted(), width)
+
+    def _live(self, width: int) -> Fragments:
+        return live_text(self.followed, self._sender.unsent, width)

@@ -1,0 +1,91 @@
+"""What stands below the line that the user types in: the thread, and what it waits for."""
+
+import time
+from typing import Any
+
+from rapkit.cli.chat.block import clipped
+from rapkit.cli.chat.followed import Followed
+from rapkit.cli.chat.picker import Fragments
+from rapkit.cli.chat.transcript import short_id
+
+_MOST_LINES = 5
+_AWAITS = {"tool": "", "permission": "needs your permission", "user": "waits for your answer", "time": "sleeps"}
+_STATUS = {"new": "your first message begins it", "running": "thinking…"}
+
+
+def toolbar(followed: Followed, unsent: int, hint: str | None, width: int) -> Fragments:
+    """Its lines: the first always the thread and its state, then a line for each call, subscription and child that matters now."""
+    now = time.time()
+    calls = [_call(call, followed, now, width) for call in followed.pending]
+    calls += [
+        _aligned(f"◇ {each['display']}", f"for {ago(now - each['since'])}", width) for each in followed.subscriptions
+    ]
+    if (more := len(calls) - _MOST_LINES) > 0:
+        calls = [*calls[:_MOST_LINES], f" {clipped(f'… and {more} more', width - 1)}"]
+    asking = [_asking(id, followed, width) for id in followed.asking_children]
+    fragments: Fragments = [_first(followed, unsent, hint, width, now)]
+    for style, lines in (("class:toolbar.call", calls), ("class:toolbar.asks", asking)):
+        for line in lines:
+            fragments += [("", "\n"), (style, line)]
+    return fragments
+
+
+def ago(seconds: float) -> str:
+    """A duration in its largest unit."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def _first(followed: Followed, unsent: int, hint: str | None, width: int, now: float) -> tuple[str, str]:
+    parts = [short_id(followed.id) if followed.id else "new thread"]
+    style = "class:toolbar.status"
+    if followed.away_since is not None:
+        style = "class:toolbar.away"
+        parts.append(f"the agent is away for {ago(now - followed.away_since)}, trying again")
+        if unsent:
+            parts.append(f"{unsent} {'message' if unsent == 1 else 'messages'} to send")
+    else:
+        parts.append(_STATUS.get(followed.status, followed.status))
+        parts += _counts(followed)
+    if hint:
+        parts = [parts[0], hint]
+    line = clipped(" · ".join(parts), width - 2)
+    # Not as wide as the screen: what reaches its edge is broken in two when the window is made smaller.
+    return style, f" {line} "
+
+
+def _counts(followed: Followed) -> list[str]:
+    counted = (
+        (len(followed.pending), "call", "calls"),
+        (len(followed.subscriptions), "subscription", "subscriptions"),
+        (len(followed.children), "child", "children"),
+        (len(followed.questions), "question", "questions"),
+    )
+    return [f"{count} {one if count == 1 else many}" for count, one, many in counted if count]
+
+
+def _call(call: dict[str, Any], followed: Followed, now: float, width: int) -> str:
+    state = [ago(now - call["made_at"])]
+    if call["call_id"] in followed.authorizing:
+        state.append("wants to be authorised, see above")
+    elif call["call_id"] in followed.questions:
+        state.append("asks you")
+    elif about := _AWAITS.get(call["awaits"], call["awaits"]):
+        state.append(about)
+    if call["until"] is not None and call["awaits"] == "time":
+        state.append(f"{ago(call['until'] - now)} more")
+    return _aligned(f"→ {call['display']}", ", ".join(state), width)
+
+
+def _aligned(left: str, right: str, width: int) -> str:
+    """One line; the left is clipped so that the right can be read, and on a narrow screen the right gives way too."""
+    right = clipped(right, max(8, width // 2))
+    left = clipped(left, width - len(right) - 4)
+    return f" {left}  {right}"
+
+
+def _asking(child: str, followed: Followed, width: int) -> str:
+    text = f"? child {short_id(child)} asks you: /switch {child.removeprefix(followed.id or '')}"
+    return f" {clipped(text, width - 1)}"

@@ -1,0 +1,65 @@
+"""`rapkit chat` without a terminal."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cli.command import PATIENCE, Outcome
+
+
+def piped(text: str, *words: str, folder: Path) -> Outcome:
+    ended = subprocess.run(
+        [sys.executable, "-m", "rapkit", "chat", *words],
+        input=text.encode(),
+        cwd=folder,
+        env={**os.environ, "TERM": "xterm-256color"},
+        capture_output=True,
+        timeout=PATIENCE,
+    )
+    return Outcome(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+
+def test_each_line_is_a_message_and_is_answered_before_the_next_one(agent: str, tmp_path: Path) -> None:
+    outcome = piped("weather in Oslo\n\ndeploy\n2\nthank you", "--url", agent, folder=tmp_path)
+    assert outcome.code == 0
+    assert outcome.out.splitlines() == [
+        "Let me look.",
+        "→ Look at the sky over Oslo",
+        "← forecast: Sunny in Oslo.",
+        "So I can tell you this: Sunny in Oslo.",
+        '→ deploy(version="1.2")',
+        "? When do we deploy 1.2?",
+        "  1 At once",
+        "  2 Tonight",
+        "  3 Never (default)",
+        "(answer with a number; - dismisses it)",
+        "✓ Tonight",
+        "← deploy: Deployed: Tonight.",
+        "That is settled. Deployed: Tonight.",
+        "I heard: thank you",
+    ]
+    assert "`rapkit ask` is made for scripts." in outcome.err
+
+
+def test_a_question_can_wait_and_be_dismissed(agent: str, tmp_path: Path) -> None:
+    asked = piped("deploy\n", "--url", agent, folder=tmp_path)
+    assert asked.out.endswith("  3 Never (default)\n(answer with a number; - dismisses it)\n")
+
+    later = piped("Let me think.\n-\n", "--url", agent, "--last", folder=tmp_path)
+    assert later.out.startswith("— thread …")
+    assert later.out.endswith(
+        "(answer with a number; - dismisses it)\n"
+        "I heard: Let me think.\n"
+        "✗ dismissed\n← deploy (late): Deployed: Never.\nThat is settled. Deployed: Never.\n"
+    )
+
+
+def test_what_cannot_be_is_one_sentence(agent: str, tmp_path: Path) -> None:
+    unknown = piped("", "--url", agent, "--thread", "thr_0", folder=tmp_path)
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "rapkit: There is no thread 'thr_0'." in unknown.err
+
+    both = piped("", "--url", agent, "--thread", "thr_0", "--last", folder=tmp_path)
+    assert both.code == 2
+    assert "rapkit: --thread and --last both say which thread." in both.err

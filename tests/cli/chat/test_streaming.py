@@ -1,0 +1,87 @@
+"""What is shown while the model speaks, and while a question is open: with an agent that a test can hold at any moment."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.chat.conftest import Chats
+from tests.cli.chat.staged_agent import THREAD, StagedAgent, staged_agent
+from tests.cli.command import eventually
+from tests.cli.terminal import Terminal
+
+
+@pytest.fixture
+def staged() -> Iterator[StagedAgent]:
+    with staged_agent() as agent:
+        yield agent
+
+
+def begin(staged: StagedAgent, terminal: Terminal) -> None:
+    terminal.send("Tell me a story.\r")
+    terminal.until("> Tell me a story. (not read yet)")
+    staged.write("user", text="Tell me a story.", id="msg_1")
+    staged.tell("status", status="running", reason=None)
+    terminal.until("thinking…")
+
+
+def test_words_appear_as_they_come_and_stand_there_once(chat: Chats, staged: StagedAgent) -> None:
+    with chat("--url", staged.url) as terminal:
+        begin(staged, terminal)
+        staged.tell("delta", text="Once upon a ti")
+        terminal.until("\nOnce upon a ti\n")
+        terminal.send("I know th")
+        staged.tell("delta", text="me there was a \x1b[2J\x07king")
+        terminal.until("\nOnce upon a time there was a �[2J�king\n\n> I know th\n")
+
+        staged.tell("reset")
+        terminal.until(lambda text: "Once" not in text)
+        staged.tell("delta", text="Long ago")
+        terminal.until("\nLong ago\n\n> I know th\n")
+        staged.write("assistant", text="Long ago there was a queen.", calls=[])
+        staged.tell("status", status="idle", reason=None)
+        terminal.until("> Tell me a story.\n\nLong ago there was a queen.\n\n> I know th\n …abcdef · idle")
+        assert terminal.everything.count("Long ago") == 1
+
+
+def test_ctrl_c_does_not_kill_the_answer(chat: Chats, staged: StagedAgent) -> None:
+    with chat("--url", staged.url) as terminal:
+        begin(staged, terminal)
+        terminal.send("\x03")
+        terminal.until("it goes on; Ctrl-C again leaves")
+        staged.write("assistant", text="The end.", calls=[])
+        staged.tell("status", status="idle", reason=None)
+        terminal.until("The end.")
+        terminal.until(lambda text: text.endswith("· idle"))
+        terminal.send("\x03")
+        assert terminal.ended() == 0
+    assert [path for path, _ in staged.posted] == ["/v1/threads"]
+
+
+def test_a_long_text_shows_its_end_until_it_is_all_there(chat: Chats, staged: StagedAgent) -> None:
+    with chat("--url", staged.url, rows=16) as terminal:
+        begin(staged, terminal)
+        text = "\n".join(f"verse {number}" for number in range(40))
+        staged.tell("delta", text=text)
+        terminal.until(lambda text: "verse 39" in text and text.endswith("thinking…"))
+        assert "verse 3\n" not in terminal.everything
+        staged.write("assistant", text=text, calls=[])
+        staged.tell("status", status="idle", reason=None)
+        everything = terminal.until(lambda text: "verse 0\n" in text and text.endswith("· idle"), everywhere=True)
+        assert [line for line in everything.splitlines() if line.startswith("verse")] == text.split("\n")
+
+
+def test_a_question_that_is_over_is_not_asked_any_more(chat: Chats, staged: StagedAgent) -> None:
+    with chat("--url", staged.url) as terminal:
+        begin(staged, terminal)
+        staged.ask("Shall I go on?", ["Yes", "No"])
+        terminal.until("  1 Yes")
+        terminal.send("\r")  # nothing is marked yet, so nothing is chosen
+        staged.take_back()
+        text = terminal.until(lambda text: "  1 Yes" not in text and "✓ Yes" in text)
+        assert "? Shall I go on?\n✓ Yes" in text
+
+        staged.ask("And now?", ["Yes", "No"])
+        terminal.until("? And now?")
+        terminal.send("\x1b[A\r")
+        eventually(lambda: len(staged.posted) == 2)
+        assert staged.posted[1] == (f"/v1/threads/{THREAD}/calls/call_1/choice", {"selected": 1, "asked_at": 1.5})
