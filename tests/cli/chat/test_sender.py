@@ -55,6 +55,8 @@ async def test_the_same_is_sent_again_under_the_same_key() -> None:
     first, again, once_more, second, second_again = api.sent
     assert first == again == once_more == ("threads", {"text": "one", "user_id": "u1"}, first[2])
     assert second == second_again == ("threads/thr_1/messages", {"text": "two"}, second[2])
+    assert first[2] is not None
+    assert second[2] is not None
     assert first[2] != second[2]
     assert thread.id == "thr_1"
     assert thread.away_since is None
