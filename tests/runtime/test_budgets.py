@@ -125,7 +125,7 @@ async def test_a_result_that_comes_when_nothing_is_left_is_kept_for_when_there_i
 
         await (await agent.tool("work").call()).result("done")
 
-        with pytest.raises(ThreadParked, match="has used 1 slices"):
+        with pytest.raises(ThreadParked, match="has used 1 slice"):
             await thread.answer()
         await thread.grant(slices=1)
         assert await thread.answer() == "Worked: done"
@@ -444,7 +444,7 @@ async def test_a_budget_on_real_sockets(model: Obedient, stranger: Stranger, sto
             await stream.until("entry", lambda entry: entry["kind"] == "assistant")
             await client.post(f"{thread}/messages", {"text": "second"})
             (*_, parked) = await stream.until("status", lambda data: data["status"] == "parked")
-            assert parked.data["reason"].startswith("The thread has used 1 slices")
+            assert parked.data["reason"].startswith("The thread has used 1 slice")
             listed = (await client.get("/v1/threads?status=parked")).json["threads"]
             assert [each["reason"] for each in listed] == [parked.data["reason"]]
 

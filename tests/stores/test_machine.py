@@ -507,7 +507,7 @@ class Mailboxes(RuleBasedStateMachine):
 
 
 def test_the_store_does_as_the_model_does_whatever_happens() -> None:
-    run(max_examples=90, stateful_step_count=40, derandomize=True)
+    run(max_examples=60, stateful_step_count=40, derandomize=True)
 
 
 @pytest.mark.soak

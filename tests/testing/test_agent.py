@@ -270,7 +270,7 @@ async def test_budgets_end_and_are_granted() -> None:
     async with testing.agent(model=[{"say": "Hi."}], limits=ThreadLimits(slices=1), budget=Budget(slices=2)) as agent:
         thread = await agent.thread()
         assert await thread.ask("hello") == "Hi."
-        with pytest.raises(ThreadParked, match="The thread has used 1 slices"):
+        with pytest.raises(ThreadParked, match="The thread has used 1 slice"):
             await thread.ask("hello")
 
         await thread.grant(slices=5)
