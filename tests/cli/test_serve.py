@@ -89,6 +89,13 @@ def test_from_python_it_says_the_same(weather: Path) -> None:
         assert server.err.startswith(f"weather: 1 tool at {server.url}, kept in ")
 
 
+def test_a_file_that_is_not_python_is_told_from_one_that_is_not_there(weather: Path) -> None:
+    (weather / "rapkit.toml").touch()
+
+    said = "rapkit.toml is no Python file. A toolset is in one, like weather.py, or in a module."
+    assert refused("rapkit.toml", folder=weather) == said
+
+
 @pytest.mark.parametrize(
     ("target", "said"),
     [

@@ -74,6 +74,8 @@ def _module_name(path: Path) -> str:
 
 
 def _load_module(place: str) -> ModuleType:
+    if Path(place).is_file():
+        raise ConfigError(f"{place} is no Python file. A toolset is in one, like weather.py, or in a module.")
     if not all(part.isidentifier() for part in place.split(".")):
         raise ConfigError(f"{place!r} is neither a Python file (weather.py) nor a module (package.module).")
     sys.path.insert(0, "")

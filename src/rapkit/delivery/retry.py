@@ -100,10 +100,10 @@ POLICIES: Mapping[Kind, RetryPolicy] = MappingProxyType(
     {
         # A person may be waiting for the call: fail within ten minutes, so that the model can say so.
         Kind.INVOCATION: RetryPolicy(first=1, factor=2, cap=60, horizon=600),
-        # The work is done and paid for: outlast a weekend's outage.
-        Kind.CALLBACK: RetryPolicy(first=1, factor=3, cap=3600, horizon=3 * 24 * 3600),
-        Kind.FINAL: RetryPolicy(first=1, factor=3, cap=3600, horizon=3 * 24 * 3600),
-        Kind.CANCELLED: RetryPolicy(first=1, factor=3, cap=3600, horizon=3 * 24 * 3600),
+        # The work is done and paid for: outlast a weekend's outage, and be there soon after a restart.
+        Kind.CALLBACK: RetryPolicy(first=1, factor=2, cap=3600, horizon=3 * 24 * 3600),
+        Kind.FINAL: RetryPolicy(first=1, factor=2, cap=3600, horizon=3 * 24 * 3600),
+        Kind.CANCELLED: RetryPolicy(first=1, factor=2, cap=3600, horizon=3 * 24 * 3600),
         Kind.ANSWER: RetryPolicy(first=1, factor=2, cap=60, horizon=3600),
         # Sent once, whatever happens.
         Kind.NOTICE: RetryPolicy(first=1, factor=1, cap=1, horizon=0),

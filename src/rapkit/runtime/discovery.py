@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rapkit.delivery.client import Fetcher
-from rapkit.errors import ConfigError, DeliveryError, InvalidToolset
+from rapkit.errors import ConfigError, DeliveryError, ForbiddenTarget, InvalidToolset
 from rapkit.http.callers import is_loopback_host
 from rapkit.protocol import ToolsetDocument, parse_toolset
 from rapkit.runtime.server import Server
@@ -103,8 +103,10 @@ class Discovery:
                 status, body = await self._client.get(url, headers, limit=_LARGEST)
         except TimeoutError:
             raise DiscoveryFailed(f"{url} did not answer within {_PATIENCE:g} s.") from None
-        except (DeliveryError, ConfigError) as error:
+        except (ForbiddenTarget, ConfigError) as error:
             raise DiscoveryFailed(str(error)) from None
+        except DeliveryError as error:
+            raise DiscoveryFailed(f"{error} Is the server running there?") from None
         if status in _NEEDS_A_TOKEN:
             what = "Is its token right?" if server.token else "Give the server a token."
             raise DiscoveryFailed(f"{url} answered {status}. {what}")

@@ -1,6 +1,7 @@
 """What is known of the thread on the screen."""
 
 import re
+import time
 from typing import Any
 
 from rapkit.cli.agent_api import StreamEvent
@@ -92,7 +93,7 @@ def test_relatives_that_ask_are_told_of_once() -> None:
     family = relative("thr_1", relative("thr_1-000001", relative("thr_1-000001-000001", asks=True)), asks=True)
     assert "/switch -000001-000001" in plain(followed.look_at_family(family), 80)
     assert followed.look_at_family(family) == []
-    assert below(followed)[-1] == " ? child thr_1-000001-000001 asks you: /switch -000001-000001"
+    assert below(followed)[-1] == " ? a child asks you: /switch -000001-000001"
     assert followed.look_at_family(relative("thr_1")) == []
     assert below(followed) == [" thr_1 · … "]
 
@@ -106,3 +107,10 @@ def test_the_toolbar_fits_a_narrow_screen_and_a_long_list() -> None:
         assert all(len(line) <= width for line in lines), lines
         assert len(lines) == 7
         assert lines[-1] == " … and 4 more"
+
+
+def test_a_short_call_leaves_its_room_to_what_it_waits_for() -> None:
+    followed = Followed("t")
+    call = {"call_id": "c1", "name": "mail", "display": "mail()", "made_at": time.time(), "awaits": "permission"}
+    followed.look({**DETAIL, "pending_calls": [{**call, "until": None}]})
+    assert below(followed, 40)[1] == " → mail()  0 s, needs your permission"

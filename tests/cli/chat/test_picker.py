@@ -44,4 +44,6 @@ def test_it_says_what_can_be_done() -> None:
     words = Picker("key", "Name?", [], lambda _: None, said=lambda _: None, dismissed=lambda: None)
     assert rows(words)[-1] == "  Type your answer · Esc: later · Ctrl-X dismisses it"
     assert rows(words, active=False)[-1] == "  Enter sends your words as the answer."
-    assert rows(Picker("key", "Which?", ["a"], lambda _: None), active=False)[-1] == "  Clear your line to choose."
+    command = Picker("/switch", "Which?", ["a"], lambda _: None)
+    assert rows(command)[-1] == "  ↑ ↓ or a number, Enter chooses · Esc: none"  # nothing would ask again later
+    assert rows(command, active=False)[-1] == "  Clear your line to choose."

@@ -8,10 +8,10 @@ from pathlib import Path
 from tests.cli.command import PATIENCE, Outcome
 
 
-def piped(text: str, *words: str, folder: Path) -> Outcome:
+def piped(text: str | bytes, *words: str, folder: Path) -> Outcome:
     ended = subprocess.run(
         [sys.executable, "-m", "rapkit", "chat", *words],
-        input=text.encode(),
+        input=text if isinstance(text, bytes) else text.encode(),
         cwd=folder,
         env={**os.environ, "TERM": "xterm-256color"},
         capture_output=True,
@@ -63,3 +63,30 @@ def test_what_cannot_be_is_one_sentence(agent: str, tmp_path: Path) -> None:
     both = piped("", "--url", agent, "--thread", "thr_0", "--last", folder=tmp_path)
     assert both.code == 2
     assert "rapkit: --thread and --last both say which thread." in both.err
+
+
+def test_a_number_that_is_no_choice_is_not_said_to_the_model(agent: str, tmp_path: Path) -> None:
+    outcome = piped(f"deploy\n9\n{'0' * 5000}\n1\n", "--url", agent, folder=tmp_path)
+    assert outcome.code == 0
+    asked, later = outcome.out.split("(answer with a number; - dismisses it)\n")
+    assert asked.endswith("  3 Never (default)\n")
+    assert later == (
+        "! There is no choice 9: it is one of 1 to 3, or - to dismiss the question.\n"
+        "! There is no choice 00000000…: it is one of 1 to 3, or - to dismiss the question.\n"
+        "✓ At once\n← deploy: Deployed: At once.\nThat is settled. Deployed: At once.\n"
+    )
+
+
+def test_a_line_that_is_no_utf_8_ends_it(agent: str, tmp_path: Path) -> None:
+    outcome = piped(b"first\n\nhi \xff\nlast\n", "--url", agent, folder=tmp_path)
+    assert (outcome.code, outcome.out) == (2, "I heard: first\n")
+    assert (
+        outcome.err.splitlines()[-1]
+        == "rapkit: Line 3 of the input is not UTF-8, so it was not sent, nor what follows it."
+    )
+
+
+def test_a_line_that_the_agent_refuses_ends_it(agent: str, tmp_path: Path) -> None:
+    outcome = piped(f"first\n{'x' * 2_000_000}\nlast\n", "--url", agent, folder=tmp_path)
+    assert (outcome.code, outcome.out) == (2, "I heard: first\n")
+    assert outcome.err.splitlines()[-1].startswith("rapkit: Line 2 of the input was not taken: ")

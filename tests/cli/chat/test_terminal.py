@@ -151,6 +151,8 @@ def test_from_thread_to_thread(chat: Chats) -> None:
         terminal.until("There is no command /swich. Did you mean /switch?")
         say(terminal, "/switch nowhere")
         terminal.until("There is no thread 'nowhere'.")
+        say(terminal, f"/switch {'9' * 4400}")
+        terminal.until("'99999")
         thread_id = id_at_the_end(terminal)
 
     with chat("--thread", thread_id) as again:
@@ -165,7 +167,7 @@ def test_a_child_that_asks_is_not_overlooked(chat: Chats) -> None:
     with chat() as terminal:
         say(terminal, "delegate")
         terminal.until("Somebody else asks for it.")
-        terminal.until("-000001 asks you: /switch -000001")
+        terminal.until("? a child asks you: /switch -000001")
         say(terminal, "/switch -000001")
         terminal.until("Type your answer")
         say(terminal, "Ada")

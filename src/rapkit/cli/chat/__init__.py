@@ -1,8 +1,10 @@
 """`rapkit chat`."""
 
 import asyncio
+import errno
 import os
 import shlex
+import signal
 import sys
 
 import click
@@ -14,8 +16,11 @@ from rapkit.cli.chat.plain import PlainChat
 from rapkit.cli.chat.session import Chat
 from rapkit.cli.remote import printable
 from rapkit.settings import DEFAULT_FILE
+from rapkit.stores import file_of
 
-_OURS = "The agent ends with this chat; its threads are kept. `rapkit up` runs it for good."
+_OURS = "The agent ends with this chat; its threads are kept. `rapkit up` keeps it up."
+_IN_MEMORY = "The agent and its threads end with this chat, as its store is in memory. One in a file keeps them."
+_BY_SIGNAL = 128  # what shells add to its number
 _MOST_THREADS = 200
 
 
@@ -44,21 +49,43 @@ def command(wanted: Wanted, thread: str | None, last: bool, user_id: str | None)
         if last:
             thread = _latest(agent.api)
         if _can_be_painted_on():
-            asyncio.run(_chat(agent, wanted, thread, user_id))
+            ended_by = _painted_chat(agent, wanted, thread, user_id)
+            if ended_by is not None:
+                sys.exit(_BY_SIGNAL + ended_by)
         else:
             _plain_chat(agent, thread, user_id)
 
 
-async def _chat(agent: Reached, wanted: Wanted, thread: str | None, user_id: str | None) -> None:
+def _painted_chat(agent: Reached, wanted: Wanted, thread: str | None, user_id: str | None) -> int | None:
+    """Until the user leaves, or the signal that is returned. A terminal that is gone is as good as the signal that says so."""
+    try:
+        return asyncio.run(_chat(agent, wanted, thread, user_id))
+    except EOFError:
+        pass
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    # What nobody sees any more is not worth an error when the process ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return signal.SIGHUP
+
+
+async def _chat(agent: Reached, wanted: Wanted, thread: str | None, user_id: str | None) -> int | None:
     chat = Chat(agent.api, user_id)
+    is_lost = agent.is_ours and _in_memory(agent.api)
     greeting = [Block(f"The agent is at {agent.api.url}. /help shows what you can do.", style="dim")]
     if agent.is_ours:
-        greeting.append(Block(_OURS, style="dim"))
+        greeting.append(Block(_IN_MEMORY if is_lost else _OURS, style="dim"))
     await chat.run(greeting, thread)
     for text in chat.not_sent:
         click.echo(f"The agent did not confirm that it got this: {printable(text)}")
-    if chat.followed.id is not None and not chat.followed.is_closed:
+    if chat.followed.id is not None and not chat.followed.is_closed and not is_lost:
         click.echo(f"\nTo go on with this thread:\n  {_again(wanted, chat.followed.id)}")
+    return chat.ended_by
+
+
+def _in_memory(api: AgentApi) -> bool:
+    return file_of(api.get("agent")["store"]) is None
 
 
 def _again(wanted: Wanted, thread_id: str) -> str:
@@ -88,7 +115,7 @@ def _plain_chat(agent: Reached, thread: str | None, user_id: str | None) -> None
     else:
         click.echo("Each line is a message; Ctrl-D ends. A terminal that can move its cursor shows more.", err=True)
     if agent.is_ours:
-        click.echo(_OURS, err=True)
+        click.echo(_IN_MEMORY if _in_memory(agent.api) else _OURS, err=True)
     PlainChat(agent.api, user_id, prompt=is_terminal and sys.stdout.isatty()).run(thread)
 
 

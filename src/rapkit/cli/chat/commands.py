@@ -4,7 +4,7 @@ import asyncio
 import difflib
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 COMMANDS = {
     "threads": ("", "list the latest threads"),
     "switch": ("[N or ID]", "go to another thread, by its number in that list or its id"),
-    "new": ("", "leave this thread as it is; your next message begins another one"),
+    "new": ("", "begin another thread with your next message"),
     "answer": ("", "show a question again that you left open"),
     "cancel": ("[CALL]", "cancel a pending call or a subscription"),
-    "close": ("", "close this thread: it takes nothing more, and its tools are told"),
+    "close": ("", "close this thread: it takes nothing more"),
     "help": ("", "show this"),
     "quit": ("", "leave; threads go on without you (Ctrl-D does so too)"),
 }
@@ -39,8 +39,10 @@ _KEYS = (
     ("Ctrl-C", "clears the line; on an empty one it leaves"),
 )
 _COMMAND = re.compile(r"/([A-Za-z]*)(?:\s+(.*))?\s*", re.DOTALL)
+_NO_THREADS = "There are no threads yet. Say something to begin one."
 _LISTED = 20
 _WIDEST_STATUS = 8
+_WIDE = 60
 
 
 class Commands:
@@ -83,22 +85,28 @@ class Commands:
     def _help(self) -> None:
         rows = [(f"/{name} {argument}".strip(), summary) for name, (argument, summary) in COMMANDS.items()]
         widest = max(len(left) for left, _ in (*rows, *_KEYS)) + 2
-        blocks = [Block(summary, f"  {left.ljust(widest)}", mark_style="cyan") for left, summary in (*rows, *_KEYS)]
-        self._chat.print([Block("", apart=False), *blocks])
+        blocks = []
+        for group in (rows, _KEYS):
+            blocks.append(Block(""))
+            for left, summary in group:
+                if self._chat.columns < _WIDE:
+                    blocks += [Block(left, "  ", "cyan"), Block(summary, "    ")]
+                else:
+                    blocks.append(Block(summary, f"  {left.ljust(widest)}", mark_style="cyan"))
+        self._chat.print(blocks)
 
     async def _threads(self) -> None:
         listed = await self._list()
         if not listed:
-            self._chat.print([note("There are no threads yet. Say something to begin one.")])
-        current = self._chat.followed.id
-        blocks = []
-        for number, (thread, words) in enumerate(listed, start=1):
-            mark = "*" if thread["thread_id"] == current else " "
-            line = f"{mark} {number:2} {_about(thread, words)}"
-            blocks.append(Block(_cut(line, self._chat.columns), style="bold" if mark == "*" else "", whole=True))
-        if listed:
-            blocks.append(Block("/switch N goes to one of them.", "  ", "dim"))
-        self._chat.print([Block(""), *blocks])
+            self._chat.print([note(_NO_THREADS)])
+            return
+        blocks = [Block("")]
+        for number, (id, line) in enumerate(zip(self.ids, self._lines(listed), strict=True), start=1):
+            is_here = id == self._chat.followed.id
+            mark = f"{'*' if is_here else ' '} {number:2} "
+            text = clipped(line, self._chat.columns - len(mark))
+            blocks.append(Block(text, mark, "bold" if is_here else "", whole=True))
+        self._chat.print([*blocks, Block("/switch N goes to one of them.", "  ", "dim")])
 
     async def _list(self) -> list[tuple[dict[str, Any], str]]:
         """The latest threads, with the first words of each."""
@@ -108,25 +116,33 @@ class Commands:
         words = await asyncio.gather(*(in_thread(partial(_first_words, api, each)) for each in threads))
         return list(zip(threads, words, strict=True))
 
+    def _lines(self, listed: list[tuple[dict[str, Any], str]]) -> Iterator[str]:
+        """A line for each of them; on a narrow screen without its age."""
+        widest = max((len(short_id(thread["thread_id"])) for thread, _ in listed), default=0)
+        for thread, words in listed:
+            status = ("asks you" if thread["asks_user"] else thread["status"]).ljust(_WIDEST_STATUS)
+            age = f"{ago(time.time() - thread['created_at']):>7}" if self._chat.columns >= _WIDE else ""
+            yield f"{short_id(thread['thread_id']).ljust(widest)}  {status}{age}  {clipped(words, 200)}"
+
     async def _switch(self, argument: str) -> None:
         if argument:
             await self._chat.follow(self._meant(argument))
             return
         listed = await self._list()
         if not listed:
-            self._chat.print([note("There are no threads yet. Say something to begin one.")])
+            self._chat.print([note(_NO_THREADS)])
             return
 
         def picked(number: int) -> None:
             self._chat.start(self.carry_out("switch", str(number + 1)))
 
-        labels = [_about(thread, words) for thread, words in listed]
-        self._chat.picker = Picker("/switch", "Which thread?", labels, picked)
+        self._chat.picker = Picker("/switch", "Which thread?", list(self._lines(listed)), picked)
 
     def _meant(self, argument: str) -> str:
         """A thread's id, from its number, from its end, or from what a child's has more than its parent's."""
-        if argument.isdecimal() and 1 <= int(argument) <= len(self.ids):
-            return self.ids[int(argument) - 1]
+        numbered = {str(number): id for number, id in enumerate(self.ids, start=1)}
+        if argument in numbered:
+            return numbered[argument]
         if argument.startswith("-") and self._chat.followed.id:
             return self._chat.followed.id + argument
         ending = [id for id in self.ids if id.endswith(argument.removeprefix("…"))]
@@ -197,13 +213,3 @@ def _first_words(api: AgentApi, thread: dict[str, Any]) -> str:
         return str(thread["task"])
     entries = api.get(f"threads/{thread['thread_id']}/history", limit=1)["entries"]
     return str(entries[0].get("text", "")) if entries else ""
-
-
-def _about(thread: dict[str, Any], words: str) -> str:
-    status = ("asks you" if thread["asks_user"] else thread["status"]).ljust(_WIDEST_STATUS)
-    age = ago(time.time() - thread["created_at"]).rjust(6)
-    return f"{short_id(thread['thread_id'])}  {status} {age}  {clipped(words, 200)}"
-
-
-def _cut(line: str, width: int) -> str:
-    return line if len(line) <= width else f"{line[: width - 1]}…"

@@ -97,7 +97,11 @@ class Followed:
         """Note which relatives wait for the user; those that did not before are to be printed."""
         before, self.asking_children = self.asking_children, list(_asking(family))
         return [
-            Block(f"child thread {short_id(id)} asks you something: /switch {id.removeprefix(self.id or '')}", "? ")
+            Block(
+                f"child thread {short_id(id)} asks you something: /switch {id.removeprefix(self.id or '')}",
+                "? ",
+                apart=True,
+            )
             for id in self.asking_children
             if id not in before
         ]

@@ -84,7 +84,8 @@ class Picker:
         hints = ["↑ ↓ or a number, Enter chooses"] if self.options else []
         if self.said:
             hints.append("or type an answer" if self.options else "Type your answer")
-        hints.append("Esc: later")
         if self.dismissed:
-            hints.append("Ctrl-X dismisses it")
+            hints += ["Esc: later", "Ctrl-X dismisses it"]
+        else:
+            hints.append("Esc: none")
         return " · ".join(hints)

@@ -1,5 +1,6 @@
 """A chat without a terminal that can be painted on: lines in, lines out."""
 
+import itertools
 import secrets
 import sys
 from collections.abc import Callable, Iterator
@@ -8,19 +9,24 @@ from typing import Any
 import click
 
 from rapkit.cli.agent_api import AgentApi, AgentRefused, StreamEvent
-from rapkit.cli.chat.block import Block, plain
+from rapkit.cli.chat.block import Block, clipped, plain
 from rapkit.cli.chat.followed import Followed, Question
 from rapkit.cli.chat.joining import join
 from rapkit.cli.chat.transcript import problem
 from rapkit.cli.following import Back, Following, Lost
+from rapkit.errors import RapkitError
 
 _WIDTH = 100_000  # lines are not broken: who reads them may be a program
 _PATIENCE = 60.0
 _DISMISS = "-"
+_WIDEST_NUMBER = 9
 
 
 class PlainChat:
-    """Each line of standard input is a message, or the answer to a question; what comes of it is printed, and then the next one is read."""
+    """Each line of standard input is a message, or the answer to a question; what comes of it is printed, and then the next one is read.
+
+    `RapkitError` if one cannot be sent, unless there is a `prompt`: then whoever sits there is told, and goes on.
+    """
 
     def __init__(self, api: AgentApi, user_id: str | None, *, prompt: bool) -> None:
         self._api = api
@@ -37,23 +43,33 @@ class PlainChat:
             _print(blocks)
             self._events = iter(Following(self._api, thread_id, after))
             self._asks()
-        for line in self._lines():
+        for number, line in self._lines():
             try:
-                self._say(line)
-            except AgentRefused as error:
-                _print([problem(str(error))])
+                self._say(line.decode().strip())
+            except (UnicodeDecodeError, AgentRefused) as error:
+                refused = isinstance(error, AgentRefused)
+                if not self._prompt:
+                    # Nobody reads along who could put it right, and what follows may build on it.
+                    why = (
+                        f"was not taken: {error}"
+                        if refused
+                        else "is not UTF-8, so it was not sent, nor what follows it."
+                    )
+                    raise RapkitError(f"Line {number} of the input {why}") from error
+                _print([problem(str(error) if refused else "That is not UTF-8, so it was not sent.")])
                 if self._followed.is_closed:
                     break
 
-    def _lines(self) -> Iterator[str]:
-        while True:
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Those with something in them, with their numbers."""
+        for number in itertools.count(1):
             if self._prompt:
                 click.echo("> ", nl=False)
-            line = sys.stdin.readline()
+            line = sys.stdin.buffer.readline()
             if not line:
                 return
             if line.strip():
-                yield line.strip()
+                yield number, line
 
     def _say(self, line: str) -> None:
         question = next(iter(self._followed.questions.values()), None)
@@ -63,6 +79,8 @@ class PlainChat:
             path = f"threads/{self._followed.id}/calls/{question.call_id}/{how}"
             self._post(path, {**body, "asked_at": question.asked_at})
             self._hear(lambda entry: bool(entry["kind"] == "chosen" and entry["call_id"] == question.call_id))
+        elif question is not None and question.choices and line.isdecimal():
+            _print([problem(f"There is no choice {clipped(line, _WIDEST_NUMBER)}: {_possible(question)}.")])
         elif self._followed.id is None:
             body = {"text": line} | ({"user_id": self._user_id} if self._user_id else {})
             self._followed = Followed(self._post("threads", body)["thread_id"], asked_elsewhere=False)
@@ -112,11 +130,17 @@ class PlainChat:
 
 def _answer(question: Question, line: str) -> tuple[str, dict[str, Any]] | None:
     """How a line answers a question; None if it does not."""
-    if line.isdecimal() and 1 <= int(line) <= len(question.choices):
-        return "choice", {"selected": int(line) - 1}
+    numbers = [str(number) for number, _ in enumerate(question.choices, start=1)]
+    if line in numbers:
+        return "choice", {"selected": numbers.index(line)}
     if line == _DISMISS:
         return "choice", {"selected": None}
     return ("answer", {"text": line}) if question.in_words else None
+
+
+def _possible(question: Question) -> str:
+    count = len(question.choices)
+    return f"it is {'1' if count == 1 else f'one of 1 to {count}'}, or {_DISMISS} to dismiss the question"
 
 
 def _print(blocks: list[Block]) -> None:

@@ -11,7 +11,9 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import History
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
@@ -54,7 +56,7 @@ class Screen:
     """Where the chat is shown and typed.
 
     `live` and `toolbar` give what stands above and below the typed line, for a width. `entered` is called with what the user enters,
-    `interrupted` at Ctrl-C, and `left` at Esc, with the picker that was left.
+    `interrupted` at Ctrl-C, and `left` at Esc, with the picker that was left. `ended_by` is the signal that ended it, if one did.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Screen:
         self._to_print: list[Block] = []
         self._nothing_printed = True
         self.picker: Picker | None = None
+        self.ended_by: signal.Signals | None = None
         self.buffer = Buffer(
             multiline=True,
             completer=completer,
@@ -94,15 +97,32 @@ class Screen:
         """Show it until `leave`. Whatever else writes to the terminal meanwhile, such as a warning, appears above the typed line."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.leave)
-        with patch_stdout():
-            await self._app.run_async(pre_run=self._write)
+            loop.add_signal_handler(number, self._end, number)
+        with self._app.input.raw_mode():
+            self._take_what_was_typed_ahead()
+            with patch_stdout():
+                await self._app.run_async(pre_run=self._write)
         self._write()
 
     def leave(self) -> None:
         """End `run`."""
         if self._app.is_running and not self._app.is_done:
             self._app.exit()
+
+    def _end(self, number: signal.Signals) -> None:
+        self.ended_by = number
+        self.leave()
+
+    def _take_what_was_typed_ahead(self) -> None:
+        """Before we had the terminal, it made new lines of every Enter, and showed what was typed."""
+        keys: list[KeyPress] = []
+        while read := self._app.input.read_keys():
+            keys += [KeyPress(Keys.ControlM, "\r") if each.key == Keys.ControlJ else each for each in read]
+        if keys and keys[-1].key != Keys.ControlM:
+            self._app.output.write_raw("\r")
+            self._app.output.erase_end_of_line()
+            self._app.output.flush()
+        store_typeahead(self._app.input, keys)
 
     def print(self, blocks: Iterable[Block]) -> None:
         """Print above the typed line, in the order of the calls."""

@@ -1,6 +1,7 @@
 """One chat in a terminal: a thread that is followed, what is said to it, and what it asks."""
 
 import asyncio
+import signal
 import time
 from collections.abc import Coroutine, Iterable
 from typing import Any
@@ -77,6 +78,11 @@ class Chat:
         """What was said and never reached the agent."""
         typed = [text for text in self._typed if self._commands.read(text) is None]
         return [message.text for message in self._sender.unsent.not_stored] + typed
+
+    @property
+    def ended_by(self) -> signal.Signals | None:
+        """The signal that ended the chat, if it was one."""
+        return self._screen.ended_by
 
     @property
     def columns(self) -> int:

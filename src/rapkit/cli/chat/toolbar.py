@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+from rich.cells import cell_len
+
 from rapkit.cli.chat.block import clipped
 from rapkit.cli.chat.followed import Followed
 from rapkit.cli.chat.picker import Fragments
@@ -80,12 +82,12 @@ def _call(call: dict[str, Any], followed: Followed, now: float, width: int) -> s
 
 
 def _aligned(left: str, right: str, width: int) -> str:
-    """One line; the left is clipped so that the right can be read, and on a narrow screen the right gives way too."""
-    right = clipped(right, max(8, width // 2))
-    left = clipped(left, width - len(right) - 4)
+    """One line; the left is clipped so that the right can be read. If that is long, each has at least half of the screen."""
+    right = clipped(right, max(8, width // 2, width - cell_len(left) - 4))
+    left = clipped(left, width - cell_len(right) - 4)
     return f" {left}  {right}"
 
 
 def _asking(child: str, followed: Followed, width: int) -> str:
-    text = f"? child {short_id(child)} asks you: /switch {child.removeprefix(followed.id or '')}"
+    text = f"? a child asks you: /switch {child.removeprefix(followed.id or '')}"
     return f" {clipped(text, width - 1)}"
