@@ -11,8 +11,10 @@ _HEAD = """# Command line
 
 Every command and every option, made from the commands themselves; `rapkit COMMAND --help` says the same in a terminal.
 
-A mistake in what is typed or configured is told on standard error, after `rapkit:`, and the exit code is 2. Ctrl-C ends with 130. Other
-exit codes stand with their command. `NO_COLOR` is respected, and without a terminal there are no colours at all.
+A mistake in what is typed or configured is told on standard error, after `rapkit:`, and the exit code is 2. Ctrl-C ends with 130. If
+standard output cannot be written, that is told in a line, and the exit code is 1; if its reader has gone, as in `| head`, it is 1 without a
+word. Other exit codes stand with their command. `NO_COLOR` is respected, and without a terminal there are no colours at all. A letter that
+the terminal's encoding has not is printed as a question mark.
 
 """
 

@@ -3,20 +3,26 @@
 Two whole runs go on behind the shorter tests, which therefore stand first.
 """
 
+import contextlib
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from rapkit.cli import main
 from rapkit.cli.demo.live import live_model
+from rapkit.cli.demo.process import Process
 from rapkit.errors import ConfigError
 from tests.cli.command import rapkit
 from tests.cli.demo_recording import Recording
@@ -130,6 +136,53 @@ def test_a_step_that_fails_is_told_with_the_log_and_exit_code_1(
         assert "Traceback" not in run.err
         assert "Measured in this run" not in run.out
         wait_until(run.is_gone)
+
+
+def test_a_disk_that_has_no_room_is_told_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["rapkit", "demo"])
+    with room(2 * 1024**2), pytest.raises(SystemExit) as end:
+        main()
+
+    assert end.value.code == 2
+    complaint = f"The demo needs 50 MB for a moment, and {tmp_path} has 2 left."
+    remedy = "Make room, or set TMPDIR to a folder that has some."
+    assert capsys.readouterr() == ("", f"rapkit: {complaint} {remedy}\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_became_full_is_told_where_a_log_cannot_say_it(tmp_path: Path) -> None:
+    process = Process("runtime", (), tmp_path, 20000, "/", lambda _word: None)
+    with room(4096):
+        assert process.tail() == f"The last lines of runtime's log:\n  There are 4 KB left on the disk of {tmp_path}."
+    assert process.tail() == "The last lines of runtime's log:\n  -"
+
+
+def room(free: int) -> "contextlib.AbstractContextManager[object]":
+    """A disk that has so many bytes left."""
+    return mock.patch.object(shutil, "disk_usage", return_value=mock.Mock(free=free))
+
+
+UNWRITABLE = """
+import rapkit.cli.demo as demo
+from rapkit.cli import main
+from rapkit.cli.streams import OutputLost
+
+def line(self, line):
+    raise OutputLost(28, "No space left on device")
+
+demo.PlainLines.line, demo.sys.argv[1:] = line, ["demo"]
+main()
+"""
+
+
+def test_an_output_that_becomes_full_ends_it(tmp_path: Path) -> None:
+    with demo(tmp_path / "run", script=UNWRITABLE) as run:
+        assert run.ended() == 1
+        assert run.err == "rapkit: standard output cannot be written: No space left on device.\n"
+        assert not list(run.folder.iterdir())
 
 
 def test_live_is_played_by_a_real_model(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 from rapkit.cli.demo.chapters import CHAPTERS
 from rapkit.cli.demo.picture import SMALLEST, Drawn, Picture
+from rapkit.cli.demo.plain import PlainLines
 from rapkit.cli.demo.process import Process, State
 from rapkit.cli.demo.scene import Scene, ThreadSeen
 
@@ -64,3 +66,31 @@ def test_before_the_first_chapter_there_is_nothing_to_see() -> None:
     with Picture(Console(file=out, force_terminal=True, width=80, height=24)):
         pass
     assert "rapkit demo" not in out.getvalue()
+
+
+def plainly(columns: int | None) -> list[str]:
+    """What is printed where there is no picture."""
+    out = io.StringIO()
+    lines = PlainLines(Console(file=out, width=80, highlight=False), columns)
+    made = Scene(lines, "scripted model, no key, no network", CHAPTERS)
+    made.next_chapter()
+    made.say("out", "lab", "load_test: build 42 holds, and is as quick as before", "acknowledged after 8 ms")
+    made.fact("exactly once", "4 calls, 4 answers in the journals, each to another call")
+    lines.end(made.facts, Text("Now your own: rapkit new makes one, rapkit serve and rapkit up run it."))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("columns", [20, 40, 59, 60, 80, 200])
+def test_without_a_picture_lines_are_wrapped_between_words(columns: int) -> None:
+    lines = plainly(columns)
+    assert max(map(cell_len, lines)) <= columns
+    words = [word for line in plainly(None) for word in line.split()]
+    assert [word for line in lines for word in line.split()] == words
+
+
+def test_without_a_terminal_lines_are_not_wrapped() -> None:
+    lines = plainly(None)
+    assert lines[-3].endswith(
+        "→ lab    load_test: build 42 holds, and is as quick as before  (acknowledged after 8 ms)"
+    )
+    assert lines[-2] == "✓ exactly once  4 calls, 4 answers in the journals, each to another call"

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import rapkit as package
-from tests.cli.command import Running, eventually, rapkit, running
+from tests.cli.command import PATIENCE, Outcome, Running, eventually, rapkit, running
+from tests.cli.doctor.patients import free_port
 
 COMMANDS = [
     *("demo", "new", "serve", "inspect", "call", "up", "chat", "ask", "threads", "wake"),
@@ -113,6 +114,84 @@ def test_a_pipe_that_is_closed_is_no_accident(served: Running, words: tuple[str,
 
     assert ended.returncode == 1
     assert ended.stderr == b""
+
+
+def in_shell(words: str, folder: Path, **environment: str) -> Outcome:
+    """A command line as one types it, with its redirections."""
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m rapkit {words}', sys.executable],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+    )
+    return Outcome(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Where an agent is configured that says what not every terminal can show."""
+    (tmp_path / "plan.yaml").write_text('- say: "H\u00e9 \u2192 \U0001f600"\n', "utf-8")
+    (tmp_path / "rapkit.toml").write_text(f'[agent]\nmodel = "scripted:plan.yaml"\nport = {free_port()}\n')
+    return tmp_path
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk can be played that is full")
+@pytest.mark.parametrize(
+    ("words", "unbuffered"),
+    [
+        ("--help", ""),
+        ("--help", "1"),
+        ("inspect URL", ""),
+        ("inspect URL --json", ""),
+        ("call URL echo text=x", ""),
+        ("ask hi", ""),
+    ],
+)
+def test_a_full_disk_is_told_in_a_line(served: Running, home: Path, words: str, unbuffered: str) -> None:
+    outcome = in_shell(f"{words.replace('URL', served.url)} >/dev/full", home, PYTHONUNBUFFERED=unbuffered)
+
+    assert outcome.code == 1
+    assert outcome.err == "rapkit: standard output cannot be written: No space left on device.\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk can be played that is full")
+def test_where_complaints_cannot_be_written_the_work_goes_on(home: Path) -> None:
+    assert in_shell("storm 2>/dev/full", home) == Outcome(2, "", "")
+    assert in_shell("--version 2>/dev/full", home).out == f"rapkit {package.__version__}\n"
+    assert in_shell("--version >/dev/full 2>/dev/full", home) == Outcome(1, "", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        ("ask <&-", 2, "", "rapkit: There is nothing to ask: the text is empty. See: rapkit ask --help\n"),
+        ("ask hi 2>&-", 0, "H\u00e9 \u2192 \U0001f600\n", ""),
+        ("ask hi >&-", 0, "", ""),
+        ("ask hi <&- >&- 2>&-", 0, "", ""),
+    ],
+    ids=["input", "error", "output", "all"],
+)
+def test_streams_that_are_closed_are_no_accident(home: Path, words: str, code: int, out: str, err: str) -> None:
+    assert in_shell(words, home) == Outcome(code, out, err)
+
+
+def test_nothing_of_ours_gets_the_number_of_a_stream_that_is_closed(tmp_path: Path) -> None:
+    opening = "import os\nfd = os.open('x', os.O_CREAT)\nopen('numbers', 'w').write(f'{fd}')\nraise SystemExit\n"
+    (tmp_path / "opening.py").write_text(opening)
+    in_shell("serve opening.py <&- >&- 2>&-", tmp_path)
+
+    assert int((tmp_path / "numbers").read_text()) > 2
+
+
+def test_a_letter_that_the_encoding_has_not_is_a_question_mark(home: Path) -> None:
+    rapkit("ask", "hi", folder=home)
+
+    outcome = in_shell("threads list", home, PYTHONIOENCODING="ascii")
+
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.endswith("H? ? ?\n")
 
 
 def test_ctrl_c_is_no_accident_either(tmp_path: Path) -> None:

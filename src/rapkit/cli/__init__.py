@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from rapkit import __version__
+from rapkit.cli.streams import standard_streams
 from rapkit.errors import RapkitError
 
 _SECTIONS = {
@@ -79,6 +80,11 @@ def rapkit() -> None:
 
 def main() -> None:
     """Run the command line. A mistake of the user's is one sentence and exit code 2, never a traceback."""
+    with standard_streams():
+        _run()
+
+
+def _run() -> None:
     try:
         # What ends a command early, such as --help, comes back as its exit code; a closed pipe is click's to handle.
         sys.exit(rapkit.main(prog_name="rapkit", standalone_mode=False))

@@ -1,6 +1,7 @@
-"""Where tools reach the agent of some settings."""
+"""Where tools reach the agent of some settings, and who else does."""
 
 from rapkit.errors import ConfigError
+from rapkit.http.callers import is_loopback_host
 from rapkit.settings import Settings
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what to call back instead: nobody can be called back there
@@ -17,3 +18,12 @@ def public_url(settings: Settings, port: int | None = None) -> str:
         )
     host = _EVERYWHERE.get(settings.host, settings.host)
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def check_who_may_call(settings: Settings) -> None:
+    """`ConfigError` if anybody on other machines could use the agent."""
+    if not settings.tokens and not is_loopback_host(settings.host):
+        raise ConfigError(
+            f"{settings.host} can be reached from other machines, and no token is configured: anybody could use your agent. "
+            "Configure a token (--token, or [agent.tokens] in the file), or listen on 127.0.0.1."
+        )

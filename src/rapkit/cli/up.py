@@ -18,10 +18,9 @@ from rapkit.cli.config_option import config_file
 from rapkit.cli.findings import log_findings, show_findings
 from rapkit.cli.on_accept import OnAcceptCommand
 from rapkit.cli.options import log_format, log_level, tokens_by_name
-from rapkit.cli.reaching import public_url
+from rapkit.cli.reaching import check_who_may_call, public_url
 from rapkit.cli.unknown_tools import unknown_tools
-from rapkit.errors import ConfigError
-from rapkit.http.callers import is_loopback_host
+from rapkit.errors import ConfigError, RapkitError
 from rapkit.http.serving import listen, serve_until_signal, url_of
 from rapkit.logs import set_up_logging
 from rapkit.runtime.agent import Agent
@@ -94,13 +93,13 @@ def command(
     settings = load_settings(Path(config), flags)
     agent = settings.agent()
     agent.worker = not no_worker
-    _check(settings)
+    check_who_may_call(settings)
     if no_worker and settings.store == MEMORY:
         raise ConfigError(
             "A store in memory is this process's alone, so nobody could wake the agent. Keep it in a file."
         )
     bell = _bell(on_accept, agent, Path(config))
-    with listen(settings.host, settings.port) as listener:
+    with _listen(settings) as listener:
         up = _Up(agent, settings, listener, bell, as_json=log_format == "json")
         serve_until_signal(
             agent.app,
@@ -110,6 +109,24 @@ def command(
             ending=f"threads that run get {agent.patience.grace:g} s to end",
             on_stop=agent.end_streams,
         )
+
+
+def _listen(settings: Settings) -> socket.socket:
+    try:
+        return listen(settings.host, settings.port)
+    except ConfigError as taken:
+        from rapkit.cli.agents import is_lasting  # not above: that is a lot, and needed only here
+
+        try:
+            lasting = is_lasting(settings)
+        except RapkitError:  # somebody else's port, then
+            lasting = None
+        if lasting is None:
+            raise
+        who = "" if lasting else ", for a command such as chat or ask, and ends with that"
+        raise ConfigError(
+            f"The agent of these settings runs already, on {settings.host} port {settings.port}{who}. Use it as it is, or stop it first."
+        ) from taken
 
 
 def _bell(on_accept: str | None, agent: Agent, config: Path) -> OnAcceptCommand | None:
@@ -124,14 +141,6 @@ def _bell(on_accept: str | None, agent: Agent, config: Path) -> OnAcceptCommand 
     if config.exists():  # without one, a model and servers are all there is
         bell.environment["RAPKIT_CONFIG"] = str(config.absolute())
     return bell
-
-
-def _check(settings: Settings) -> None:
-    if not settings.tokens and not is_loopback_host(settings.host):
-        raise ConfigError(
-            f"{settings.host} can be reached from other machines, and no token is configured: anybody could use your agent. "
-            "Configure a token (--token, or [agent.tokens] in the file), or listen on 127.0.0.1."
-        )
 
 
 class _Up:

@@ -123,6 +123,38 @@ def test_settings_that_are_wrong(tmp_path: Path, text: str | None, said: str) ->
     assert found["seen"].startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ('host = "0.0.0.0"', "0.0.0.0 can be reached from other machines, and no token is configured"),
+        ('tokens = { me = "xyzzy" }', "The token 'me' is too easy to guess or cannot be sent"),
+        ('tokens = { me = "env:NOT_THERE" }', "The environment variable NOT_THERE is not set"),
+        ('public_url = "http://192.0.2.1"', "http://192.0.2.1 can be reached from other machines, and no token is"),
+    ],
+    ids=["open to all", "short", "not there", "open behind a proxy"],
+)
+def test_settings_that_rapkit_up_refuses(tmp_path: Path, agent: str, said: str) -> None:
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    (tmp_path / "rapkit.toml").write_text(f'[agent]\nmodel = "scripted:plan.yaml"\nport = {free_port()}\n{agent}\n')
+
+    refused, doctor = rapkit("up", folder=tmp_path), rapkit("doctor", "--json", folder=tmp_path)
+
+    found = {each["check"]: each for each in json.loads(doctor.out)["checks"]}["config"]
+    assert (refused.code, doctor.code, found["state"]) == (2, 1, "failed")
+    assert found["seen"].startswith(said)
+    assert said in refused.err
+    assert "xyzzy" not in doctor.out + doctor.err
+
+
+def test_a_token_on_the_command_line_counts(tmp_path: Path) -> None:
+    configure(tmp_path, free_port())
+    text = (tmp_path / "rapkit.toml").read_text().replace(SECRET, "short")
+    (tmp_path / "rapkit.toml").write_text(text)
+
+    assert examined(tmp_path, "--token", SECRET)["config"]["state"] == "ok"
+    assert examined(tmp_path)["config"]["state"] == "failed"
+
+
 def test_a_wrong_option_is_a_mistake_of_its_own_kind(tmp_path: Path) -> None:
     outcome = rapkit("doctor", "--prot", "1", folder=tmp_path)
 

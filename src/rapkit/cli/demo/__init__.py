@@ -1,8 +1,8 @@
 """`rapkit demo`."""
 
 import contextlib
-import io
 import os
+import shutil
 import sys
 
 import click
@@ -11,10 +11,10 @@ from rich.text import Text
 
 from rapkit.cli.demo.cast import SCRIPT, Cast
 from rapkit.cli.demo.failure import DemoFailed
-from rapkit.cli.demo.household import Household
+from rapkit.cli.demo.household import Household, check_that_there_is_room
 from rapkit.cli.demo.live import live_model
 from rapkit.cli.demo.picture import SMALLEST, Picture
-from rapkit.cli.demo.plain import PlainLines, summary, summary_lines, told
+from rapkit.cli.demo.plain import PlainLines, summary, told
 from rapkit.cli.demo.process import is_alive
 from rapkit.cli.demo.scene import Scene
 from rapkit.cli.demo.signals import Stopped, hearing_signals
@@ -39,11 +39,11 @@ def command(live: bool) -> None:
     if not hasattr(os, "killpg"):
         raise ConfigError("The demo kills processes the way Linux and macOS do. Run it there, or in WSL.")
     model = live_model() if live else SCRIPT
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # arrows and ticks, where there are none
+    check_that_there_is_room()
     console = Console(highlight=False, emoji=False)
     picture = Picture(console) if _can_show_pictures(console) else None
-    scene = Scene(picture or PlainLines(console), model if live else "scripted model, no key, no network")
+    lines = PlainLines(console, shutil.get_terminal_size().columns if console.is_terminal else None)
+    scene = Scene(picture or lines, model if live else "scripted model, no key, no network")
     household = Household()
     try:
         with hearing_signals() as stop, household, picture or contextlib.nullcontext():
@@ -59,11 +59,12 @@ def command(live: bool) -> None:
         sys.exit(stopped.exit_code)
     _end(console, scene, picture)
     console.print(Text("\nNothing was lost, nothing came twice. Measured in this run:\n", "bold green"))
+    after = Text(f"\n{_NEXT}", "dim")
     if picture is None:
-        console.print(summary_lines(scene.facts), soft_wrap=True)
+        lines.end(scene.facts, after)
     else:
         console.print(summary(scene.facts))
-    console.print(Text(f"\n{_NEXT}", "dim"), soft_wrap=picture is None)
+        console.print(after)
 
 
 def _can_show_pictures(console: Console) -> bool:

@@ -11,8 +11,10 @@ from types import TracebackType
 from typing import Self
 
 from rapkit.cli.demo.process import Process
+from rapkit.errors import ConfigError
 
 _FILES = ("lab.py", "ops.py", "plan.yaml")
+_ROOM = 50 * 1024**2
 
 
 class Household:
@@ -75,6 +77,19 @@ class Household:
                 self._watchdog.stdin.close()
         except BrokenPipeError:  # somebody has killed it: then we are on our own
             return
+
+
+def check_that_there_is_room() -> None:
+    """`ConfigError` if the stores and logs would not fit: processes that cannot write cannot say why they end, either."""
+    elsewhere = "Make room, or set TMPDIR to a folder that has some."
+    try:
+        folder = tempfile.gettempdir()
+    except FileNotFoundError:
+        raise ConfigError(f"The demo needs a folder for a moment, and none can be made here. {elsewhere}") from None
+    free = shutil.disk_usage(folder).free
+    if free < _ROOM:
+        need = f"The demo needs {_ROOM // 1024**2} MB for a moment, and {folder} has {free // 1024**2} left."
+        raise ConfigError(f"{need} {elsewhere}")
 
 
 def _size(path: Path) -> int:

@@ -22,29 +22,61 @@ STYLES: dict[Kind, str] = {
 
 _ARROWS: dict[Kind, str] = {"out": "→ ", "in": "← "}
 _WIDTH = 100
+_INDENT = 5
+_MARGIN = 19  # before what is said: the time, and who
+_NARROW = 60  # too narrow for a margin
+_SMALL_MARGIN = 4
 
 
 class PlainLines:
-    """Prints what happens as it happens."""
+    """Prints what happens as it happens. On a terminal, which has `columns`, lines are wrapped between words; elsewhere not at all."""
 
     paced = False
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, columns: int | None = None) -> None:
         self._console = console
+        self._columns = columns
 
     def chapter(self, scene: Scene) -> None:
         """A heading, and below it what it means."""
         chapter = scene.chapter
         self._print(Text(f"\n{scene.number}/{len(scene.chapters)}  {chapter.title}", "bold"))
-        for line in textwrap.wrap(chapter.meaning, _WIDTH):
-            self._print(Text(f"     {line}"))
+        indent = " " * self._margin(_INDENT)
+        for line in textwrap.wrap(chapter.meaning, min(_WIDTH, max(1, (self._columns or _WIDTH * 2) - len(indent)))):
+            self._print(Text(f"{indent}{line}"))
 
     def line(self, line: Line) -> None:
         """The seconds since the beginning, who, what."""
-        self._print(Text.assemble((f"{line.at:6.2f} s  ", "dim"), f"{label(line):<9}", spoken(line)))
+        who = f"{label(line)}  " if self._is_narrow else f"{label(line):<9}"
+        text = Text.assemble((f"{line.at:6.2f} s  ", "dim"), who, spoken(line))
+        self._print(text, self._margin(_MARGIN))
 
-    def _print(self, text: Text) -> None:
-        self._console.print(text, soft_wrap=True)
+    def end(self, facts: Sequence[Fact], after: Text) -> None:
+        """What was measured, a line each, and a last word."""
+        widest = max(len(fact.about) for fact in facts) + 4
+        for fact in facts:
+            about = _about(fact)
+            about.pad_right(2 if self._is_narrow else widest - len(about))
+            self._print(about + Text(fact.measured), self._margin(widest))
+        self._print(after)
+
+    @property
+    def _is_narrow(self) -> bool:
+        return self._columns is not None and self._columns < _NARROW
+
+    def _margin(self, wanted: int) -> int:
+        return _SMALL_MARGIN if self._is_narrow else wanted
+
+    def _print(self, text: Text, margin: int = 0) -> None:
+        """`margin` is that of the second line and those that follow it."""
+        if self._columns is None:
+            self._console.print(text, soft_wrap=True)
+            return
+        before = text[:margin]
+        for line in text[margin:].wrap(self._console, max(1, self._columns - margin)):
+            line.rstrip()
+            self._console.print(before + line, soft_wrap=True)
+            before = Text(" " * margin)
 
 
 def label(line: Line) -> str:
@@ -83,17 +115,6 @@ def summary(facts: Sequence[Fact]) -> Table:
     for fact in facts:
         table.add_row(_about(fact), fact.measured)
     return table
-
-
-def summary_lines(facts: Sequence[Fact]) -> Text:
-    """The same, not wrapped."""
-    widest = max(len(fact.about) for fact in facts) + 4
-    lines = []
-    for fact in facts:
-        about = _about(fact)
-        about.pad_right(widest - len(about))
-        lines.append(about + Text(fact.measured))
-    return Text("\n").join(lines)
 
 
 def _about(fact: Fact) -> Text:

@@ -5,6 +5,7 @@ import http.client
 import os
 import secrets
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,7 @@ State = Literal["off", "starting", "alive", "killed", "ended"]
 _PATIENCE = 30.0
 _SOON = 10.0
 _TAIL = 8
+_TOO_LITTLE = 1024**2
 
 
 class Process:
@@ -135,6 +137,10 @@ class Process:
             lines = self.log.read_text(errors="replace").strip().splitlines()[-_TAIL:]
         except OSError:
             lines = []
+        # A log that could not be written hides the reason, unless that is the reason.
+        with contextlib.suppress(OSError):
+            if (free := shutil.disk_usage(self._folder).free) < _TOO_LITTLE:
+                lines.append(f"There are {free // 1024} KB left on the disk of {self._folder}.")
         return "\n".join(
             (f"The last lines of {self.name}'s log:", *(f"  {printable(line)}" for line in lines or ["-"]))
         )

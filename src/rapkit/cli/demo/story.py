@@ -14,6 +14,7 @@ from rapkit.cli.demo.chapters import CHAPTERS
 from rapkit.cli.demo.failure import DemoFailed
 from rapkit.cli.demo.scene import Scene
 from rapkit.cli.demo.watch import Watch
+from rapkit.cli.streams import OutputLost
 from rapkit.errors import RapkitError
 
 BUILD = 42
@@ -52,6 +53,8 @@ class Story:
         self._scene.next_chapter()
         try:
             part()
+        except OutputLost:
+            raise
         except (RapkitError, OSError) as error:  # of somebody who should have answered
             raise DemoFailed(f"{self._scene.chapter.title}: {error}", self._cast.tails()) from error
         self._watch.let_read(_TO_READ)

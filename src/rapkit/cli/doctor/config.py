@@ -1,17 +1,28 @@
 """Whether there are settings, and what they say."""
 
+from urllib.parse import urlsplit
+
 from rapkit.cli.doctor.patient import Patient
 from rapkit.cli.doctor.verdict import Verdict
-from rapkit.settings import DEFAULT_FILE
+from rapkit.cli.reaching import check_who_may_call
+from rapkit.errors import ConfigError
+from rapkit.http.callers import is_loopback_host
+from rapkit.models.scripted import Scripted
+from rapkit.runtime.agent import Agent
+from rapkit.settings import DEFAULT_FILE, Settings
 
 _CONFIG = "config"
 
 
 def check(patient: Patient) -> list[Verdict]:
-    """Every key is known and every value possible; or all that is wrong."""
+    """Every key is known, every value possible, and `rapkit up` would start with them; or what is wrong."""
     settings = patient.settings
     if settings is None:
         return [_without(patient)]
+    try:
+        _check_that_it_would_start(settings)
+    except ConfigError as error:
+        return [Verdict(_CONFIG, "failed", str(error), "Correct it: `rapkit up` does not start like this.")]
     where = str(patient.config) if patient.config.exists() else f"no {patient.config}, and none is needed"
     servers, schedules = len(settings.servers), len(settings.schedules)
     parts = [
@@ -20,6 +31,24 @@ def check(patient: Patient) -> list[Verdict]:
         *([_counted(schedules, "schedule")] if schedules else []),
     ]
     return [Verdict(_CONFIG, "ok", f"{where}: {', '.join(parts)}")]
+
+
+def _check_that_it_would_start(settings: Settings) -> None:
+    # With a model that is always there: the real one is looked at by a check of its own.
+    Agent(
+        model=Scripted(lambda _: ""),
+        servers=settings.servers,
+        public_url=settings.public_url,
+        tokens=settings.tokens,
+        schedules=settings.schedules,
+    )
+    check_who_may_call(settings)
+    url = settings.public_url
+    if url is not None and not settings.tokens and not is_loopback_host(urlsplit(url).hostname or ""):
+        raise ConfigError(
+            f"{url} can be reached from other machines, and no token is configured: behind a proxy anybody could use your agent. "
+            "Configure a token (--token, or [agent.tokens] in the file)."
+        )
 
 
 def _without(patient: Patient) -> Verdict:
