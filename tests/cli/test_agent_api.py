@@ -1,9 +1,12 @@
 """The command line's client of an agent: what it sends, what it makes of answers, and how it can be ended."""
 
+import contextlib
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused, StreamEvent
 from rapkit.cli.agents import Wanted, reached
 from rapkit.errors import ConfigError
-from tests.cli.impostor import Impostor, document, entry, events, posing, problem, raw
+from tests.cli.impostor import Answer, Impostor, document, entry, events, posing, problem, raw
 
 TOKEN = "4Dc1f3JcZK0hQp8y7W2gkQ=="
 
@@ -64,6 +67,16 @@ def test_without_the_right_token_it_says_what_to_do(agent: AgentApi, token: str 
     assert (token or TOKEN) not in str(caught.value)
 
 
+def test_a_refusal_without_words_says_what_to_do_too(impostor: Impostor) -> None:
+    impostor.answers = [raw(b"", 401)]
+    with pytest.raises(
+        AgentRefused, match=r"answered 401, so it wants a token\. Give it with --token, or in RAPKIT_TOKEN"
+    ):
+        AgentApi(impostor.url).get("threads")
+    with pytest.raises(AgentRefused, match=r"answered 401, so it wants a token\. Is the token right\?"):
+        AgentApi(impostor.url, "wrong").get("threads")
+
+
 def test_a_refusal_is_told_in_the_agents_words(agent: AgentApi, impostor: Impostor) -> None:
     with pytest.raises(AgentRefused, match=r"^There is no thread 'thr_none'\.$") as caught:
         agent.get("threads/thr_none")
@@ -97,7 +110,7 @@ def test_nobody_there() -> None:
 def test_what_is_no_agent(impostor: Impostor) -> None:
     api = AgentApi(impostor.url)
     impostor.answers = [raw(b"<html>Hello</html>")]
-    with pytest.raises(AgentRefused, match=r"did not answer with JSON\. Is that an agent\?"):
+    with pytest.raises(AgentRefused, match=r"did not answer as an agent does\. Is that an agent"):
         api.get("threads")
     impostor.answers = [raw(b"<html>Nothing</html>", 404)]
     with pytest.raises(AgentRefused, match=r"answered 404\. Is there an agent\?"):
@@ -107,17 +120,82 @@ def test_what_is_no_agent(impostor: Impostor) -> None:
         api.get("threads")
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [document([1, 2]), document(None), raw(b"[" * 100_000), raw(b'{"a":' * 100_000)],
+    ids=["a list", "nothing", "deep lists", "deep objects"],
+)
+def test_answers_of_another_shape_are_no_agents(impostor: Impostor, answer: Answer) -> None:
+    impostor.answers = [answer]
+
+    with pytest.raises(AgentRefused, match="did not answer as an agent does"):
+        AgentApi(impostor.url).get("threads")
+
+
+def test_what_an_answer_lacks_is_not_our_mistake(impostor: Impostor) -> None:
+    impostor.answers = [document({"hello": {"world": 1}})]
+    answer = AgentApi(impostor.url).get("threads")
+
+    assert answer.get("threads") is None
+    for lacking in (answer, answer["hello"]):
+        with pytest.raises(AgentRefused, match="did not answer as an agent does: it says nothing of threads"):
+            _ = lacking["threads"]
+
+
+def test_an_answer_that_is_too_large_is_not_read(impostor: Impostor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rapkit.cli.agent_api._LARGEST", 1000)
+    api = AgentApi(impostor.url)
+    impostor.answers = [document({"text": "x" * 1000})]
+    with pytest.raises(AgentRefused, match="did not answer as an agent does"):
+        api.get("threads")
+    for parts in ([b"data: " + b"x" * 1000], [b"data: xxxx\n"] * 100):
+        impostor.answers = [events(*parts)]
+        with pytest.raises(AgentRefused, match="did not answer with a stream of events"):
+            list(api.stream("t"))
+    impostor.answers = [events(*[entry(number, text="x" * 500) for number in range(9)])]
+    assert len(list(api.stream("t"))) == 9
+
+
+@pytest.mark.parametrize("part", ["the head", "the body"])
+def test_an_answer_that_never_ends_is_given_up(impostor: Impostor, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However steadily it comes."""
+    monkeypatch.setattr("rapkit.cli.agent_api._LONGEST", 0.5)
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        if part == "the body":
+            handler.send_response(200)
+            handler.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                handler.wfile.write(b" ")
+                time.sleep(0.01)
+
+    impostor.answers = [drip]
+    with pytest.raises(AgentAway, match=r"cannot be reached: no whole answer within 0\.5 s"):
+        AgentApi(impostor.url).get("threads")
+
+
+@pytest.mark.parametrize("url", ["http://me:hunter2@127.0.0.1:9", "ftp://me:hunter2@here", "http://me:hunter2@[::1"])
+def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(ConfigError, match="holds no user name or password") as caught:
+        AgentApi(url)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_what_does_not_even_speak_http() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def babble() -> None:
             connection, _ = listener.accept()
-            connection.sendall(b"220 mail.example.com ESMTP\r\n")
+            connection.sendall(b"220 mail\x1b[31m\x07 " + b"x" * 5000 + b"\r\n")
             connection.close()
 
         threading.Thread(target=babble, daemon=True).start()
-        with pytest.raises(AgentAway, match="cannot be reached"):
+        with pytest.raises(AgentAway, match="cannot be reached: 220 mail\N{REPLACEMENT CHARACTER}") as caught:
             AgentApi(f"http://127.0.0.1:{listener.getsockname()[1]}").get("threads")
+
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 400
 
 
 def test_the_same_is_sent_again_to_an_agent_that_is_away(impostor: Impostor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +244,12 @@ def test_a_stream_is_read_event_by_event(impostor: Impostor) -> None:
 
 
 def test_a_stream_that_is_no_stream_is_refused(impostor: Impostor) -> None:
-    for answer in (raw(b"<html>"), document({"a": 1}), events(b"event: entry\ndata: {nonsense\n\n")):
+    for answer in (
+        raw(b"<html>"),
+        document({"a": 1}),
+        events(b"event: entry\ndata: {nonsense\n\n"),
+        events(b"data: [1]\n\n"),
+    ):
         impostor.answers = [answer]
         with pytest.raises(AgentRefused, match=r"did not answer with a stream of events\. Is that an agent\?"):
             list(AgentApi(impostor.url).stream("t"))

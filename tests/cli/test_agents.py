@@ -4,17 +4,23 @@ import contextlib
 import json
 import socket
 import sqlite3
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused
-from rapkit.cli.agents import Wanted, reached
+from rapkit.cli import agents
+from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused, StreamEvent
+from rapkit.cli.agents import Reached, Wanted, reached
+from rapkit.cli.following import Following
 from rapkit.errors import ConfigError
+from rapkit.runtime.plan import Patience
 from rapkit.settings import Flags
-from tests.cli.command import eventually
+from tests.cli.command import PATIENCE, eventually, rapkit
 from tests.cli.impostor import document, posing, problem, raw
 
 TOKEN = "4Dc1f3JcZK0hQp8y7W2gkQ=="
@@ -91,6 +97,30 @@ def test_it_ends_too_when_the_command_fails(folder: Folder) -> None:
     assert is_free(folder.port)
 
 
+@pytest.mark.parametrize("way", ["in order", "interrupted", "in a hurry"])
+def test_what_is_under_way_is_not_waited_for_to_its_end(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The model takes a minute here. In order it gets a moment; else nothing, however patient the agent is."""
+    (folder.path / "plan.yaml").write_text("- delay: 60\n  say: At last.\n")
+    monkeypatch.setattr("rapkit.runtime.agent.Patience", partial(Patience, grace=600.0))
+    if way != "in order":
+        monkeypatch.setattr("rapkit.cli.hosting._GRACE", 600.0)
+
+    with contextlib.suppress(KeyboardInterrupt), reached(folder.wanted(), working=True) as agent:
+        thread_id = agent.api.post("threads", {"text": "Hi"})["thread_id"]
+        eventually(lambda: bool(lines(agent.api, thread_id)))
+        if way == "interrupted":
+            raise KeyboardInterrupt
+        if way == "in a hurry":
+            agent.leave_at_once()
+
+    assert is_free(folder.port)
+    with reached(folder.wanted(), working=False) as agent:
+        assert [each["kind"] for each in lines(agent.api, thread_id)] == ["user"]
+        assert agent.api.get(f"threads/{thread_id}")["status"] == "running"
+
+
 def test_other_commands_find_the_one_that_a_command_runs(folder: Folder) -> None:
     with reached(folder.wanted(), working=True), reached(folder.wanted(), working=False) as other:
         assert (other.is_ours, other.works, other.api.url) == (False, True, folder.url)
@@ -111,6 +141,13 @@ def test_any_free_port_will_do(folder: Folder) -> None:
 
     with reached(folder.wanted(), working=True) as agent:
         assert answer_to(agent.api, "Hi") == "Hello."
+
+
+def test_one_that_anybody_could_use_is_not_run(folder: Folder) -> None:
+    folder.configure('host = "0.0.0.0"\n')
+    with pytest.raises(ConfigError, match="no token is configured"), reached(folder.wanted(), working=True):
+        pass
+    assert is_free(folder.port)
 
 
 def test_what_keeps_it_from_running_is_told(folder: Folder) -> None:
@@ -198,6 +235,152 @@ def test_the_agent_of_another_folder_is_not_taken_for_ours(folder: Folder, runni
         reached(other.wanted(), working=False),
     ):
         pass
+
+
+@pytest.mark.parametrize("theirs", ["sqlite:///.rapkit/agent.db", "sqlite:///:memory:"], ids=["a file", "memory"])
+def test_a_store_in_memory_is_nobody_elses(folder: Folder, theirs: str) -> None:
+    ours = folder.wanted(flags=Flags(store="sqlite:///:memory:"))
+    with (
+        reached(folder.wanted(flags=Flags(store=theirs)), working=True),
+        pytest.raises(ConfigError, match=f"The agent at {folder.url} is another one: .*--url {folder.url} to use"),
+        reached(ours, working=True),
+    ):
+        pass
+
+
+def test_what_was_asked_for_is_not_ignored(folder: Folder, running: AgentApi) -> None:
+    for flags, said in (
+        (Flags(model="test"), r"with the model scripted:.*plan\.yaml, not test\. Leave out --model"),
+        (Flags(servers=("http://127.0.0.1:9/",)), r"without the server http://127\.0\.0\.1:9/\."),
+    ):
+        for wanted in (folder.wanted(flags=flags), folder.wanted(flags=flags, url=running.url)):
+            with pytest.raises(ConfigError, match=said), reached(wanted, working=True):
+                pass
+    same = Flags(model=f"scripted:{folder.path / 'plan.yaml'}")
+    with reached(folder.wanted(flags=same), working=True) as agent:
+        assert not agent.is_ours
+
+
+def test_a_server_with_a_name_is_known_by_its_url(folder: Folder) -> None:
+    folder.configure('[[servers]]\nurl = "http://127.0.0.1:9"\nname = "weather"\n')
+    flags = Flags(servers=("http://127.0.0.1:9",))
+    with reached(folder.wanted(), working=True), reached(folder.wanted(flags=flags), working=True) as agent:
+        assert agent.api.get("agent")["servers"] == ["weather"]
+
+
+# One that another command runs
+
+
+def test_one_that_ends_with_its_command_goes_on_here(folder: Folder) -> None:
+    with contextlib.ExitStack() as first:
+        began = first.enter_context(reached(folder.wanted(), working=True))
+        with reached(folder.wanted(), working=True) as heir:
+            thread_id = heir.api.post("threads", {"text": "Hi"}, key="k1")["thread_id"]
+            assert (began.is_ours, heir.is_ours) == (True, False)
+            assert heir.api.get("agent")["lasting"] is False
+            first.close()
+
+            assert heir.api.post("threads", {"text": "Hi"}, key="k1")["thread_id"] == thread_id
+            assert (began.is_ours, heir.is_ours) == (False, True)
+            assert answer_to(heir.api, "And now?") == "Hello."
+            assert heir.api.url == folder.url
+
+    assert is_free(folder.port)
+
+
+def test_whoever_would_run_it_a_second_time_is_told(folder: Folder) -> None:
+    with reached(folder.wanted(), working=True):
+        outcome = rapkit("up", folder=folder.path)
+    assert outcome.code == 2
+    assert f"The agent of these settings runs already, on 127.0.0.1 port {folder.port}, for a command" in outcome.err
+
+    about = {"store": f"sqlite:///{folder.store}", "works": True, "lasting": True}
+    for answer, said in ((document(about), "runs already, on"), (document({}), "is taken. Stop what uses it")):
+        with posing() as impostor:
+            impostor.answers = [answer]
+            port = impostor.url.rpartition(":")[2]
+            outcome = rapkit("up", "--port", port, folder=folder.path)
+        assert outcome.code == 2
+        assert said in outcome.err
+        assert "for a command" not in outcome.err
+
+
+def test_one_of_many_heirs_goes_on_for_all(folder: Folder) -> None:
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as others:
+        first.enter_context(reached(folder.wanted(), working=True))
+        heirs = [others.enter_context(reached(folder.wanted(), working=True)) for _ in range(3)]
+        thread_id = heirs[0].api.post("threads", {"text": "Hi"})["thread_id"]
+        first.close()
+
+        def follow(heir: Reached) -> int:
+            return next(
+                int(each.data["seq"])
+                for each in Following(heir.api, thread_id)
+                if isinstance(each, StreamEvent) and each.kind == "entry"
+            )
+
+        with ThreadPoolExecutor(len(heirs)) as pool:
+            assert list(pool.map(follow, heirs)) == [1, 1, 1]
+        assert sum(heir.is_ours for heir in heirs) == 1
+
+
+def test_who_only_looks_takes_nothing_over(folder: Folder) -> None:
+    with contextlib.ExitStack() as first:
+        first.enter_context(reached(folder.wanted(), working=True))
+        with reached(folder.wanted(), working=False) as looking:
+            first.close()
+            with pytest.raises(AgentAway):
+                looking.api.get("threads")
+            assert is_free(folder.port)
+
+
+def test_one_that_is_run_for_good_is_waited_for(folder: Folder) -> None:
+    """Its port is kept free for it, while it is restarted."""
+    about = {"store": f"sqlite:///{folder.store}", "works": True, "lasting": True}
+    with contextlib.ExitStack() as stack:
+        impostor = stack.enter_context(posing())
+        impostor.answers = [document(about)]
+        folder.configure(port=int(impostor.url.rpartition(":")[2]))
+        with reached(folder.wanted(), working=True) as agent:
+            stack.close()
+            with pytest.raises(AgentAway):
+                agent.api.get("threads")
+            assert not agent.is_ours
+
+
+def test_one_that_cannot_go_on_here_says_why(folder: Folder) -> None:
+    with contextlib.ExitStack() as first:
+        first.enter_context(reached(folder.wanted(), working=True))
+        with reached(folder.wanted(), working=True) as heir:
+            first.close()
+            (folder.path / "plan.yaml").unlink()
+            with pytest.raises(
+                AgentRefused, match=r"has ended with the command that ran it, and cannot run here: .*plan\.yaml"
+            ):
+                heir.api.get("threads")
+
+
+def test_two_that_begin_at_once_share_one(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second looks before the first listens, and finds the port taken then."""
+    looked = threading.Barrier(2)
+    about, here = agents._about, threading.local()
+
+    def both_look(api: AgentApi) -> Any:
+        try:
+            return about(api)
+        finally:
+            if not hasattr(here, "looked"):
+                here.looked = True
+                looked.wait(PATIENCE)
+
+    monkeypatch.setattr(agents, "_about", both_look)
+
+    def ask(text: str) -> str:
+        with reached(folder.wanted(), working=True) as agent:
+            return answer_to(agent.api, text)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(ask, ["One", "Two"])) == ["Hello.", "Hello."]
 
 
 def test_a_url_where_nobody_is(folder: Folder) -> None:

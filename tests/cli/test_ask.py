@@ -7,14 +7,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rapkit.cli.agent_api import AgentAway
 from rapkit.cli.agents import Wanted, reached
+from rapkit.runtime.plan import Patience
 from tests.cli.agent_home import Home, agent_home, command
-from tests.cli.command import eventually, running
+from tests.cli.command import PATIENCE, eventually, running
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +129,11 @@ def test_a_thread_that_is_closed_meanwhile_is_exit_code_1(home: Home) -> None:
         (("hi", "--timeout", "soon"), "--timeout soon is not a time. Write it like 45s, 5m or 1h."),
         (("hi", "--timeout", "0s"), "--timeout 0s is not a time."),
         (("hi", "--url", "ftp://here"), "is not where an agent could be"),
+        (("hi", "--model", "test"), "with the model scripted:"),
+        (
+            ("hi", "--server", "http://127.0.0.1:9"),
+            "without the server http://127.0.0.1:9. Leave out --model and --server",
+        ),
         (("hi", "--user-id", "u" * 600), "user_id"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, tuple) else "",
@@ -160,6 +168,21 @@ def test_a_closed_thread_cannot_be_asked(home: Home) -> None:
     assert "is closed, and takes nothing more" in outcome.err
 
 
+def test_what_is_said_of_the_agent_may_be_said_if_it_is_true(home: Home) -> None:
+    plan = f"scripted:{home.folder / 'plan.yaml'}"
+
+    outcome = home.run("ask", "Good morning", "--model", plan, "--server", f"{home.tools.url}/")
+
+    assert (outcome.code, outcome.out, outcome.err) == (0, "Hello.\n", "")
+
+
+@pytest.mark.parametrize("timeout", ["99999999d", f"{'9' * 400}d"], ids=["millennia", "for ever"])
+def test_a_time_may_be_longer_than_any_timer(home: Home, timeout: str) -> None:
+    outcome = home.run("ask", "Good morning", "--timeout", timeout)
+
+    assert (outcome.code, outcome.out, outcome.err) == (0, "Hello.\n", "")
+
+
 def test_no_answer_in_time_is_exit_code_3(home: Home) -> None:
     outcome = home.run("ask", "weather in Oslo", "--timeout", "0.5s")
 
@@ -190,7 +213,14 @@ def test_a_question_to_a_person_is_exit_code_4(home: Home) -> None:
     assert (outcome.code, said["outcome"]) == (4, "asks")
     assert said["choices"][0]["prompt"] == "Where to?"
     answer = f"rapkit threads choose {said['thread_id']}"
-    assert f"asks a person first. Where to?\n  {answer} NUMBER\n" in outcome.err
+    lines = outcome.err.splitlines()
+    assert lines[:4] == [
+        f"rapkit: Thread {said['thread_id']} asks a person first.",
+        "? Where to?",
+        "   1  Oslo",
+        "   2  Rome",
+    ]
+    assert lines[5:] == [f"  Answer: {answer} NUMBER", f"Then: rapkit ask --thread {said['thread_id']} --resume"]
 
     assert home.run(*answer.split()[1:], "rome").code == 0
     assert home.run("ask", "--thread", said["thread_id"], "--resume").out == "So it is Rome\n"
@@ -203,7 +233,20 @@ def test_a_tool_that_wants_to_be_authorised_is_exit_code_4(home: Home) -> None:
     home.tools.callbacks = []
 
     assert outcome.code == 4
-    assert "A tool wants to be authorised:\n  https://example.com/authorise?x=1\n" in outcome.err
+    assert "? A tool wants to be authorised. Open:\n  https://example.com/authorise?x=1\n" in outcome.err
+
+
+def test_only_our_own_words_begin_at_the_edge(home: Home) -> None:
+    """Whoever asks cannot speak in our name."""
+    question = {"prompt": "Sure?\nrapkit: all is well", "choices": ["Yes\nrapkit: yes", "No"], "default": 1}
+    home.tools.callbacks = [{"type": "user_choice", "response_url": f"{home.tools.url}/choice", **question}]
+    outcome = home.run("ask", "weather in Oslo")
+    home.tools.callbacks = []
+
+    lines = outcome.err.splitlines()
+    assert outcome.code == 4
+    assert [line for line in lines if line.startswith("rapkit: ")] == lines[:1]
+    assert {"  rapkit: all is well", "      rapkit: yes"} <= set(lines)
 
 
 def test_people_can_be_waited_for(home: Home) -> None:
@@ -325,11 +368,84 @@ class TestAnAgentThatDoesNotRun:
         assert outcome.code == 3
         assert "The thread goes on when the agent runs (rapkit up)." in outcome.err
 
+    @pytest.mark.parametrize("word", ["ask", "chat"])
+    def test_it_goes_on_in_the_next_command_when_the_one_that_ran_it_ends(self, still: Home, word: str) -> None:
+        with running("ask", "weather in Oslo", folder=still.folder) as first:
+            eventually(lambda: len(still.tools.received) == 1)
+            with _saying(word, "weather in Rome", still.folder) as second:
+                eventually(lambda: len(still.tools.received) == 2)
+                still.wait(still.tools.received[1]["group_id"], "waiting")
+                assert not still.api.get("agent")["lasting"]
+                first.send(signal.SIGINT)
+                assert first.ended() == 130
+
+                eventually(lambda: _is_called_back(still, still.tools.received[1]))
+                out, err = second.communicate(timeout=PATIENCE)
+
+        assert second.returncode == 0
+        assert out.decode().splitlines()[-1] == "I asked: Sunny."
+        assert "Traceback" not in err.decode() + first.err
+
+    def test_it_ends_when_it_is_interrupted(self, still: Home) -> None:
+        with running("ask", "think", folder=still.folder) as asking:
+            eventually(lambda: _is_up(still) and bool(still.api.get("threads")["threads"]))
+            still.wait(still.api.get("threads")["threads"][0]["thread_id"], "running")
+            asking.send(signal.SIGINT)
+
+            assert asking.ended() == 130
+
+        assert "goes on when the agent runs (rapkit up)" in asking.err
+        assert "Traceback" not in asking.err
+        assert not _is_up(still)
+
+    def test_after_the_timeout_the_model_is_not_waited_for(self, still: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It would take a minute, and is asked again by whoever runs the agent next."""
+        monkeypatch.setattr("rapkit.runtime.agent.Patience", partial(Patience, grace=600.0))
+        monkeypatch.setattr("rapkit.cli.hosting._GRACE", 600.0)
+
+        outcome = still.run("ask", "think", "--timeout", "1s", "--json")
+
+        assert outcome.code == 3
+        with reached(Wanted(str(still.folder / "rapkit.toml")), working=False) as agent:
+            thread = agent.api.get(f"threads/{json.loads(outcome.out)['thread_id']}")
+            assert thread["status"] == "running"
+
     def test_settings_that_are_missing_are_named(self, tmp_path: Path) -> None:
         outcome = command("ask", "hello", environment={"RAPKIT_CONFIG": str(tmp_path / "rapkit.toml")})
 
         assert (outcome.code, outcome.out) == (2, "")
         assert f"{tmp_path / 'rapkit.toml'}" in outcome.err
+
+
+@contextlib.contextmanager
+def _saying(word: str, text: str, folder: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    words = [sys.executable, "-m", "rapkit", word, *((text,) if word == "ask" else ())]
+    child = subprocess.Popen(
+        words, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+    )
+    if word == "chat" and child.stdin is not None:
+        child.stdin.write(f"{text}\n".encode())
+    with child:
+        try:
+            yield child
+        finally:
+            child.kill()  # unless it has ended
+
+
+def _is_called_back(home: Home, invocation: Any) -> bool:
+    try:
+        home.call_back(invocation, type="tool_result", text="Sunny.")
+    except OSError:  # nobody is there yet
+        return False
+    return True
+
+
+def _is_up(home: Home) -> bool:
+    try:
+        home.api.get("agent")
+    except AgentAway:
+        return False
+    return True
 
 
 def _history(home: Home, thread_id: str) -> Any:

@@ -47,7 +47,7 @@ if not set(sys.argv[1:2]) & set({of_tools}):
     real, plan = opening.open_model, {plan!r}
 
     def open_model(name):
-        if not plan or name.startswith("scripted:"):
+        if not plan or not isinstance(name, str) or name.startswith("scripted:"):
             return real(name)
         model = real(plan)
         model._name = name

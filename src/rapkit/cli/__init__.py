@@ -1,7 +1,9 @@
 """The command line: one file a command, loaded when it is used."""
 
 import difflib
+import shutil
 import sys
+import textwrap
 from importlib import import_module
 
 import click
@@ -103,5 +105,14 @@ def _run() -> None:
 
 
 def _complain(problem: str) -> None:
-    click.echo(f"rapkit: {problem}", err=True)
+    text = f"rapkit: {problem}"
+    if sys.stderr.isatty():
+        text = "\n".join(map(_wrapped, text.splitlines()))
+    click.echo(text, err=True)
     sys.exit(2)
+
+
+def _wrapped(line: str) -> str:
+    """A line that the terminal does not break within words; what is to be copied stays whole."""
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) if len(line) > width else line

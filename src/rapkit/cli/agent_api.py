@@ -9,8 +9,9 @@ import json
 import secrets
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -22,10 +23,17 @@ _PATIENCE = 30.0
 _PAUSE = 0.5
 _QUIET = 45.0  # of a stream: a comment comes every 15 seconds
 _NEEDS_A_TOKEN = (401, 403)
+_LONGEST = 120.0  # for a whole answer, however steadily it comes
+_LARGEST = 64 * 1024 * 1024  # of an answer, or of one event
+_LONGEST_REASON = 200
 
 
 class AgentAway(RapkitError):
     """The agent cannot be reached, or not right now. It may come back."""
+
+
+class _Gone(AgentAway):
+    """There is nobody."""
 
 
 class AgentRefused(RapkitError):
@@ -45,10 +53,28 @@ class StreamEvent:
     id: str | None
 
 
-class AgentApi:
-    """An agent at a URL. Any number of threads may use it at once: each request has a connection of its own."""
+class _Document(dict[str, Any]):
+    """An object of an answer. What every agent says, it has to say: what is not in it is no `KeyError` of ours."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __missing__(self, key: str) -> Any:
+        raise AgentRefused(0, f"The agent did not answer as an agent does: it says nothing of {key}. {_OTHER}")
+
+
+_OTHER = "Is that an agent, of this version of rapkit?"
+
+
+class AgentApi:
+    """An agent at a URL. Any number of threads may use it at once: each request has a connection of its own.
+
+    `patience` is how many seconds it may be silent before it answers. `when_gone` is called when nobody is there; if it says that somebody
+    is now, the same is asked again.
+    """
+
+    when_gone: Callable[[], bool] | None = None
+
+    def __init__(self, url: str, token: str | None = None, *, patience: float = _PATIENCE) -> None:
+        if "@" in url:  # and it is not repeated here
+            raise ConfigError("The URL of an agent holds no user name or password. Give it a token, with --token.")
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -60,6 +86,7 @@ class AgentApi:
         self._host, self._port, self._tls = host, port, parts.scheme == "https"
         self._path = parts.path.rstrip("/")
         self._token = token
+        self._patience = patience
 
     def get(self, path: str, **query: Any) -> Any:
         """Ask for something, like `get("threads", limit=5)`; what is None is left out."""
@@ -88,14 +115,27 @@ class AgentApi:
         return EventStream(self, thread_id, after)
 
     def _ask(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
-        with self._mapped_errors(), contextlib.closing(self._connect(_PATIENCE)) as connection:
-            response = self._send(connection, method, path, body, headers or {})
-            text = response.read()
-        self._check(response, text)
         try:
-            return json.loads(text) if text else None
-        except ValueError:
-            raise AgentRefused(response.status, f"{self.url} did not answer with JSON. Is that an agent?") from None
+            return self._ask_once(method, path, body, headers or {})
+        except _Gone:
+            if not self._is_there_again():
+                raise
+        return self._ask_once(method, path, body, headers or {})
+
+    def _is_there_again(self) -> bool:
+        return self.when_gone is not None and self.when_gone()
+
+    def _ask_once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Any:
+        with self._mapped_errors(), contextlib.closing(self._connect(self._patience)) as connection:
+            connection.connect()
+            with _at_most(_LONGEST, connection.sock):
+                response = self._send(connection, method, path, body, headers)
+                text = response.read(_LARGEST + 1)
+        self._check(response, text)
+        answer = _read(text) if 0 < len(text) <= _LARGEST else None
+        if answer is None and text:
+            raise AgentRefused(response.status, f"{self.url} did not answer as an agent does. {_OTHER}")
+        return answer
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
         if self._tls:
@@ -123,16 +163,15 @@ class AgentApi:
         status = response.status
         if status < http.client.BAD_REQUEST:
             return
-        try:
-            detail = printable(str(json.loads(text)["detail"]))
-        except (ValueError, KeyError, TypeError):
-            detail = "Is there an agent?"
+        said = _read(text) or _Document()
+        detail = printable(str(said["detail"])) if "detail" in said else "Is there an agent?"
         if status >= http.client.INTERNAL_SERVER_ERROR:
             raise AgentAway(f"{self.url} answered {status}: {detail}")
         if status in _NEEDS_A_TOKEN:
             hint = "Is the token right?" if self._token else "Give it with --token, or in RAPKIT_TOKEN."
-            raise AgentRefused(status, f"{self.url} answered {status}: {detail} {hint}")
-        raise AgentRefused(status, detail if text.startswith(b"{") else f"{self.url} answered {status}. {detail}")
+            why = f": {detail}" if said else ", so it wants a token."
+            raise AgentRefused(status, f"{self.url} answered {status}{why} {hint}")
+        raise AgentRefused(status, detail if "detail" in said else f"{self.url} answered {status}. {detail}")
 
     @contextlib.contextmanager
     def _mapped_errors(self) -> Iterator[None]:
@@ -141,8 +180,10 @@ class AgentApi:
         except ssl.SSLCertVerificationError as error:
             raise AgentRefused(0, f"{self.url} cannot prove who it is: {error.verify_message}.") from None
         except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise AgentAway(f"{self.url} cannot be reached: {reason}. Is the agent running there?") from None
+            # What is no HTTP is in the error, byte by byte.
+            reason = " ".join(str(getattr(error, "strerror", None) or error).split())[:_LONGEST_REASON]
+            reason = printable(reason) or type(error).__name__
+            raise _Gone(f"{self.url} cannot be reached: {reason}. Is the agent running there?") from None
 
 
 class EventStream:
@@ -158,6 +199,13 @@ class EventStream:
 
     def __iter__(self) -> Iterator[StreamEvent]:
         """Until the agent ends the stream. `AgentAway` if it was lost, `EOFError` if there will never be more."""
+        try:
+            yield from self._read()
+        except _Gone:
+            if self._closed or not self._api._is_there_again():
+                raise
+
+    def _read(self) -> Iterator[StreamEvent]:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": self._after} if self._after else {})
         with self._api._mapped_errors(), contextlib.closing(self._api._connect(_QUIET)) as connection:
             connection.connect()
@@ -169,7 +217,7 @@ class EventStream:
             if response.status == http.client.NO_CONTENT:
                 raise EOFError("the thread is closed, and all of it was read")
             if response.status >= http.client.BAD_REQUEST:
-                self._api._check(response, response.read())
+                self._api._check(response, response.read(_LARGEST))
             try:
                 yield from _events(response)
             except _NotEvents:
@@ -192,8 +240,11 @@ class _NotEvents(Exception):
 def _events(response: http.client.HTTPResponse) -> Iterator[StreamEvent]:
     if response.headers.get_content_type() != "text/event-stream":
         raise _NotEvents
-    kind, data, id_ = "message", [], None
-    for raw in iter(response.readline, b""):
+    kind, data, id_, size = "message", list[str](), None, 0
+    for raw in iter(lambda: response.readline(_LARGEST + 1), b""):
+        size += len(raw)
+        if size > _LARGEST:
+            raise _NotEvents
         line = raw.decode(errors="replace").rstrip("\r\n")
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
@@ -206,12 +257,42 @@ def _events(response: http.client.HTTPResponse) -> Iterator[StreamEvent]:
                 id_ = value
             case "" if not line:
                 if data:
-                    yield StreamEvent(kind, _read("\n".join(data)), id_)
-                kind, data, id_ = "message", [], None
+                    yield StreamEvent(kind, _event("\n".join(data)), id_)
+                kind, data, id_, size = "message", [], None, 0
 
 
-def _read(data: str) -> Any:
+def _event(data: str) -> _Document:
+    found = _read(data)
+    if found is None:
+        raise _NotEvents
+    return found
+
+
+def _read(text: str | bytes) -> _Document | None:
+    """What agents say is always an object; None is something else."""
     try:
-        return json.loads(data)
-    except ValueError:
-        raise _NotEvents from None
+        said = json.loads(text, object_hook=_Document)
+    except (ValueError, RecursionError):
+        return None
+    return said if isinstance(said, _Document) else None
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float, connection: socket.socket) -> Iterator[None]:
+    """What is not there by then has not come; a socket's own timeout counts from byte to byte."""
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if late.is_set():
+            raise TimeoutError(f"no whole answer within {seconds:g} s")

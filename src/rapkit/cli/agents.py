@@ -1,43 +1,34 @@
 """Which agent a command means: one that runs somewhere, or one of this folder's settings, run by the command itself."""
 
-import asyncio
 import contextlib
 import dataclasses
 import functools
-import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused
 from rapkit.cli.config_option import config_file
-from rapkit.cli.reaching import public_url
-from rapkit.cli.remote import read_token
+from rapkit.cli.hosting import Host
+from rapkit.cli.remote import printable, read_token
 from rapkit.errors import ConfigError
-from rapkit.http.callers import Callers
-from rapkit.http.serving import in_background, listen, url_of
-from rapkit.models.scripted import Scripted
-from rapkit.runtime.app import make_app
-from rapkit.runtime.engine import opened
-from rapkit.runtime.plan import Plan
+from rapkit.runtime.server import Server
 from rapkit.secret import read_secret
 from rapkit.settings import Flags, Settings, load_settings
 from rapkit.stores import absolute, file_of
 
-if TYPE_CHECKING:
-    from rapkit.kernel.completion import Question
-
 F = TypeVar("F", bound=Callable[..., Any])
 
-_LOOPBACK = "127.0.0.1"
-_UNUSED = "scripted:unused"  # where the model is not asked, it need not be configured
-
-log = logging.getLogger("rapkit.cli")
+_SOON = 2.0
+_PAUSE = 0.5  # between two tries to take over
+_SCRIPTED = "scripted:"
+_UNUSED = f"{_SCRIPTED}unused"  # where the model is not asked, it need not be configured
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +41,23 @@ class Wanted:
     flags: Flags = dataclasses.field(default_factory=Flags)
 
 
-@dataclass(frozen=True, slots=True)
 class Reached:
-    """An agent that answers. `is_ours`: it runs in this process, and ends with the command. `works`: somebody works on its threads."""
+    """An agent that answers. `works`: somebody works on its threads."""
 
-    api: AgentApi
-    is_ours: bool = False
-    works: bool = True
+    def __init__(self, api: AgentApi, *, works: bool = True, here: "_Here | None" = None) -> None:
+        self._here = here
+        self.api = api
+        self.works = works
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it runs in this process now, and ends with the command."""
+        return self._here is not None and self._here.runs
+
+    def leave_at_once(self) -> None:
+        """When the command ends, and the agent with it, nobody wants to wait for what is under way."""
+        if self._here is not None:
+            self._here.hurry()
 
 
 def agent_options(command: F) -> F:
@@ -107,21 +108,19 @@ def reached(wanted: Wanted, *, working: bool) -> Iterator[Reached]:
     """The agent that is meant, as long as the context lasts.
 
     One that does not run yet runs in this process: `working`, with everything it has to do; or only to be looked at, and to be told what it
-    will do when it runs. `ConfigError` says what is missing.
+    will do when it runs. Of one that another command runs we are the heirs: if it ends with that, it goes on here, at the same place.
+    `ConfigError` says what is missing.
     """
     if wanted.url is not None:
         api = AgentApi(wanted.url, wanted.token)
-        yield Reached(api, works=_about(api)["works"])
+        agent = _about(api)
+        _check_flags(api, agent, wanted.flags, ())
+        yield Reached(api, works=agent["works"])
         return
     settings = _settings(wanted, working=working)
-    running = _running(settings, wanted)
-    if running is not None:
-        yield running
-        return
-    if not working:
-        _check_that_there_is_one(settings)
-    with _run_here(settings, working=working) as api:
-        yield Reached(api, is_ours=True, works=working)
+    here = _Here(settings, working=working)
+    with here.ended_with_the_command():
+        yield _running(settings, wanted, here) or _run_here(settings, wanted, here, working=working)
 
 
 def _settings(wanted: Wanted, *, working: bool) -> Settings:
@@ -131,23 +130,89 @@ def _settings(wanted: Wanted, *, working: bool) -> Settings:
     return load_settings(Path(wanted.config), flags)
 
 
-def _running(settings: Settings, wanted: Wanted) -> Reached | None:
-    """The agent that listens where the settings say, if one does."""
+def _running(settings: Settings, wanted: Wanted, here: "_Here") -> Reached | None:
+    """The agent that listens where the settings say, if one does. If it does so only for a command, we are its heirs."""
+    found = _listening(settings, wanted.token)
+    if found is None:
+        return None
+    api, agent = found
+    _check_flags(api, agent, wanted.flags, settings.servers)
+    if here.may_work and not agent.get("lasting", True):
+        api.when_gone = here.take_over
+        return Reached(api, works=agent["works"], here=here)
+    return Reached(api, works=agent["works"])
+
+
+def _run_here(settings: Settings, wanted: Wanted, here: "_Here", *, working: bool) -> Reached:
+    if not working:
+        _check_that_there_is_one(settings)
+    try:
+        here.listen()
+    except ConfigError:
+        quicker = _running(settings, wanted, here) if working else None
+        if quicker is not None:
+            return quicker
+        here.listen()  # it is gone again; or it is no agent, and this says that its port is taken
+    url = here.begin()
+    # Who may use it is as configured: another command may want to talk to it while this one runs.
+    api = AgentApi(url, _first_token(settings))
+    api.when_gone = here.take_over
+    return Reached(api, works=working, here=here)
+
+
+def is_lasting(settings: Settings) -> bool | None:
+    """Whether the agent of these settings, which listens already, is run for good; None if it is not there.
+
+    `RapkitError` if it is another one, or none.
+    """
+    found = _listening(settings, None, patience=_SOON)
+    return None if found is None else bool(found[1].get("lasting", True))
+
+
+def _listening(settings: Settings, token: str | None, **patience: float) -> tuple[AgentApi, Any] | None:
+    """Who listens where the settings say, and what it says of itself; `ConfigError` if it is not the agent of these settings."""
     if not settings.port:
         return None
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    api = AgentApi(f"http://{host}:{settings.port}", wanted.token or _first_token(settings))
+    api = AgentApi(f"http://{host}:{settings.port}", token or _first_token(settings), **patience)
     try:
         agent = _about(api)
     except AgentAway:
         return None
-    # Compared only if it can be: a store in memory has no name.
-    if file_of(settings.store) is not None and agent["store"] != absolute(settings.store):
+    ours = absolute(settings.store)
+    # A store in memory is one process's alone, and so never the one that another process has.
+    if agent["store"] != ours or file_of(settings.store) is None:
         raise ConfigError(
-            f"The agent at {api.url} is another one: its threads are in {agent['store']}, those of these settings in "
-            f"{absolute(settings.store)}. Give one of them another port in its rapkit.toml, or say --url {api.url} to use that one."
+            f"The agent at {api.url} is another one: its threads are in {printable(str(agent['store']))}, those of these settings in "
+            f"{ours}{' of their own' * (agent['store'] == ours)}. "
+            f"Give one of them another port in its rapkit.toml, or say --url {api.url} to use that one."
         )
-    return Reached(api, works=agent["works"])
+    return api, agent
+
+
+def _check_flags(api: AgentApi, agent: Any, flags: Flags, servers: Sequence[Server]) -> None:
+    """Who names a model or a server must not be answered by something else."""
+    names = {server.base: server.key for server in servers}
+    given = [(url, url.rstrip("/")) for url in flags.servers]
+    missing = [url for url, base in given if names.get(base, base) not in agent.get("servers", ())]
+    if flags.model is not None and not _is_same(flags.model, str(agent.get("model"))):
+        differs = f"with the model {printable(str(agent.get('model')))}, not {flags.model}"
+    elif missing:
+        differs = f"without the server {', '.join(missing)}"
+    else:
+        return
+    raise ConfigError(
+        f"The agent at {api.url} runs already, {differs}. Leave out --model and --server to use it as it is; or stop it first, "
+        "or run another beside it, with a port and a --store of its own."
+    )
+
+
+def _is_same(model: str, other: str) -> bool:
+    if not (model.startswith(_SCRIPTED) and other.startswith(_SCRIPTED)):
+        return model == other
+    # A file, named from wherever each of us is.
+    short, long = sorted((Path(each.removeprefix(_SCRIPTED)).parts for each in (model, other)), key=len)
+    return long[-len(short) :] == short
 
 
 def _about(api: AgentApi) -> Any:
@@ -181,94 +246,75 @@ def _check_that_there_is_one(settings: Settings) -> None:
         )
 
 
-@contextlib.contextmanager
-def _run_here(settings: Settings, *, working: bool) -> Iterator[AgentApi]:
-    # Who may use it is as configured: another command may want to talk to it while this one runs.
-    host = _Host(settings, working=working)
-    thread = threading.Thread(target=host.run, name="agent", daemon=True)
-    thread.start()
-    try:
-        host.started.wait()
-        if host.problem is not None:
-            raise host.problem
-        yield AgentApi(host.url, _first_token(settings))
-    finally:
-        host.stop()
-        thread.join()
-
-
-class _Host:
-    """An agent in a thread of this process, with an event loop of its own."""
+class _Here:
+    """The agent of some settings in this process: from the beginning, or from when the one that was found has ended. Never two at once."""
 
     def __init__(self, settings: Settings, *, working: bool) -> None:
         self._settings = settings
-        self._life = self._work if working else self._be_looked_at
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._end: asyncio.Event | None = None
-        self.started = threading.Event()
-        self.problem: BaseException | None = None
-        self.url = ""
+        self._one_at_a_time = threading.Lock()
+        self._host: Host | None = None
+        self._not_before = 0.0
+        self._over = self._hurried = False
+        self.may_work = working
 
-    def run(self) -> None:
-        """Until `stop`. What goes wrong before it runs is the `problem`."""
+    @property
+    def runs(self) -> bool:
+        """Whether it does now."""
+        return self._host is not None and self._host.runs
+
+    def listen(self) -> None:
+        """Have its port; `ConfigError` if it cannot be had."""
+        self._host = Host(self._settings, working=self.may_work)
+
+    def begin(self) -> str:
+        """Run it where it listens; that is returned. `RapkitError` if it cannot run."""
+        assert self._host is not None
+        self._host.start()
+        return self._host.url
+
+    def take_over(self) -> bool:
+        """Run it, because nobody is there any more; whether it does. Any thread may ask, and as often as it likes.
+
+        `AgentRefused` if it cannot run. That its port is taken is no reason: somebody else was quicker, and will do.
+        """
+        with self._one_at_a_time:
+            if self._host is not None and not self._over:
+                return self._runs_still(self._host)
+            if self._over or time.monotonic() < self._not_before:
+                return False
+            self._not_before = time.monotonic() + _PAUSE
+            try:
+                self._host = Host(self._settings, working=True)
+            except ConfigError:
+                return False
+            try:
+                self._host.start()
+            except Exception as problem:
+                raise AgentRefused(
+                    0, f"The agent has ended with the command that ran it, and cannot run here: {problem}"
+                ) from problem
+            return True
+
+    def _runs_still(self, host: Host) -> bool:
+        if host.runs:
+            return True
+        raise AgentRefused(0, f"The agent, which ran here, has ended: {host.problem}")
+
+    def hurry(self) -> None:
+        """Do not wait for what is under way when it ends."""
+        self._hurried = True
+
+    @contextlib.contextmanager
+    def ended_with_the_command(self) -> Iterator[None]:
+        """It ends after this: in order, or if the command failed or was interrupted, at once."""
         try:
-            asyncio.run(self._run())
-        except BaseException as problem:
-            if self.started.is_set():
-                log.critical("the agent ended", exc_info=problem)
-            self.problem = problem
+            yield
+        except BaseException:
+            self.hurry()
+            raise
         finally:
-            self.started.set()
-
-    def stop(self) -> None:
-        """Let it end in order; `run` returns when it has."""
-        if self._loop is not None and self._end is not None:
-            with contextlib.suppress(RuntimeError):  # it has ended already
-                self._loop.call_soon_threadsafe(self._end.set)
-
-    async def _run(self) -> None:
-        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        async with self._life() as end_streams:
-            self.started.set()
-            await self._end.wait()
-            end_streams()
-
-    @contextlib.asynccontextmanager
-    async def _work(self) -> AsyncIterator[Callable[[], None]]:
-        agent = self._settings.agent()
-        host, port = self._settings.host, self._settings.port  # tools call back where the settings say
-        with listen(host, port) as listener:
-            self.url = url_of(host if host not in ("0.0.0.0", "::") else _LOOPBACK, listener)  # noqa: S104
-            url = public_url(self._settings, listener.getsockname()[1] if not port else None)
-            async with agent.lifespan(public_url=url), in_background(agent.app, listener):
-                yield agent.end_streams
-
-    @contextlib.asynccontextmanager
-    async def _be_looked_at(self) -> AsyncIterator[Callable[[], None]]:
-        """Only its store and the client API. Nothing is configured in the store, nor noted: where it receives is not here."""
-        with listen(_LOOPBACK, 0) as listener:  # its port is left to an agent that comes meanwhile
-            self.url = url_of(_LOOPBACK, listener)
-            settings = self._settings
-            plan = Plan(
-                model=Scripted(_nobody),
-                servers=(),
-                store=settings.store,
-                public_url=settings.public_url or self.url,
-                limits=settings.limits,
-                budget=settings.budget,
-            )
-            callers = Callers({name: [read_secret(each) for each in some] for name, some in settings.tokens.items()})
-            async with opened(plan) as engine:
-                app = make_app(
-                    engine=lambda: engine,
-                    callers=callers,
-                    capacity=plan.capacity,
-                    toolsets=(),
-                    lifespan=lambda _app: contextlib.nullcontext(),
-                )
-                async with in_background(app, listener):
-                    yield engine.hub.end
-
-
-def _nobody(_question: "Question") -> str:
-    raise AssertionError("Nobody works here, so nobody asks.")
+            self._over = True
+            with self._one_at_a_time:
+                host = self._host
+            if host is not None:
+                host.stop(at_once=self._hurried)

@@ -12,8 +12,8 @@ from rapkit.cli.awaiting import Awaiting, Outcome
 from rapkit.cli.remote import printable
 from rapkit.cli.threads.journal import read_journal
 from rapkit.cli.threads.naming import complete_thread, find_thread, path_of
-from rapkit.cli.threads.paper import print_json, when_it_works
-from rapkit.cli.threads.questions import answer_command
+from rapkit.cli.threads.paper import Paper, print_json, when_it_works
+from rapkit.cli.threads.questions import show_authorization, show_question
 from rapkit.config_file import duration
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
@@ -104,6 +104,8 @@ def command(
             asking.interrupted()
             sys.exit(_INTERRUPTED)
         code = _CODES[outcome.word]
+        if outcome.word == "late":
+            agent.leave_at_once()
         if as_json:
             print_json(asking.as_json(outcome))
         elif outcome.text is not None:
@@ -128,7 +130,8 @@ def _text(given: str | None) -> str:
 
 
 def _tell(line: str) -> None:
-    click.echo(printable(line), err=True)
+    # Only what we say ourselves begins at the edge.
+    click.echo(printable(line).replace("\n", "\n  "), err=True)
 
 
 class _Asking:
@@ -228,7 +231,7 @@ class _Asking:
             case "late":
                 _tell(f"rapkit: {self._thread} did not answer within {timeout:g} s. {self.what_next()}")
             case "asks":
-                _tell(f"rapkit: {self._asks()}")
+                self._show_what_is_asked()
 
     @property
     def _nobody_works(self) -> str:
@@ -245,12 +248,12 @@ class _Asking:
         goes_on = "goes on when the agent runs (rapkit up)" if self._agent.is_ours else "goes on"
         return f"The thread {goes_on}. Wait for its answer: rapkit ask --thread {self._thread_id} --resume"
 
-    def _asks(self) -> str:
+    def _show_what_is_asked(self) -> None:
         thread = self._api.get(path_of(self._thread_id))
-        named = len(thread["choices"]) > 1
-        asked = [
-            f"{each['prompt']}\n  {answer_command(self._thread_id, each, named=named)}" for each in thread["choices"]
-        ]
-        asked += [f"A tool wants to be authorised:\n  {each['auth_url']}" for each in thread["oauth"]]
-        said = "\n".join(asked)
-        return f"{self._thread} asks a person first. {said}\nThen: rapkit ask --thread {self._thread_id} --resume"
+        _tell(f"rapkit: {self._thread} asks a person first.")
+        paper = Paper(error=True)
+        for question in thread["choices"]:
+            show_question(paper, self._thread_id, question, named=len(thread["choices"]) > 1)
+        for each in thread["oauth"]:
+            show_authorization(paper, each)
+        _tell(f"Then: rapkit ask --thread {self._thread_id} --resume")

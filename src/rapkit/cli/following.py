@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rapkit.cli.agent_api import AgentApi, AgentAway, EventStream, StreamEvent
 
 _FIRST_PAUSE = 0.25
-_LONGEST_PAUSE = 5.0
+_LONGEST_PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,10 @@ class Following:
     def _alarm(self) -> threading.Timer | None:
         if self._ends_at is None:
             return None
-        alarm = threading.Timer(max(0.0, self._ends_at - time.monotonic()), self.close)
+        seconds = max(0.0, self._ends_at - time.monotonic())
+        alarm = threading.Timer(
+            min(seconds, threading.TIMEOUT_MAX), self.close
+        )  # that is centuries, and all a timer can do
         alarm.daemon = True
         alarm.start()
         return alarm

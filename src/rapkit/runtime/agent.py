@@ -87,6 +87,7 @@ class Agent:
         self.budget = budget
         self.worker = worker
         self.on_accept = on_accept
+        self.lasting = True  # what it says of itself; a command that runs it only for its own sake says otherwise
         self.servers = tuple(Server(each) if isinstance(each, str) else each for each in servers)
         self._toolsets = tuple(each for each in self.servers if not isinstance(each, Server))
         self._callers = Callers({name: _secrets(each) for name, each in (tokens or {}).items()})
@@ -179,6 +180,7 @@ class Agent:
             schedules=self.schedules,
             budget=self.budget,
             on_accept=self.on_accept,
+            lasting=self.lasting,
         )
 
     # Waking

@@ -75,6 +75,7 @@ def _about(engine: Engine) -> AgentDetail:
         servers=[server.key for server in plan.servers],
         store=absolute(plan.store),
         works=engine.works,
+        lasting=plan.lasting,
     )
 
 

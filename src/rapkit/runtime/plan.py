@@ -42,6 +42,7 @@ class Plan:
     """An agent: its model, its servers, its store, where it is reached, and how far it goes.
 
     `toolsets` are those of the servers that run in this process. `on_accept` is called when there is something to do; see `Doorbell`.
+    `lasting`: it is run for good, not only as long as some command.
     """
 
     model: Model
@@ -57,3 +58,4 @@ class Plan:
     schedules: tuple[Schedule, ...] | None = None
     budget: Budget | None = None
     on_accept: OnAccept | None = None
+    lasting: bool = True

@@ -25,4 +25,5 @@ async def test_an_agent_says_what_it_is_and_whether_it_works(
         "servers": ["http://127.0.0.1:9"],
         "store": f"sqlite:///{tmp_path / 'agent.db'}",  # wherever the one who asks is
         "works": works,
+        "lasting": True,
     }

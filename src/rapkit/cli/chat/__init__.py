@@ -44,7 +44,6 @@ def command(wanted: Wanted, thread: str | None, last: bool, user_id: str | None)
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
     if thread and last:
         raise click.UsageError("--thread and --last both say which thread.")
-    _never_fail_to_print()
     with reached(wanted, working=True) as agent:
         if last:
             thread = _latest(agent.api)
@@ -121,9 +120,3 @@ def _plain_chat(agent: Reached, thread: str | None, user_id: str | None) -> None
 
 def _can_be_painted_on() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
-
-
-def _never_fail_to_print() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")

@@ -57,9 +57,14 @@ def wrapped(line: str, width: int) -> Iterator[str]:
     yield current
 
 
+def in_one_line(text: str) -> str:
+    """A text that may have had more lines."""
+    return " ".join(printable(text).splitlines()).replace("\t", " ").strip()
+
+
 def clipped(text: str, width: int) -> str:
     """One line of a text, with a `…` where it does not fit."""
-    line = " ".join(printable(text).splitlines()).replace("\t", " ").strip()
+    line = in_one_line(text)
     if cell_len(line) <= width:
         return line
     while line and cell_len(line) > width - 1:

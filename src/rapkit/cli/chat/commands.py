@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from rapkit.cli.agent_api import AgentApi
+from rapkit.cli.agent_api import AgentApi, AgentRefused
 from rapkit.cli.chat.block import Block, clipped
 from rapkit.cli.chat.blocking import in_thread
 from rapkit.cli.chat.picker import Picker
@@ -43,6 +43,9 @@ _NO_THREADS = "There are no threads yet. Say something to begin one."
 _LISTED = 20
 _WIDEST_STATUS = 8
 _WIDE = 60
+_BESIDE_A_LINE = 6
+_NOT_FOUND = 404
+_ENDING = ("close", "quit", "exit")
 
 
 class Commands:
@@ -60,6 +63,11 @@ class Commands:
     async def carry_out(self, name: str, argument: str) -> None:
         """Do it. What goes wrong is printed."""
         try:
+            if argument and not _takes_more(name):
+                self._chat.give_back(argument)
+                self._chat.print([problem(_too_much(name, argument))])
+                if name in _ENDING:
+                    return
             match name:
                 case "threads":
                     await self._threads()
@@ -126,7 +134,7 @@ class Commands:
 
     async def _switch(self, argument: str) -> None:
         if argument:
-            await self._chat.follow(self._meant(argument))
+            await self._go_to(self._meant(argument))
             return
         listed = await self._list()
         if not listed:
@@ -136,7 +144,16 @@ class Commands:
         def picked(number: int) -> None:
             self._chat.start(self.carry_out("switch", str(number + 1)))
 
-        self._chat.picker = Picker("/switch", "Which thread?", list(self._lines(listed)), picked)
+        lines = [clipped(line, self._chat.columns - _BESIDE_A_LINE) for line in self._lines(listed)]
+        self._chat.picker = Picker("/switch", "Which thread?", lines, picked)
+
+    async def _go_to(self, thread_id: str) -> None:
+        try:
+            await self._chat.follow(thread_id)
+        except AgentRefused as error:
+            if error.status != _NOT_FOUND:
+                raise
+            raise RapkitError(f"{error} /threads lists those that there are.") from error
 
     def _meant(self, argument: str) -> str:
         """A thread's id, from its number, from its end, or from what a child's has more than its parent's."""
@@ -200,6 +217,17 @@ class CommandCompleter(Completer):
             for name, (argument, summary) in COMMANDS.items():
                 if name.startswith(typed[1:].lower()):
                     yield Completion(f"/{name}{' ' if argument else ''}", -len(typed), f"/{name}", summary)
+
+
+def _takes_more(name: str) -> bool:
+    """Whether something may stand behind it; what is no command is refused with all that does."""
+    known = {"": "", "exit": "", **{name: argument for name, (argument, _) in COMMANDS.items()}}
+    return known.get(name) != ""
+
+
+def _too_much(name: str, argument: str) -> str:
+    nor_done = " It was not carried out." if name in _ENDING else ""
+    return f"/{name} takes nothing; what follows was not sent: {clipped(argument, _LONGEST_QUOTE)}{nor_done}"
 
 
 def _unknown(name: str) -> str:

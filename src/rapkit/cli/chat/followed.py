@@ -10,6 +10,7 @@ from rapkit.cli.agent_api import StreamEvent
 from rapkit.cli.chat.block import Block
 from rapkit.cli.chat.transcript import Transcript, authorization_blocks, note, short_id
 from rapkit.cli.following import Back, Lost
+from rapkit.cli.progress import PROGRESS, Progress, read_progress
 
 _LONG_AGO = 86_400
 
@@ -35,8 +36,8 @@ class Followed:
     """A thread, or one that begins with the first message: it has no `id` until then.
 
     `status` and `saying`, what the model has said of its next entry so far, come with the stream; `pending`, `subscriptions`, `children`
-    and `authorizing`, the calls that need to be authorised, are as of the last `look`. `away_since` is when the agent was lost, in seconds
-    since 1970, as long as it is away.
+    and `authorizing`, the calls that need to be authorised, are as of the last `look`. `progress` is how far calls have come, by their ids.
+    `away_since` is when the agent was lost, in seconds since 1970, as long as it is away.
     """
 
     def __init__(self, id: str | None = None, *, asked_elsewhere: bool = True) -> None:
@@ -49,6 +50,7 @@ class Followed:
         self.children: list[str] = []
         self.questions: dict[str, Question] = {}
         self.authorizing: set[str] = set()
+        self.progress: dict[str, Progress] = {}
         self.asking_children: list[str] = []
         self.transcript = Transcript(asked_elsewhere=asked_elsewhere)
         self._catching_up = False
@@ -79,6 +81,9 @@ class Followed:
                 self._ask(data)
             case StreamEvent("oauth", {"call_id": str(call_id), "auth_url": str(url)}):
                 return self._authorization(call_id, url)
+            case StreamEvent("view", {"view_type": view_type, "content": content}) if view_type == PROGRESS:
+                if progress := read_progress(content):
+                    self.progress[progress.call_id] = progress
         return []
 
     def look(self, detail: Mapping[str, Any]) -> list[Block]:
@@ -88,6 +93,9 @@ class Followed:
         for call in (*self.pending, *self.subscriptions):
             self.transcript.know(call["call_id"], call["name"])
         self.authorizing = {each["call_id"] for each in detail["oauth"]}
+        if progress := read_progress(detail["views"].get(PROGRESS)):
+            # The stream may be ahead of this. It tells all that changes; what it was before we came it does not.
+            self.progress.setdefault(progress.call_id, progress)
         self.questions = {}
         for each in detail["choices"]:
             self._ask(each)

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Hashable, Sequence
 
-from rapkit.cli.chat.block import clipped, wrapped
+from rich.cells import chop_cells
+
+from rapkit.cli.chat.block import in_one_line, wrapped
 from rapkit.cli.remote import printable
 
 Fragments = list[tuple[str, str]]
@@ -10,6 +12,9 @@ Fragments = list[tuple[str, str]]
 _AT = "▸"
 _MOST_TITLE_LINES = 6
 _MOST_OPTIONS = 9
+_NARROWEST = 10
+_FEWEST_OPTION_LINES = 3
+_BESIDE_THE_OPTIONS = 8  # hints, the typed line, the toolbar
 
 
 class Picker:
@@ -59,24 +64,46 @@ class Picker:
         self.picked(self._at)
         return True
 
-    def fragments(self, width: int, *, active: bool) -> Fragments:
-        """What it looks like. It is not `active` while the user types something else."""
+    def fragments(self, width: int, height: int, *, active: bool) -> Fragments:
+        """What it looks like on a screen of that size. It is not `active` while the user types something else."""
         title = [row for line in printable(self.title).split("\n") for row in wrapped(line, width - 2)]
         rows: list[tuple[str, str]] = []
         for number, line in enumerate(title[:_MOST_TITLE_LINES]):
             rows.append(("class:picker.title", f"{'? ' if number == 0 else '  '}{line}"))
-        first = min(max(0, (self._at or 0) - _MOST_OPTIONS + 1), max(0, len(self.options) - _MOST_OPTIONS))
-        for number in range(first, min(first + _MOST_OPTIONS, len(self.options))):
-            mark = _AT if number == self._at and active else " "
-            default = " (default)" if number == self._default else ""
-            label = clipped(self.options[number], width - 6 - len(default))
-            style = "class:picker.at" if number == self._at and active else "class:picker.option"
-            rows.append((style, f"{mark} {number + 1} {label}{default}"))
-        if len(self.options) > _MOST_OPTIONS:
+        shown = self._shown_options(width, max(_FEWEST_OPTION_LINES, height - len(rows) - _BESIDE_THE_OPTIONS))
+        for number, lines in shown.items():
+            is_at = number == self._at and active
+            mark = f"{_AT if is_at else ' '} {number + 1} "
+            for line in lines:
+                rows.append(("class:picker.at" if is_at else "class:picker.option", f"{mark}{line}"))
+                mark = " " * len(mark)
+        if len(shown) < len(self.options):
             rows.append(("class:picker.hint", f"  {len(self.options)} in all, more with ↑ ↓"))
         hints = wrapped(self._hint(active), width - 2)
         rows += [("class:picker.hint", f"  {line}") for line in hints]
         return [part for row in rows for part in (row, ("", "\n"))][:-1]
+
+    def _shown_options(self, width: int, room: int) -> dict[int, list[str]]:
+        """The lines of the option the mark is at, and of as many before it, and then behind it, as there is room for."""
+        if not self.options:
+            return {}
+        at = self._at or 0
+        shown = {at: _at_most(room, self._lines(at, width))}
+        room -= len(shown[at])
+        for numbers in (range(at - 1, -1, -1), range(at + 1, len(self.options))):
+            for number in numbers:
+                lines = self._lines(number, width)
+                if len(lines) > room or len(shown) == _MOST_OPTIONS:
+                    break
+                shown[number] = lines
+                room -= len(lines)
+        return dict(sorted(shown.items()))
+
+    def _lines(self, number: int, width: int) -> list[str]:
+        """An option, all of it."""
+        label = in_one_line(self.options[number]) + " (default)" * (number == self._default)
+        room = max(_NARROWEST, width - 6)
+        return [piece for row in wrapped(label, room) for piece in chop_cells(row, room) or [""]]
 
     def _hint(self, active: bool) -> str:
         if not active:
@@ -89,3 +116,7 @@ class Picker:
         else:
             hints.append("Esc: none")
         return " · ".join(hints)
+
+
+def _at_most(count: int, lines: list[str]) -> list[str]:
+    return lines if len(lines) <= count else [*lines[: count - 1], f"{lines[count - 1][:-1]}…"]

@@ -188,7 +188,10 @@ class Screen:
         return shown if any(text.strip() for _, text in shown) else [("", " ")]
 
     def _picker(self) -> Fragments:
-        return self.picker.fragments(self.columns, active=not self.buffer.text) if self.picker else []
+        if self.picker is None:
+            return []
+        size = self._app.output.get_size()
+        return self.picker.fragments(size.columns, size.rows, active=not self.buffer.text)
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()

@@ -148,6 +148,11 @@ class Chat:
         """Show a question that was left open."""
         self._asking.again()
 
+    def give_back(self, text: str) -> None:
+        """Put something that was not sent where the user can send it, unless they type something else already."""
+        if not self._screen.buffer.text:
+            self._screen.buffer.insert_text(text)
+
     # What the user does
 
     def _entered(self, text: str) -> None:
@@ -220,8 +225,7 @@ class Chat:
 
     def _refused(self, message: Message, why: str) -> None:
         self.print([problem(f"Not sent: {why}")])
-        if not self._screen.buffer.text:
-            self._screen.buffer.insert_text(message.text)
+        self.give_back(message.text)
 
     def _listen(self, followed: Followed, after: str | None) -> None:
         self._feed = Feed(self.api, str(followed.id), after, lambda happened: self._told(followed, happened))

@@ -9,8 +9,11 @@ from rapkit.cli.chat.block import clipped
 from rapkit.cli.chat.followed import Followed
 from rapkit.cli.chat.picker import Fragments
 from rapkit.cli.chat.transcript import short_id
+from rapkit.cli.progress import Progress
 
 _MOST_LINES = 5
+_BAR = 10
+_GAPS = 5
 _AWAITS = {"tool": "", "permission": "needs your permission", "user": "waits for your answer", "time": "sleeps"}
 _STATUS = {"new": "your first message begins it", "running": "thinking…"}
 
@@ -19,9 +22,7 @@ def toolbar(followed: Followed, unsent: int, hint: str | None, width: int) -> Fr
     """Its lines: the first always the thread and its state, then a line for each call, subscription and child that matters now."""
     now = time.time()
     calls = [_call(call, followed, now, width) for call in followed.pending]
-    calls += [
-        _aligned(f"◇ {each['display']}", f"for {ago(now - each['since'])}", width) for each in followed.subscriptions
-    ]
+    calls += [_subscription(each, followed, now, width) for each in followed.subscriptions]
     if (more := len(calls) - _MOST_LINES) > 0:
         calls = [*calls[:_MOST_LINES], f" {clipped(f'… and {more} more', width - 1)}"]
     asking = [_asking(id, followed, width) for id in followed.asking_children]
@@ -78,7 +79,22 @@ def _call(call: dict[str, Any], followed: Followed, now: float, width: int) -> s
         state.append(about)
     if call["until"] is not None and call["awaits"] == "time":
         state.append(f"{ago(call['until'] - now)} more")
-    return _aligned(f"→ {call['display']}", ", ".join(state), width)
+    return _line(f"→ {call['display']}", state, followed.progress.get(call["call_id"]), width)
+
+
+def _subscription(each: dict[str, Any], followed: Followed, now: float, width: int) -> str:
+    state = [f"for {ago(now - each['since'])}"]
+    return _line(f"◇ {each['display']}", state, followed.progress.get(each["call_id"]), width)
+
+
+def _line(left: str, state: list[str], progress: Progress | None, width: int) -> str:
+    if progress is None:
+        return _aligned(left, ", ".join(state), width)
+    bar = progress.bar(_BAR)
+    right = ", ".join([*state, progress.in_words])
+    if bar and cell_len(left) + len(bar) + cell_len(right) + _GAPS <= width:
+        right = ", ".join([*state, f"{bar} {progress.in_words}"])
+    return _aligned(left, right, width)
 
 
 def _aligned(left: str, right: str, width: int) -> str:

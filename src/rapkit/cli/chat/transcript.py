@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rapkit.cli.chat.block import Block
 from rapkit.cli.chat.result import result_blocks
+from rapkit.cli.progress import PROGRESS
 from rapkit.protocol.display_script import in_words
 
 if TYPE_CHECKING:
@@ -203,6 +204,8 @@ def _parent(entry: Entry) -> list[Block]:
 
 
 def _view(entry: Entry) -> list[Block]:
+    if entry["view_type"] == PROGRESS:
+        return []  # it changes again and again, and is over with its call
     return [Block(f"[view {entry['view_type']}: new content]", "▤ ", _QUIET)]
 
 

@@ -16,10 +16,10 @@ STATUS_STYLES = {"running": "green", "waiting": "cyan", "parked": "red", "closed
 
 
 class Paper:
-    """Standard output for people: wrapped to the width of the terminal, with what strangers said made harmless."""
+    """Standard output for people, or standard error: wrapped to the width of the terminal, with what strangers said made harmless."""
 
-    def __init__(self) -> None:
-        self._console = Console(highlight=False)
+    def __init__(self, *, error: bool = False) -> None:
+        self._console = Console(highlight=False, stderr=error)
 
     @property
     def width(self) -> int:
@@ -47,7 +47,7 @@ class Paper:
     def whole(self, text: Text | str) -> None:
         """A line that is not wrapped, because it is to be copied: with an id, a URL or a command in it."""
         text = Text(text) if isinstance(text, str) else text
-        text.plain = printable(text.plain)
+        text.plain = printable(text.plain).replace("\n", " ")
         self._console.print(text, soft_wrap=True)
 
 

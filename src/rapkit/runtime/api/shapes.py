@@ -121,6 +121,7 @@ class AgentDetail(_Shape):
     servers: list[str] = Field(description="the tool servers it is configured with")
     store: str = Field(description="where its threads are kept, as it is called on the agent's machine")
     works: bool = Field(description="whether this process works on threads; else somebody has to wake it")
+    lasting: bool = Field(True, description="whether it is run for good, or only as long as some command lasts")
 
 
 class ThreadMade(_Shape):
