@@ -57,7 +57,9 @@ class _Document(dict[str, Any]):
     """An object of an answer. What every agent says, it has to say: what is not in it is no `KeyError` of ours."""
 
     def __missing__(self, key: str) -> Any:
-        raise AgentRefused(0, f"The agent did not answer as an agent does: it says nothing of {key}. {_OTHER}")
+        raise AgentRefused(
+            http.client.OK, f"The agent did not answer as an agent does: it says nothing of {key}. {_OTHER}"
+        )
 
 
 _OTHER = "Is that an agent, of this version of rapkit?"

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import click
 
 from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused
-from rapkit.cli.config_option import config_file
 from rapkit.cli.hosting import Host
 from rapkit.cli.remote import printable, read_token
+from rapkit.cli.settings_options import config_file
 from rapkit.errors import ConfigError
 from rapkit.runtime.server import Server
 from rapkit.secret import read_secret

@@ -14,18 +14,18 @@ from rich.console import Console
 
 from rapkit import background
 from rapkit.cli.banner import MOST_COUNTED, Banner
-from rapkit.cli.config_option import config_file
 from rapkit.cli.findings import log_findings, show_findings
 from rapkit.cli.on_accept import OnAcceptCommand
-from rapkit.cli.options import log_format, log_level, tokens_by_name
+from rapkit.cli.options import log_format, log_level
 from rapkit.cli.reaching import check_who_may_call, public_url
+from rapkit.cli.settings_options import listening_options, settings_options
 from rapkit.cli.unknown_tools import unknown_tools
 from rapkit.errors import ConfigError, RapkitError
 from rapkit.http.serving import listen, serve_until_signal, url_of
 from rapkit.logs import set_up_logging
 from rapkit.runtime.agent import Agent
 from rapkit.runtime.port import MEMORY
-from rapkit.settings import DEFAULT_HOST, DEFAULT_PORT, SERVERS, Flags, Settings, load_settings
+from rapkit.settings import SERVERS, Flags, Settings, load_settings
 
 if TYPE_CHECKING:
     from rapkit.runtime.toolsets import Finding
@@ -36,31 +36,8 @@ log = logging.getLogger("rapkit.cli")
 
 
 @click.command()
-@config_file
-@click.option("--host", metavar="ADDRESS", help=f"The address to listen on.  [default: {DEFAULT_HOST}]")
-@click.option(
-    "--port",
-    metavar="NUMBER",
-    type=click.IntRange(0, 65535),
-    help=f"The port to listen on; 0 for any free one.  [default: {DEFAULT_PORT}]",
-)
-@click.option("--store", metavar="URL", help="Where threads are kept.  [default: sqlite:///.rapkit/agent.db]")
-@click.option("--public-url", metavar="URL", help="Where tools call back, if not at the address it listens on.")
-@click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5-mini or scripted:plan.yaml.")
-@click.option(
-    "--server",
-    "servers",
-    multiple=True,
-    metavar="URL",
-    help="A tool server, besides those of the file. Repeat for several.",
-)
-@click.option(
-    "--token",
-    "tokens",
-    multiple=True,
-    metavar="[NAME=]TOKEN",
-    help="Who may use the client API: env:VARIABLE, file:PATH or the token itself. Repeat for several.",
-)
+@settings_options
+@listening_options
 @click.option("--no-worker", is_flag=True, help="Only receive and keep what comes, until `rapkit wake` is run.")
 @click.option(
     "--on-accept",
@@ -70,14 +47,8 @@ log = logging.getLogger("rapkit.cli")
 @log_format
 @log_level
 def command(
-    config: str,
-    host: str | None,
-    port: int | None,
-    store: str | None,
-    public_url: str | None,
-    model: str | None,
-    servers: tuple[str, ...],
-    tokens: tuple[str, ...],
+    config: Path,
+    flags: Flags,
     no_worker: bool,
     on_accept: str | None,
     log_format: str,
@@ -89,8 +60,7 @@ def command(
     Servers named here or in RAPKIT_SERVERS come on top of those of the file.
     """
     set_up_logging(log_format, log_level)
-    flags = Flags(model, store, public_url, host, port, tokens_by_name(tokens) if tokens else None, servers)
-    settings = load_settings(Path(config), flags)
+    settings = load_settings(config, flags)
     agent = settings.agent()
     agent.worker = not no_worker
     check_who_may_call(settings)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rapkit.cli.config_option import config_file
 from rapkit.cli.options import log_format, log_level
 from rapkit.cli.reaching import public_url as url_of
+from rapkit.cli.settings_options import settings_options
 from rapkit.cli.spans import span
 from rapkit.config_file import duration
 from rapkit.errors import ConfigError
@@ -35,30 +35,19 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, given: str | None) ->
 
 
 @click.command()
-@config_file
-@click.option("--store", metavar="URL", help="Where threads are kept.  [default: sqlite:///.rapkit/agent.db]")
-@click.option("--public-url", metavar="URL", help="Where tools call back, if not at the address it listens on.")
-@click.option("--model", metavar="NAME", help="The model, such as openai:gpt-5-mini or scripted:plan.yaml.")
+@settings_options
 @click.option(
     "--at-most", callback=_seconds, metavar="DURATION", help="Begin nothing more after this time, like 45s or 5m."
 )
 @log_format
 @log_level
-def command(
-    config: str,
-    store: str | None,
-    public_url: str | None,
-    model: str | None,
-    at_most: float | None,
-    log_format: str,
-    log_level: str,
-) -> None:
+def command(config: Path, flags: Flags, at_most: float | None, log_format: str, log_level: str) -> None:
     """Do what is due for the agent of rapkit.toml, and end: for one that runs as `rapkit up --no-worker`, or not at all.
 
     Says what was done, and when there is more to do. Any number may run at once.
     """
     set_up_logging(log_format, log_level)
-    settings = load_settings(Path(config), Flags(model, store, public_url))
+    settings = load_settings(config, flags)
     # Who may use the client API is of no interest here: nobody is served.
     agent = dataclasses.replace(settings, tokens={}).agent()
     try:

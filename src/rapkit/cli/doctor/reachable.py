@@ -108,7 +108,7 @@ def _no_agent(url: str, error: Exception) -> Verdict:
         return Verdict(_CHECK, "warning", seen, "If it is this agent, start it again with these settings.")
     if status == 0 and isinstance(error, AgentRefused):
         return Verdict(_CHECK, "failed", str(error), "Correct the certificate, or who ends TLS before the agent.")
-    seen = f"what answers at {url} is no agent" + (f" (status {status})" if status not in (0, _NOT_FOUND) else "")
+    seen = f"what answers at {url} is no agent" + (f" (status {status})" if status not in (0, 200, _NOT_FOUND) else "")
     return Verdict(_CHECK, "failed", seen, "Correct public_url, or give the agent another port.")
 
 
