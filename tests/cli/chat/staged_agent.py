@@ -27,6 +27,7 @@ class StagedAgent:
             "choices": [],
             "oauth": [],
             "children": [],
+            "views": {},
         }
         self._seq = 0
 

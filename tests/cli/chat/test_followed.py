@@ -10,7 +10,14 @@ from rapkit.cli.chat.followed import Followed
 from rapkit.cli.chat.toolbar import toolbar
 from rapkit.cli.following import Back, Lost
 
-DETAIL: dict[str, Any] = {"pending_calls": [], "subscriptions": [], "choices": [], "oauth": [], "children": []}
+DETAIL: dict[str, Any] = {
+    "pending_calls": [],
+    "subscriptions": [],
+    "choices": [],
+    "oauth": [],
+    "children": [],
+    "views": {},
+}
 QUESTION = {"call_id": "c1", "prompt": "Now?", "choices": ["Yes"], "default": None, "in_words": False, "asked_at": 1.0}
 
 
@@ -114,3 +121,41 @@ def test_a_short_call_leaves_its_room_to_what_it_waits_for() -> None:
     call = {"call_id": "c1", "name": "mail", "display": "mail()", "made_at": time.time(), "awaits": "permission"}
     followed.look({**DETAIL, "pending_calls": [{**call, "until": None}]})
     assert below(followed, 40)[1] == " → mail()  0 s, needs your permission"
+
+
+def progress(**content: Any) -> StreamEvent:
+    return StreamEvent("view", {"view_type": "progress", "content": {"operation": "brew", **content}}, "1")
+
+
+def test_how_far_a_call_has_come_stands_beside_it() -> None:
+    followed = Followed("t")
+    now = time.time()
+    call = {"call_id": "c1", "name": "brew", "display": "brew()", "made_at": now, "awaits": "tool", "until": None}
+    other = {"call_id": "c2", "name": "watch", "display": "watch()", "since": now}
+    before = {"progress": {"call_id": "c1", "operation": "brew", "done": 2, "total": 6}}
+    followed.look({**DETAIL, "pending_calls": [call], "subscriptions": [other], "views": before})
+    assert below(followed)[1:] == [" → brew()  0 s, ███░░░░░░░ 2/6", " ◇ watch()  for 0 s"]
+
+    assert (
+        told(followed, entry("view", view_type="progress"), progress(call_id="c1", done=3, total=6, note="brew")) == ""
+    )
+    assert below(followed)[1] == " → brew()  0 s, █████░░░░░ 3/6 brew"
+    assert below(followed, 27)[1] == " → brew()  0 s, 3/6 brew"  # no room for a bar
+    followed.look({**DETAIL, "pending_calls": [call], "views": before})  # it was on its way while the stream went on
+    assert below(followed)[1] == " → brew()  0 s, █████░░░░░ 3/6 brew"
+
+    followed.take(progress(call_id="c2", done=7, note="\x1b[2J" + "letters " * 99))
+    followed.look({**DETAIL, "pending_calls": [call], "subscriptions": [other]})
+    assert below(followed, 40)[2].startswith(" ◇ watch()  for 0 s, 7 \ufffd[2Jletters")
+    assert all(len(line) <= 40 for line in below(followed, 40))
+
+
+def test_a_view_of_that_name_that_says_something_else_is_left_alone() -> None:
+    followed = Followed("t")
+    strange: list[Any] = [None, [], "half", {"done": 1}, {"call_id": ["c1"], "done": 1}, {"call_id": "c1", "done": "1"}]
+    for content in strange:
+        followed.take(StreamEvent("view", {"view_type": "progress", "content": content}, "1"))
+        followed.look({**DETAIL, "views": {"progress": content}})
+    followed.take(StreamEvent("view", {"view_type": "board", "content": {"call_id": "c1", "done": 1}}, "1"))
+    followed.take(StreamEvent("view", {"view_type": {}, "content": 1}, "1"))
+    assert followed.progress == {}

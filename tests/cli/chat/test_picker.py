@@ -3,8 +3,8 @@
 from rapkit.cli.chat.picker import Picker
 
 
-def rows(picker: Picker, width: int = 60, *, active: bool = True) -> list[str]:
-    return "".join(text for _, text in picker.fragments(width, active=active)).split("\n")
+def rows(picker: Picker, width: int = 60, height: int = 30, *, active: bool = True) -> list[str]:
+    return "".join(text for _, text in picker.fragments(width, height, active=active)).split("\n")
 
 
 def test_the_mark_goes_round_and_to_numbers() -> None:
@@ -31,13 +31,43 @@ def test_nothing_is_taken_before_something_is_marked() -> None:
     assert not Picker("key", "What?", [], picked.append, said=lambda _: None).pick()
 
 
-def test_many_options_scroll_and_long_ones_are_clipped() -> None:
-    picker = Picker("key", "Which of these many?", [f"option {n} " * 9 for n in range(20)], lambda _: None)
+def test_many_options_scroll() -> None:
+    picker = Picker("key", "Which of these many?", [f"option {n}" for n in range(20)], lambda _: None)
+    assert rows(picker)[9:11] == ["  9 option 8", "  20 in all, more with ↑ ↓"]
     for _ in range(12):
         picker.move(1)
-    shown = rows(picker, 30)
-    assert any(row.startswith("▸ 13 option 12") for row in shown)
-    assert all(len(row) <= 30 for row in shown)
+    assert rows(picker)[1:11] == [
+        *(f"  {n + 1} option {n}" for n in range(4, 12)),
+        "▸ 13 option 12",
+        "  20 in all, more with ↑ ↓",
+    ]
+
+
+def test_long_options_are_wrapped() -> None:
+    long = "to deploy it at once, and to tell everybody who wants to know"
+    picker = Picker("key", "Which?", [long, "n" * 30, "no\nnever"], lambda _: None, at=1, default=0)
+    assert rows(picker, 30)[:8] == [
+        "? Which?",
+        "  1 to deploy it at once,",
+        "    and to tell everybody",
+        "    who wants to know",
+        "    (default)",
+        f"▸ 2 {'n' * 24}",
+        f"    {'n' * 6}",
+        "  3 no never",
+    ]
+
+
+def test_what_the_mark_is_at_is_on_the_screen_however_long_the_options_are() -> None:
+    options = [f"option {n} " + "of many words " * 30 for n in range(5)]
+    picker = Picker("key", "Which?", options, lambda _: None)
+    for number in range(1, 6):
+        shown = rows(picker, 40, 20)
+        assert len(shown) <= 15
+        assert f"▸ {number} option {number - 1} of many words of many" in shown
+        assert any(row.endswith("…") for row in shown)
+        assert "  5 in all, more with ↑ ↓" in shown
+        picker.move(1)
 
 
 def test_it_says_what_can_be_done() -> None:

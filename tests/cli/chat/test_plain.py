@@ -56,9 +56,9 @@ def test_a_question_can_wait_and_be_dismissed(agent: str, tmp_path: Path) -> Non
 
 
 def test_what_cannot_be_is_one_sentence(agent: str, tmp_path: Path) -> None:
-    unknown = piped("", "--url", agent, "--thread", "thr_0", folder=tmp_path)
+    unknown = piped("", "--url", agent, "--thread", "nowhere", folder=tmp_path)
     assert (unknown.code, unknown.out) == (2, "")
-    assert "rapkit: There is no thread 'thr_0'." in unknown.err
+    assert "rapkit: There is no thread 'nowhere'. See: rapkit threads list" in unknown.err
 
     both = piped("", "--url", agent, "--thread", "thr_0", "--last", folder=tmp_path)
     assert both.code == 2

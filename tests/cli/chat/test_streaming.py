@@ -85,3 +85,24 @@ def test_a_question_that_is_over_is_not_asked_any_more(chat: Chats, staged: Stag
         terminal.send("\x1b[A\r")
         eventually(lambda: len(staged.posted) == 2)
         assert staged.posted[1] == (f"/v1/threads/{THREAD}/calls/call_1/choice", {"selected": 1, "asked_at": 1.5})
+
+
+def test_progress_moves_below_the_line_that_is_typed_in_and_says_nothing_above(
+    chat: Chats, staged: StagedAgent
+) -> None:
+    call = {"call_id": "call_1", "name": "brew", "display": "Brew tea", "made_at": 1.0, "awaits": "tool", "until": None}
+    with chat("--url", staged.url) as terminal:
+        begin(staged, terminal)
+        staged.detail["pending_calls"] = [call]
+        staged.write(
+            "assistant", text="", calls=[{"id": "call_1", "name": "brew", "arguments": {}, "display": "Brew tea"}]
+        )
+        for done, bar in ((0, "░░░░░░░░░░"), (3, "█████░░░░░"), (6, "██████████")):
+            content = {"call_id": "call_1", "operation": "brew", "done": done, "total": 6, "note": "brewing"}
+            staged.write("view", view_type="progress")
+            staged.tell("view", view_type="progress", content=content)
+            terminal.until(lambda text, shown=f"{bar} {done}/6 brewing": text.endswith(shown))  # type: ignore[misc]
+        staged.write("view", view_type="board")
+        text = terminal.until("▤ [view board: new content]")
+        assert "view progress" not in terminal.everything
+        assert text.count("brewing") == 1

@@ -21,6 +21,12 @@ def settled(terminal: Terminal, *wanted: str) -> list[str]:
     return text.splitlines()
 
 
+def settled_with(terminal: Terminal, typed: str, printed: str) -> list[str]:
+    """The lines of the screen on which this is printed, and that stands where one types."""
+    text = terminal.until(lambda text: printed in text and f"\n{typed}\n " in text)
+    return text.splitlines()
+
+
 def id_at_the_end(terminal: Terminal) -> str:
     """The thread that one is told about when one leaves."""
     terminal.send(CTRL_D)
@@ -150,7 +156,7 @@ def test_from_thread_to_thread(chat: Chats) -> None:
         say(terminal, "/swich 1")
         terminal.until("There is no command /swich. Did you mean /switch?")
         say(terminal, "/switch nowhere")
-        terminal.until("There is no thread 'nowhere'.")
+        terminal.until("There is no thread 'nowhere'. /threads lists those that there are.")
         say(terminal, f"/switch {'9' * 4400}")
         terminal.until("'99999")
         thread_id = id_at_the_end(terminal)
@@ -161,6 +167,26 @@ def test_from_thread_to_thread(chat: Chats) -> None:
         assert again.ended() == 0
     with chat("--last") as again:
         again.until("I heard: the third")
+
+
+def test_what_stands_behind_a_command_that_takes_nothing_does_not_vanish(chat: Chats) -> None:
+    with chat() as terminal:
+        terminal.paste("/help\norder Funghi")
+        terminal.send(ENTER)
+        lines = settled_with(
+            terminal, "> order Funghi", "! /help takes nothing; what follows was not sent: order Funghi"
+        )
+        assert any(line.startswith("  /switch [N or ID]") for line in lines)
+        terminal.send(ENTER)
+        terminal.until("I heard: order Funghi")
+        for command in ("/close", "/quit"):
+            say(terminal, f"{command} it")
+            what = f"! {command} takes nothing, and was not carried out; what follows was not sent: it"
+            settled_with(terminal, "> it", what)
+            terminal.send(CTRL_C)
+            terminal.until("· Ctrl-C again leaves")
+        say(terminal, "/new")
+        terminal.until("A new thread")
 
 
 def test_a_child_that_asks_is_not_overlooked(chat: Chats) -> None:

@@ -140,3 +140,7 @@ def test_what_would_steer_the_terminal_is_not_printed() -> None:
 def test_ids_of_threads_are_short() -> None:
     assert short_id("thr_01a1e41e47a61db4dadabbc7815b") == "…c7815b"
     assert short_id("thr_01a1e41e47a61db4dadabbc7815b-000001-000002") == "…c7815b-000001-000002"
+
+
+def test_progress_is_not_a_part_of_the_conversation() -> None:
+    assert shown(Transcript(), kernel.ViewChanged("progress")) == ""

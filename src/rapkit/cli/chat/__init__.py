@@ -15,6 +15,7 @@ from rapkit.cli.chat.block import Block
 from rapkit.cli.chat.plain import PlainChat
 from rapkit.cli.chat.session import Chat
 from rapkit.cli.remote import printable
+from rapkit.cli.threads.naming import complete_thread, find_thread
 from rapkit.settings import DEFAULT_FILE
 from rapkit.stores import file_of
 
@@ -25,7 +26,12 @@ _MOST_THREADS = 200
 
 
 @click.command()
-@click.option("--thread", metavar="ID", help="Go on with this thread.  [default: a new one]")
+@click.option(
+    "--thread",
+    metavar="ID",
+    shell_complete=complete_thread,
+    help='Go on with this thread: its id, an end of it, or "latest".  [default: a new one]',
+)
 @click.option("--last", is_flag=True, help="Go on with the latest thread that is not closed.")
 @click.option("--user-id", metavar="ID", help="The user a new thread works for, which tools are told.")
 @agent_options
@@ -47,6 +53,8 @@ def command(wanted: Wanted, thread: str | None, last: bool, user_id: str | None)
     with reached(wanted, working=True) as agent:
         if last:
             thread = _latest(agent.api)
+        elif thread is not None:
+            thread = str(find_thread(agent.api, thread)["thread_id"])
         if _can_be_painted_on():
             ended_by = _painted_chat(agent, wanted, thread, user_id)
             if ended_by is not None:

@@ -44,7 +44,9 @@ _LISTED = 20
 _WIDEST_STATUS = 8
 _WIDE = 60
 _BESIDE_A_LINE = 6
+_LONGEST_QUOTE = 200
 _NOT_FOUND = 404
+_TAKE_NOTHING = ("", "exit", *(name for name, (argument, _) in COMMANDS.items() if not argument))
 _ENDING = ("close", "quit", "exit")
 
 
@@ -61,34 +63,37 @@ class Commands:
         return (found[1].lower(), (found[2] or "").strip()) if found else None
 
     async def carry_out(self, name: str, argument: str) -> None:
-        """Do it. What goes wrong is printed."""
+        """Do it. What goes wrong is printed. What stands behind one that takes nothing is given back, and nothing is ended by it."""
+        too_much = bool(argument) and name in _TAKE_NOTHING
         try:
-            if argument and not _takes_more(name):
-                self._chat.give_back(argument)
-                self._chat.print([problem(_too_much(name, argument))])
-                if name in _ENDING:
-                    return
-            match name:
-                case "threads":
-                    await self._threads()
-                case "switch":
-                    await self._switch(argument)
-                case "new":
-                    self._chat.begin()
-                case "answer":
-                    self._chat.ask_again()
-                case "cancel":
-                    await self._cancel(argument)
-                case "close":
-                    await self._close()
-                case "help" | "":
-                    self._help()
-                case "quit" | "exit":
-                    self._chat.leave()
-                case _:
-                    self._chat.print([problem(_unknown(name))])
+            if not too_much or name not in _ENDING:
+                await self._do(name, argument)
         except RapkitError as error:
             self._chat.print([problem(str(error))])
+        if too_much:
+            self._chat.print([problem(_too_much(name, argument))])
+            self._chat.give_back(argument)
+
+    async def _do(self, name: str, argument: str) -> None:
+        match name:
+            case "threads":
+                await self._threads()
+            case "switch":
+                await self._switch(argument)
+            case "new":
+                self._chat.begin()
+            case "answer":
+                self._chat.ask_again()
+            case "cancel":
+                await self._cancel(argument)
+            case "close":
+                await self._close()
+            case "help" | "":
+                self._help()
+            case "quit" | "exit":
+                self._chat.leave()
+            case _:
+                self._chat.print([problem(_unknown(name))])
 
     def _help(self) -> None:
         rows = [(f"/{name} {argument}".strip(), summary) for name, (argument, summary) in COMMANDS.items()]
@@ -219,15 +224,9 @@ class CommandCompleter(Completer):
                     yield Completion(f"/{name}{' ' if argument else ''}", -len(typed), f"/{name}", summary)
 
 
-def _takes_more(name: str) -> bool:
-    """Whether something may stand behind it; what is no command is refused with all that does."""
-    known = {"": "", "exit": "", **{name: argument for name, (argument, _) in COMMANDS.items()}}
-    return known.get(name) != ""
-
-
 def _too_much(name: str, argument: str) -> str:
-    nor_done = " It was not carried out." if name in _ENDING else ""
-    return f"/{name} takes nothing; what follows was not sent: {clipped(argument, _LONGEST_QUOTE)}{nor_done}"
+    what = "takes nothing, and was not carried out" if name in _ENDING else "takes nothing"
+    return f"/{name} {what}; what follows was not sent: {clipped(argument, _LONGEST_QUOTE)}"
 
 
 def _unknown(name: str) -> str:

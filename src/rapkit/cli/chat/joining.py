@@ -14,16 +14,14 @@ def join(api: AgentApi, thread_id: str, *, asked_elsewhere: bool = True) -> tupl
     """A thread as it is, its last entries to be printed, and where its stream goes on behind them. Blocks; `AgentRefused`, `AgentAway`."""
     path = f"threads/{quote(thread_id, safe='')}"
     detail = api.get(path)
-    followed = Followed(thread_id, asked_elsewhere=asked_elsewhere)
-    skipped = cursor = max(0, detail["length"] - _LAST_LINES)
-    blocks: list[Block] = []
+    lines = _LAST_LINES
     while True:
-        page = api.get(f"{path}/history", cursor=cursor)
-        for entry in page["entries"]:
-            cursor = entry["seq"]
-            blocks += followed.transcript.blocks(entry)
-        if page["next_cursor"] is None:
+        skipped = max(0, detail["length"] - lines)
+        followed = Followed(thread_id, asked_elsewhere=asked_elsewhere)
+        blocks, cursor = _read(api, path, followed, skipped)
+        if blocks or not skipped:
             break
+        lines *= 10  # a tool has shown its progress, and nothing else was to be seen
     before = f"; {skipped} earlier lines are not shown" if skipped else ""
     followed.status = detail["status"]
     title = note(f"— thread {short_id(thread_id)}, {followed.status}{before} —")
@@ -31,3 +29,15 @@ def join(api: AgentApi, thread_id: str, *, asked_elsewhere: bool = True) -> tupl
     if followed.is_closed:
         blocks.append(note("It is closed: your next message begins a new thread."))
     return followed, blocks, str(cursor)
+
+
+def _read(api: AgentApi, path: str, followed: Followed, cursor: int) -> tuple[list[Block], int]:
+    """What to print of the entries from there to the last, and which that is."""
+    blocks: list[Block] = []
+    while True:
+        page = api.get(f"{path}/history", cursor=cursor)
+        for entry in page["entries"]:
+            cursor = entry["seq"]
+            blocks += followed.transcript.blocks(entry)
+        if page["next_cursor"] is None:
+            return blocks, cursor

@@ -21,7 +21,7 @@ from rapkit.cli.threads.timeline import dollars
 
 _STATUSES = ("idle", "running", "waiting", "parked", "closed")
 _AT_ONCE = 8
-_LAST_LINES = 5
+_LAST_LINES = (5, 200)  # a tool that shows its progress may fill many
 _GAP = 2
 _ROOM_FOR_WORDS = 12
 _WORDS = 200
@@ -84,8 +84,10 @@ def _row(api: AgentApi, summary: Any) -> _Row:
 def _last_words(api: AgentApi, thread: Any) -> str:
     """What tells a thread from others: why it stopped, what it was made for, or what was said last."""
     words = thread["reason"] or thread["task"] or ""
-    if not words:
-        after = max(0, thread["length"] - _LAST_LINES)
+    for lines in _LAST_LINES:
+        if words:
+            break
+        after = max(0, thread["length"] - lines)
         for entry in read_journal(api, thread["thread_id"], after):
             said = entry.get("text") if entry["kind"] in ("user", "assistant", "schedule", "report", "event") else None
             words = said or words

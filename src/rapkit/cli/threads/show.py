@@ -7,6 +7,7 @@ import click
 from rich.text import Text
 
 from rapkit.cli.agents import Reached, Wanted, looking_options, reached
+from rapkit.cli.progress import PROGRESS, read_progress
 from rapkit.cli.spans import span
 from rapkit.cli.threads.journal import read_journal
 from rapkit.cli.threads.naming import find_thread, path_of, thread_argument
@@ -157,14 +158,19 @@ class _Page:
                 parts.append(f"{end} {until(call['until'], self._now)}")
             if call["still_running_shown"]:
                 parts.append("the model goes on meanwhile")
-            self._live(call, ", ".join(parts))
+            self._live(call, ", ".join([*self._progress(call), *parts]))
         if thread["subscriptions"]:
             self._paper.title("Subscriptions")
         for each in thread["subscriptions"]:
-            self._live(each, f"active for {span(self._now - each['since'])}")
-        if thread["views"]:
+            self._live(each, ", ".join([*self._progress(each), f"active for {span(self._now - each['since'])}"]))
+        if others := [name for name in thread["views"] if name != PROGRESS]:
             self._paper.title("Views")
-            self._note(", ".join(thread["views"]))
+            self._note(", ".join(others))
+
+    def _progress(self, call: Any) -> list[str]:
+        """How far it has come, if it says so. There is one such view in a thread: what it shows may be another call's."""
+        progress = read_progress(self._thread["views"].get(PROGRESS))
+        return [progress.in_words] if progress is not None and progress.call_id == call["call_id"] else []
 
     def _awaits(self, call: Any) -> str:
         """Whose turn it is. A tool may have asked somebody something."""

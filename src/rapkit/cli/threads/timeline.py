@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rapkit.cli.progress import PROGRESS
 from rapkit.kernel.entries import SHOWN
 from rapkit.protocol.display_script import in_words
 
@@ -34,7 +35,7 @@ class Timeline:
     def moment(self, entry: Entry) -> Moment | None:
         """An entry in words; None if it is of a kind we do not know, or says nothing to people."""
         tell = _KINDS.get(entry["kind"])
-        if tell is None:
+        if tell is None or (entry["kind"] == "view" and entry["view_type"] == PROGRESS):
             return None
         who, text = tell(self, entry)
         took = self._took(entry)
