@@ -158,12 +158,13 @@ class Arena:
     async def revive(self) -> None:
         """Each time the runtime has ended itself, start it again as one that does not do so at that moment any more."""
         (runtime,) = self.runtimes
-        while left := set(self.setting.die) - self.died_at:
+        # Counted by the deaths we have seen: it can have come to its last moment before we look for the first time.
+        for _ in self.setting.die:
             while runtime.running:
                 await asyncio.sleep(0.01)
             runtime.deaths.append(Death(time.monotonic(), runtime.pid, runtime.who))
             settings = Settings(**json.loads(runtime.command[-1]))
-            runtime.command = _command(replace(settings, die=tuple(left - self.died_at)))
+            runtime.command = _command(replace(settings, die=tuple(set(self.setting.die) - self.died_at)))
             runtime.start()
 
     @property
