@@ -48,7 +48,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     folder = tmp_path_factory.mktemp("built")
     sdist = build(ROOT, folder / "sdist", "sdist")
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder / "unpacked", filter="data")
+        archive.extraction_filter = getattr(
+            tarfile, "data_filter", None
+        )  # which the first ones of Python 3.11 do not have
+        archive.extractall(folder / "unpacked")
     (unpacked,) = (folder / "unpacked").iterdir()
     return Built(sdist, build(ROOT, folder / "wheel", "wheel"), build(unpacked, folder / "again", "wheel"))
 
