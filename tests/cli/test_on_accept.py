@@ -131,15 +131,18 @@ async def test_one_that_hangs_is_ended_and_the_next_ring_runs_it_again(
 
 
 async def test_one_that_does_not_hear_that_it_is_to_end_is_killed(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_accept, "_GRACE", 0.1)
-    command = OnAcceptCommand(shlex.join([sys.executable, "-c", STUBBORN]), NEVER)
+    pid = tmp_path / "pid"
+    program = f"import os\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n{STUBBORN}"
+    command = OnAcceptCommand(shlex.join([sys.executable, "-c", program]), NEVER)
     task = background.start(command.run, "running the command")
     await command.ring("t1")
     await until(lambda: told(caplog, logging.INFO)("deaf"))
 
-    await background.end(task)  # returns, which is all there is to see
+    await background.end(task)
+    assert is_gone(int(pid.read_text()))
 
 
 async def test_what_it_leaves_running_is_not_waited_for(

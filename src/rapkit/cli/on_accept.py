@@ -131,12 +131,13 @@ def _log_line(line: str) -> None:
 
 
 async def _has_ended(process: asyncio.subprocess.Process, within: float) -> bool:
+    # Not asyncio.timeout: in the first ones of Python 3.11 it does not end in a task that is cancelled, as ours is when we are to stop.
+    waiting = asyncio.create_task(process.wait())
     try:
-        async with asyncio.timeout(within):
-            await process.wait()
-    except TimeoutError:
-        return False
-    return True
+        done, _ = await asyncio.wait({waiting}, timeout=within)
+    finally:
+        waiting.cancel()
+    return bool(done)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
