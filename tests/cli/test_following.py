@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rapkit.cli import following
-from rapkit.cli.agent_api import AgentApi, AgentRefused, StreamEvent
+from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused, EventStream, StreamEvent
 from rapkit.cli.agents import Wanted, reached
 from rapkit.cli.awaiting import Awaiting, Outcome
 from rapkit.cli.following import Back, Following, Lost
@@ -222,3 +222,22 @@ def test_a_question_the_model_does_not_wait_for_is_no_hindrance(impostor: Impost
     outcome = awaited(impostor, stream, document(thread), events(said(2, "Well.")))
 
     assert outcome.text == "Well."
+
+
+def test_an_agent_that_is_away_for_days_is_still_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = 1100  # by then a pause that doubles each time is more than a float can hold
+
+    class Nothing(EventStream):
+        def __iter__(self) -> Iterator[StreamEvent]:
+            nonlocal tries
+            tries -= 1
+            if not tries:
+                follow.close()
+            raise AgentAway("It is away.")
+
+    monkeypatch.setattr(AgentApi, "stream", lambda api, thread_id, after: Nothing(api, thread_id, after))
+    monkeypatch.setattr(following, "_LONGEST_PAUSE", 0.0)
+    follow = Following(AgentApi("http://127.0.0.1:9"), "t1")
+
+    assert list(follow) == [Lost("It is away.")]
+    assert tries == 0

@@ -63,7 +63,8 @@ class Following:
                     failures += 1
                     if failures == 1:
                         yield Lost(str(error))
-                    self._closed.wait(min(_FIRST_PAUSE * 2 ** (failures - 1), _LONGEST_PAUSE))
+                    # Bounded before it is raised: an agent may be away for days, and a float has an end.
+                    self._closed.wait(min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), _LONGEST_PAUSE))
             if self._ends_at is not None and time.monotonic() >= self._ends_at:
                 raise TimeoutError
         finally:
