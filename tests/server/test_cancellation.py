@@ -194,8 +194,12 @@ async def test_result_and_cancellation_race_for_one_result(toolset: Callable[...
             operation = dice.choice(["brief", "brief_thread"])
             seconds, delay = dice.uniform(0, 0.02), dice.uniform(0, 0.04)
             id = f"c{number}"
+            if number == 0:  # one that is certainly cancelled, whatever the machine is busy with
+                operation, seconds = "brief", 3600.0
             await server.invoke(invocation(sink.url, operation, id=id, arguments={"seconds": seconds}))
             await asyncio.sleep(delay)
+            if number == 1:  # and one that certainly is not
+                await sink.result(id)
             for _ in range(dice.choice([1, 1, 2])):
                 assert (await server.cancel("thread_1", id)).status == 200
 

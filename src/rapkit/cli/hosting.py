@@ -109,6 +109,8 @@ class Host:
             except asyncio.CancelledError:
                 if not self._at_once:
                     raise
+            finally:
+                await asyncio.sleep(0)  # connections that were closed last are let go in the loop's next turn
 
     @contextlib.asynccontextmanager
     async def _work(self) -> AsyncIterator[Callable[[], None]]:
