@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import TOOLS, Running, running
+from tests.cli.impostor import Impostor, posing
 from tests.cli.stranger import Stranger, listening
 
 
@@ -26,3 +27,10 @@ def served(folder: Path) -> Iterator[Running]:
 def stranger() -> Iterator[Stranger]:
     with listening() as stranger:
         yield stranger
+
+
+@pytest.fixture
+def impostor() -> Iterator[Impostor]:
+    """Something that answers where an agent is expected, as a test tells it to."""
+    with posing() as impostor:
+        yield impostor

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import secrets
 import socket
 import threading
 import time
@@ -14,15 +15,9 @@ import pytest
 from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused, StreamEvent
 from rapkit.cli.agents import Wanted, reached
 from rapkit.errors import ConfigError
-from tests.cli.impostor import Answer, Impostor, document, entry, events, posing, problem, raw
+from tests.cli.impostor import Answer, Impostor, document, entry, events, problem, raw
 
-TOKEN = "4Dc1f3JcZK0hQp8y7W2gkQ=="
-
-
-@pytest.fixture
-def impostor() -> Iterator[Impostor]:
-    with posing() as impostor:
-        yield impostor
+TOKEN = secrets.token_urlsafe()
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import secrets
 import socket
 import sqlite3
 import threading
@@ -23,7 +24,7 @@ from rapkit.settings import Flags
 from tests.cli.command import PATIENCE, eventually, rapkit
 from tests.cli.impostor import document, posing, problem, raw
 
-TOKEN = "4Dc1f3JcZK0hQp8y7W2gkQ=="
+TOKEN = secrets.token_urlsafe()
 
 
 class Folder:

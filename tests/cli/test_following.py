@@ -12,18 +12,12 @@ from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused, EventStream,
 from rapkit.cli.agents import Wanted, reached
 from rapkit.cli.awaiting import Awaiting, Outcome
 from rapkit.cli.following import Back, Following, Lost
-from tests.cli.impostor import Answer, Impostor, document, entry, events, posing, problem, raw
+from tests.cli.impostor import Answer, Impostor, document, entry, events, problem, raw
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "_FIRST_PAUSE", 0.01)
-
-
-@pytest.fixture
-def impostor() -> Iterator[Impostor]:
-    with posing() as impostor:
-        yield impostor
 
 
 @pytest.fixture(scope="module")

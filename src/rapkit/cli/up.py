@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from rapkit import background
+from rapkit.cli.agents import is_lasting
 from rapkit.cli.banner import MOST_COUNTED, Banner
 from rapkit.cli.findings import log_findings, show_findings
 from rapkit.cli.on_accept import OnAcceptCommand
@@ -85,8 +86,6 @@ def _listen(settings: Settings) -> socket.socket:
     try:
         return listen(settings.host, settings.port)
     except ConfigError as taken:
-        from rapkit.cli.agents import is_lasting  # not above: that is a lot, and needed only here
-
         try:
             lasting = is_lasting(settings)
         except RapkitError:  # somebody else's port, then
