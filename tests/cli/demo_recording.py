@@ -1,6 +1,7 @@
 """A demo in a real terminal, and what was on its screen in each chapter."""
 
 import re
+import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -52,8 +53,10 @@ class Recording:
 
     def close(self) -> None:
         """End it, whatever it is at."""
+        if self._recording.is_alive():
+            self._child.kill(signal.SIGTERM)
+            self._recording.join(PATIENCE)  # it reads to the end: nothing may be closed under it
         self._child.close(force=True)
-        self._recording.join(PATIENCE)
 
     def screens(self) -> dict[str, str]:
         """What was on the screen last in each chapter, by its title."""

@@ -71,6 +71,11 @@ def nothing_runs(told: str) -> bool:
     return not any(map(_is_alive, pids))
 
 
+def summary_of(out: str) -> dict[str, str]:
+    """What was measured, by what it is about."""
+    return dict(re.findall(r"^✓ (.+?)  +(.+)$", out, re.MULTILINE))
+
+
 def _is_alive(pid: int) -> bool:
     """More than a zombie, which is there until whoever inherited it has a look."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()

@@ -4,7 +4,6 @@ Two whole runs go on behind the shorter tests, which therefore stand first.
 """
 
 import contextlib
-import json
 import re
 import shutil
 import signal
@@ -21,12 +20,9 @@ from unittest import mock
 import pytest
 
 from rapkit.cli import main
-from rapkit.cli.demo.live import live_model
 from rapkit.cli.demo.process import Process
-from rapkit.errors import ConfigError
-from tests.cli.command import rapkit
 from tests.cli.demo_recording import Recording
-from tests.cli.demo_runs import DemoRun, demo, environment, nothing_runs, provider, wait_until
+from tests.cli.demo_runs import DemoRun, demo, environment, nothing_runs, summary_of, wait_until
 
 CHAPTERS = (
     "Three processes",
@@ -185,50 +181,6 @@ def test_an_output_that_becomes_full_ends_it(tmp_path: Path) -> None:
         assert not list(run.folder.iterdir())
 
 
-def test_live_is_played_by_a_real_model(tmp_path: Path) -> None:
-    with provider() as model, demo(tmp_path / "run", "--live", more=model.env) as run:
-        run.until("→ lab    load_test(build=42")
-        assert "agent    On it." in run.out
-        assert model.requests[0]["model"] == "gpt-5-mini"
-        assert "call load_test and watch_alerts" in json.dumps(model.requests[0])
-        run.stop(signal.SIGTERM)
-
-
-@pytest.mark.soak
-def test_live_goes_on_to_the_end(tmp_path: Path) -> None:
-    with provider() as model, demo(tmp_path / "run", "--live", more=model.env) as run:
-        assert run.ended() == 0, run.out + run.err
-        assert "child    reports: Harmless: a cold cache." in run.out
-        assert summary_of(run.out)["model"] == f"{len(model.requests)} requests to openai:gpt-5-mini"
-        assert run.is_gone()
-
-
-def test_live_needs_a_key(tmp_path: Path) -> None:
-    nothing = dict.fromkeys(("RAPKIT_MODEL", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"), "")
-    outcome = rapkit("demo", "--live", folder=tmp_path, environment=nothing)
-    assert outcome.code == 2
-    assert outcome.err.startswith("rapkit: --live needs a model: set OPENAI_API_KEY or ANTHROPIC_API_KEY")
-
-
-def test_live_is_not_for_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAPKIT_MODEL", "scripted:plan.yaml")
-    with pytest.raises(ConfigError, match="--live is for a real model"):
-        live_model()
-
-
-def test_live_without_the_extra_says_what_to_install(tmp_path: Path) -> None:
-    script = "import sys; sys.modules['pydantic_ai'] = None; sys.argv[1:] = ['demo', '--live']; from rapkit.cli import main; main()"
-    ended = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tmp_path,
-        env=environment(tmp_path, {"OPENAI_API_KEY": "sk-none"}),
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 2
-    assert 'pip install "rapkit[agent]"' in ended.stderr
-
-
 def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -247,11 +199,6 @@ def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
         assert process.wait(60) != 0
     assert b"Traceback" not in complaint
     assert not list(temporary.iterdir())
-
-
-def summary_of(out: str) -> dict[str, str]:
-    """What was measured, by what it is about."""
-    return dict(re.findall(r"^✓ (.+?)  +(.+)$", out, re.MULTILINE))
 
 
 def test_without_a_terminal_every_step_is_a_line(runs: Runs) -> None:
