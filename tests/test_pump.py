@@ -9,7 +9,7 @@ from rapkit.mailbox import Claim, Commit, NewBox, Store
 from rapkit.pump import Pump
 from rapkit.stores import open_store
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 KIND = "job"
 WORKER = "anna"
 

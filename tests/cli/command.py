@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """How long anything may take that is expected to happen, in seconds."""
 
 TOOLS = Path(__file__).parent / "tools.py"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import Running, rapkit
+from tests.cli.command import PATIENCE, Running, rapkit
 from tests.cli.stranger import Stranger
 
 
@@ -134,7 +134,7 @@ def test_colours_are_for_terminals_that_want_them(served: Running, environment: 
             stdout=terminal,
             env={**os.environ, "TERM": "xterm-256color", **environment},
             check=True,
-            timeout=20,
+            timeout=PATIENCE,
         )
         shown = os.read(screen, 100_000).decode()
     finally:

@@ -107,7 +107,7 @@ def test_a_pipe_that_is_closed_is_no_accident(served: Running, words: tuple[str,
             cwd=tmp_path,
             stdout=writing,
             stderr=subprocess.PIPE,
-            timeout=20,
+            timeout=PATIENCE,
         )
     finally:
         os.close(writing)

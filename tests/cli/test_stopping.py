@@ -163,7 +163,7 @@ def test_an_agent_takes_nothing_more_and_brings_to_an_end_what_runs(tmp_path: Pa
         assert "stopping: threads that run get 10 s to end" in up.err
         assert "Traceback" not in up.err
     assert [message["operation"] for message in stranger.received] == ["watch"]
-    follower.join(20)
+    follower.join(60)
     assert b"event: status" in seen[0]
 
 

@@ -102,7 +102,7 @@ def serve(
 
 
 def status(url: str) -> int:
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status

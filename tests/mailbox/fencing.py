@@ -215,7 +215,7 @@ class FencingContract:
         await harness.advance(store.lease.seconds * 0.9)
         await store.create(NewBox("free", KIND))
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(15):
             while not (claims := await claim(store, BERT, limit=1)):
                 await store.wait(KIND, 20)
 

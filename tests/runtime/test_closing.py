@@ -195,7 +195,7 @@ async def test_the_shell_example_cleans_up_after_a_closed_thread(model: Obedient
 
         await agent.threads.close(talk.id)
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await closed.wait()
             while folder.exists():
                 await asyncio.sleep(0.01)

@@ -218,5 +218,5 @@ async def test_it_is_told_when_a_thread_is_closed(model: Obedient, store: str, t
         await talk.hears("heard: a is empty")
         await agent.threads.close(talk.id)
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await closed.wait()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """How long anything may take that is expected to happen, in seconds."""
 
 Behaviour = Callable[[asyncio.StreamWriter], Awaitable[None]]

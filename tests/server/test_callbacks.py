@@ -85,7 +85,7 @@ async def test_a_receiver_that_is_away_gets_the_result_when_it_is_back(tools: To
             while not [parcel for parcel in await server.undelivered() if parcel.problem]:
                 await asyncio.sleep(0.01)
 
-        await asyncio.wait_for(failed_once(), 10)
+        await asyncio.wait_for(failed_once(), 60)
         await sink.up()
 
         assert (await sink.result("c1")).text == "echo"

@@ -301,7 +301,7 @@ async def test_a_cancellation_after_the_result_leaves_the_result(tools: Toolset,
             while not await server.undelivered():
                 await asyncio.sleep(0.01)
 
-        await asyncio.wait_for(ended(), 10)
+        await asyncio.wait_for(ended(), 60)
         await server.cancel("thread_1", "c1")
         await sink.up()
         await sink.result("c1")
@@ -435,7 +435,7 @@ async def test_a_call_cancelled_between_its_claim_and_its_handler_is_not_run(
             call = await client.start("pay")
         else:
             await choice.select("Yes")
-        await asyncio.wait_for(reached.wait(), 10)
+        await asyncio.wait_for(reached.wait(), 60)
         await call.cancel()
         go_on.set()
 

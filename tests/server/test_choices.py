@@ -1215,5 +1215,5 @@ async def test_who_asks_after_the_handler_has_ended_is_told_that_it_is_too_late(
         go_on.set()
 
         with pytest.raises(RuntimeError, match="The handler has ended: it is too late to ask"):
-            await asyncio.wait_for(left_behind[0], 10)
+            await asyncio.wait_for(left_behind[0], 60)
         assert [message.type for message in client.messages] == ["tool_result"]

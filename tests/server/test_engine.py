@@ -237,7 +237,7 @@ async def test_a_repetition_is_recognised_for_as_long_as_was_configured(
                 await server.invoke(message)
                 await asyncio.sleep(0.05)
 
-        await asyncio.wait_for(sent_again(), 5)
+        await asyncio.wait_for(sent_again(), 60)
         await sink.received(2)
 
 

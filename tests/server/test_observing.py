@@ -114,13 +114,13 @@ class TracedServer:
     async def delivered(self) -> None:
         """Return when a callback has been delivered, and that is stored: else it is sent again after a crash."""
         head = f"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{self.process.port}\r\n\r\n".encode()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while b'outcome="delivered"' not in (await exchange(self.process.port, head)).body:
                 await asyncio.sleep(0.02)
 
     async def spans(self, count: int) -> list[dict[str, Any]]:
         """All spans that have ended, once there are so many."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 lines = self._spans.read_text().splitlines() if self._spans.exists() else []
                 if len(lines) >= count:

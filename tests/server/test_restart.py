@@ -181,7 +181,7 @@ async def test_results_that_could_not_be_delivered_are_delivered_after_the_resta
             while len(await server.undelivered()) < 2:
                 await asyncio.sleep(0.01)
 
-        await asyncio.wait_for(ended(), 10)
+        await asyncio.wait_for(ended(), 60)
     await sink.up()
     async with serving(shop.tools()) as server:
         await sink.received(2)

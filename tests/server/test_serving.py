@@ -28,7 +28,7 @@ def callbacks() -> Iterator[Listener]:
 
 
 def post(url: str, path: str, message: object) -> int:
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     try:
         connection.request("POST", path, json.dumps(message), {"Content-Type": "application/json"})
         return connection.getresponse().status
@@ -109,7 +109,7 @@ def test_at_a_signal_running_handlers_may_end(
 
     def client(url: str) -> None:
         call(url, callbacks, "slow")
-        assert begun.wait(10)
+        assert begun.wait(60)
         os.kill(os.getpid(), number)
 
     run(tools, client)
@@ -147,7 +147,7 @@ def test_a_second_signal_ends_the_server_at_once_and_nothing_is_lost(
 
     def impatient(url: str) -> None:
         call(url, callbacks, "slow")
-        assert begun.wait(10)
+        assert begun.wait(60)
         stop()
         time.sleep(0.3)
         stop()

@@ -105,7 +105,7 @@ async def test_a_final_event_is_the_last_whatever_the_generator_would_still_say(
 
         assert await all_of(subscription) == ["a", "b", "end"]
         assert [event.associative for event in subscription.events] == [False, True, False]
-        await asyncio.wait_for(closed.wait(), 5)
+        await asyncio.wait_for(closed.wait(), 60)
 
 
 async def test_a_tool_error_ends_the_subscription_with_its_text(toolset: Callable[..., Toolset]) -> None:
@@ -430,7 +430,7 @@ async def test_nothing_goes_on_for_a_subscription_that_has_ended(toolset: Callab
         alarm = client.clock.next_alarm()
         subscription = await client.subscribe("work")
         pid = int((await subscription.event()).text)
-        await asyncio.wait_for(begun.wait(), 5)
+        await asyncio.wait_for(begun.wait(), 60)
         if end == "cancelled":
             await subscription.cancel()
         await until(lambda: not Path(f"/proc/{pid}").exists())
@@ -541,7 +541,7 @@ async def test_a_generator_that_ignores_its_cancellation_is_not_heard_again(
         subscription = await client.subscribe("nag")
         await client.settled()
         await subscription.cancel()
-        await asyncio.wait_for(stubborn.wait(), 5)
+        await asyncio.wait_for(stubborn.wait(), 60)
         await client.advance(60)
         assert texts(subscription) == ["a"]
         release.set()

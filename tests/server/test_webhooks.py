@@ -359,7 +359,7 @@ async def test_a_plain_handler_runs_in_a_thread_and_does_not_hold_up_others() ->
     def handle(delivery: Delivery) -> None:
         if delivery.id == "last":
             release.set()
-        assert release.wait(10)
+        assert release.wait(60)
 
     source = Source(handler=handle, style="github", secret=SECRET)
     async with opened({"/hook": source.endpoint}) as doors:

@@ -21,7 +21,7 @@ def start(role: Callable[[str], Coroutine[Any, Any, None]], database: Path) -> "
 
 
 def outcome(process: "subprocess.Popen[str]") -> tuple[int, list[str], str]:
-    said, complained = process.communicate(timeout=30)
+    said, complained = process.communicate(timeout=120)
     return process.returncode, said.splitlines(), complained
 
 
@@ -75,7 +75,7 @@ async def test_everything_a_killed_process_was_told_is_there_exactly_once_and_in
 
 async def drain(store: Store) -> None:
     """Journal what is left, once the killed worker's lease has ended."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while (due := await store.next_due(child.KIND)) is not None:
             await store.renew("heir")
             for claim in await store.claim("heir", child.KIND, 10):

@@ -41,7 +41,7 @@ async def said(api: Failing, to: Followed, *texts: str) -> tuple[Sender, list[st
     for text in texts:
         sender.say(to, text)
     running = asyncio.create_task(sender.run())
-    await asyncio.wait_for(done.wait(), 20)
+    await asyncio.wait_for(done.wait(), 60)
     running.cancel()
     return sender, refused
 

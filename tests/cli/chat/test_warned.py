@@ -21,7 +21,7 @@ async def test_warnings_of_any_thread_are_shown_while_the_chat_lasts() -> None:
         log.info("nobody needs this")
         log.warning("%s offers nothing", "it")
         await asyncio.to_thread(log.error, "it ended")
-        await asyncio.wait_for(two.wait(), 20)
+        await asyncio.wait_for(two.wait(), 60)
     log.warning("too late")
     await asyncio.sleep(0)
     assert shown == ["it offers nothing", "it ended"]

@@ -87,7 +87,7 @@ async def another_store(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Cal
 
 async def until(condition: Callable[[], bool]) -> None:
     """Return when the condition holds; fail if it does not in time."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 
