@@ -688,7 +688,7 @@ async def test_a_run_cancelled_while_it_is_recorded_does_not_start(journal: Jour
 async def test_a_store_that_does_not_answer_cannot_keep_a_run_from_being_cancelled(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("rapkit.server.processes._DIES_WITHIN", 0.1)
+    monkeypatch.setattr("rapkit.server.processes.life._WRITTEN_WITHIN", 0.1)
     asked: list[str] = []
 
     async def never(token: str) -> None:
@@ -742,7 +742,8 @@ async def test_what_cannot_be_killed_holds_nobody_up_and_stays_on_record(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "killpg", forbidden)
-        patch.setattr("rapkit.server.processes._DIES_WITHIN", 0.1)
+        for part in ("groups", "life"):
+            patch.setattr(f"rapkit.server.processes.{part}.DIES_WITHIN", 0.1)
         with pytest.raises(ToolError, match="did not finish"):
             await processes.run(["sleep", "1000"], timeout=0.05)
 
