@@ -31,7 +31,9 @@ def record(
 def test_a_line_for_people_has_what_happened_and_the_ids() -> None:
     line = TextLines().format(record("half %s", "way", operation="forecast", call_id="c1", user_id=None))
 
-    assert re.fullmatch(r"\d\d:\d\d:\d\d INFO    rapkit\.calls: half way  operation=forecast call_id=c1", line)
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d INFO    rapkit\.calls: half way  operation=forecast call_id=c1", line
+    )
 
 
 def test_a_line_without_ids_ends_with_the_message() -> None:

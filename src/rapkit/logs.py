@@ -19,14 +19,14 @@ def set_up_logging(style: str, level: str) -> None:
 
 
 class TextLines(logging.Formatter):
-    """`12:04:31 INFO  rapkit.calls: call finished  operation=forecast call_id=c1`.
+    """`2026-11-16 12:04:31 INFO    rapkit.calls: call finished  operation=forecast call_id=c1`.
 
     Values are strangers' words, so one that could be taken for something else is quoted as in JSON: `call_id="c1 outcome=ok"`.
     Messages and exceptions can hold such words too: what a terminal would act on is escaped, and lines after the first are indented.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         fields = " ".join(
             f"{_shown(key)}={_value(value)}" for key, value in _extra(record).items() if value is not None
         )

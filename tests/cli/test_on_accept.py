@@ -77,7 +77,7 @@ async def test_what_it_prints_is_logged_to_the_last_word(tmp_path: Path, caplog:
 async def test_a_line_of_a_log_of_its_own_is_not_given_a_second_time_and_level(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lines = "print('12:04:31 WARNING rapkit.agent: Tools are far.  server=a b')\nprint('12:04 INFO x')\nprint('end')"
+    lines = "print('2026-11-16 12:04:31 WARNING rapkit.agent: Tools are far.  server=a b')\nprint('12:04 INFO x')\nprint('end')"
     async with commanding(counting(tmp_path, lines)) as bell:
         await bell.ring("t1")
         await until(lambda: told(caplog, logging.INFO)("end"))

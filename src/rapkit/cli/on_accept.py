@@ -16,7 +16,7 @@ _LONG = 60.0
 _GRACE = 15.0
 _LAST_WORDS = 1.0
 _LONGEST_LINE = 1024 * 1024
-_LOGGED = re.compile(r"\d\d:\d\d:\d\d (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) +(?P<rest>.+)")
+_LOGGED = re.compile(r"[\d-]{10} [\d:]{8} (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) +(?P<rest>.+)")
 
 log = logging.getLogger("rapkit.on_accept")
 
