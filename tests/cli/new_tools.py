@@ -45,8 +45,9 @@ async def brew(tea: str, ctx: Context) -> str:
 
 
 # A subscription sends one event after the other, until it returns or the agent
-# cancels it. After a restart it goes on behind its cursor.
-@tools.subscription
+# cancels it. After a restart it goes on behind its cursor. Associative events come
+# into the conversation; of others each wakes a child thread of its own.
+@tools.subscription(associative=True)
 async def tea_time(seconds: int, ctx: Context) -> AsyncIterator[Event]:
     """Tell me again and again that it is time for tea.
 

@@ -10,11 +10,14 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+import yaml
 
+from rapkit import testing
 from rapkit.cli.new import project as writing
 from rapkit.cli.new.names import ProjectName
 from rapkit.cli.new.project import write_project
 from rapkit.errors import ConfigError
+from tests.cli import new_tools
 from tests.cli.command import Running, eventually, rapkit, running
 
 FILES = [".gitignore", "README.md", "my_tools.py", "plan.yaml", "pyproject.toml", "rapkit.toml", "test_my_tools.py"]
@@ -97,6 +100,22 @@ def test_its_agent_answers_with_the_help_of_its_tools(made: Path, served: Runnin
         for text, answer in QUESTIONS.items():
             history = f"{url}/v1/threads/{asked[text]}/history"
             eventually(lambda history=history, answer=answer: answer in json.dumps(api(history)))  # type: ignore[misc]
+
+
+async def test_its_agent_reminds_as_often_as_it_says(made: Path) -> None:
+    async with testing.agent(model=yaml.safe_load((made / "plan.yaml").read_text()), tools=[new_tools.tools]) as agent:
+        thread = await agent.thread()
+        await thread.ask("Remind me")
+        await agent.advance(minutes=1)
+
+        assert [said for said in await thread.said() if said] == [
+            "Remind me",
+            "I will remind you every five seconds, three times.",
+            "It is time for cup 1.",
+            "It is time for cup 2.",
+            "It is time for cup 3. It is the last one.",
+            "No more reminders.",
+        ]
 
 
 QUESTIONS = {
