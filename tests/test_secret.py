@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rapkit.errors import ConfigError
-from rapkit.secret import read_secret, secret_variables
+from rapkit.secret import read_bearer, read_secret, secret_variables
 
 
 def test_a_secret_may_be_given_as_it_is() -> None:
@@ -23,7 +23,22 @@ def test_a_secret_may_come_from_a_file_without_its_last_line_break(tmp_path: Pat
     assert read_secret(f"file:{tmp_path}/secret") == "s3cret"
 
 
-@pytest.mark.parametrize(("value", "state"), [(None, "not set"), ("", "empty")])
+def test_space_around_a_secret_does_not_belong_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SECRET", " s3cret\n")
+
+    assert read_secret("env:MY_SECRET") == "s3cret"
+
+
+@pytest.mark.parametrize("value", ["s3cret\nsecond", "s3crët", "s3\x00cret"])
+def test_a_token_that_no_header_can_hold_is_refused_and_not_repeated(tmp_path: Path, value: str) -> None:
+    (tmp_path / "token").write_text(value)
+
+    with pytest.raises(ConfigError, match="The token cannot be sent") as refused:
+        read_bearer(f"file:{tmp_path}/token")
+    assert "s3" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("value", "state"), [(None, "not set"), ("", "empty"), (" ", "empty")])
 def test_a_variable_that_has_no_value_is_named(monkeypatch: pytest.MonkeyPatch, value: str | None, state: str) -> None:
     monkeypatch.delenv("MY_SECRET", raising=False)
     if value is not None:

@@ -14,12 +14,12 @@ def secret_variables() -> frozenset[str]:
 
 
 def read_secret(reference: str) -> str:
-    """What `env:VARIABLE` or `file:path` refers to; anything else is the secret itself."""
+    """What `env:VARIABLE` or `file:path` refers to, without space or line breaks around it; anything else is the secret itself."""
     kind, separator, rest = reference.partition(":")
     if separator and kind == "env":
-        value = os.environ.get(rest)
+        value = os.environ.get(rest, "").strip()
         if not value:
-            state = "not set" if value is None else "empty"
+            state = "empty" if rest in os.environ else "not set"
             raise ConfigError(f"The environment variable {rest} is {state}, and a secret is to come from it.")
         _VARIABLES.add(rest)
         return value
@@ -29,3 +29,11 @@ def read_secret(reference: str) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"No secret can be read from {rest}: {error}.") from None
     return reference
+
+
+def read_bearer(reference: str) -> str:
+    """A secret that is to be sent as a bearer token; `ConfigError`, which does not repeat it, if no header can hold it."""
+    token = read_secret(reference)
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigError("The token cannot be sent: it has characters other than printable ASCII, such as a newline.")
+    return token

@@ -13,8 +13,9 @@ from pyreqwest.exceptions import PyreqwestError
 
 from rapkit.errors import ConfigError, DeliveryError, InvalidToolset
 from rapkit.http.callers import is_loopback_host
+from rapkit.printable import printable
 from rapkit.protocol import ToolsetDocument, parse_toolset
-from rapkit.secret import read_secret
+from rapkit.secret import read_bearer
 
 _DISCOVERY = "/.well-known/rap-toolset"
 _PATIENCE = timedelta(seconds=15)
@@ -27,10 +28,7 @@ def read_token(given: str | None) -> str | None:
         return None
     if not given:
         raise ConfigError("--token is empty. Give env:VARIABLE, file:PATH or the token itself.")
-    token = read_secret(given)
-    if not (token.isascii() and token.isprintable()):
-        raise ConfigError("The token cannot be sent: it has characters other than printable ASCII, such as a newline.")
-    return token
+    return read_bearer(given)
 
 
 def fetch_toolset(base_url: str, token: str | None) -> ToolsetDocument:
@@ -73,13 +71,6 @@ def explain(status: int, text: str) -> str:
     except (ValueError, KeyError, TypeError):
         detail = " ".join(text.split())[:200] or "no explanation"
     return f"answered {status}: {printable(str(detail))}"
-
-
-def printable(text: str) -> str:
-    """A stranger's text without what would steer the terminal it is shown on."""
-    return "".join(
-        letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}" for letter in text
-    )
 
 
 def _request(method: str, url: str, message: dict[str, Any] | None, token: str | None) -> tuple[int, bytes]:

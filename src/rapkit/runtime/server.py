@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from rapkit.errors import ConfigError
 from rapkit.http.callers import is_loopback_host
 from rapkit.protocol import ToolsetDocument
-from rapkit.secret import read_secret
+from rapkit.secret import read_bearer
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Server:
 
     def headers(self) -> dict[str, str]:
         """What proves to the server who we are; read when it is needed, so that a rotated token is found (TRA-3)."""
-        return {} if self.token is None else {"authorization": f"Bearer {read_secret(self.token)}"}
+        return {} if self.token is None else {"authorization": f"Bearer {read_bearer(self.token)}"}
 
 
 def _origin(url: str) -> str:
