@@ -500,6 +500,12 @@ def test_secrets_are_not_shown_with_the_settings(file: Path) -> None:
     assert SECRET not in repr(settings(file, text))
 
 
+def test_a_file_may_begin_with_the_mark_of_some_editors(tmp_path: Path) -> None:
+    (tmp_path / "rapkit.toml").write_bytes(b'\xef\xbb\xbf[agent]\nmodel = "test"\n')
+
+    assert load_settings(tmp_path / "rapkit.toml", environment={}).model == "test"
+
+
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b'[agent]\nmodel = "\xfc"\n')
 

@@ -56,7 +56,7 @@ class Table:
         `homes` are the titles of the tables that have a key, to be named to whoever writes it elsewhere.
         """
         try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
+            values = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark
         except FileNotFoundError:
             raise ConfigError(f"There is no file {path}. {absent}") from None
         except UnicodeDecodeError:
