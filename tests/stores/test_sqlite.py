@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apsw
@@ -18,6 +21,7 @@ from rapkit.mailbox import OUTBOX, Commit, Entry, Lease, NewBox, Outcome, Recept
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore, connection, schema, writer
 from rapkit.stores.sqlite import store as store_module
+from rapkit.stores.sqlite.connection import explain
 from tests.mailbox.harness import KIND, Harness, accepted, claim, claim_one, letter, post, running, seqs, take, texts
 from tests.stores.sqlite_harness import SqliteHarness
 
@@ -371,6 +375,27 @@ class TestPlans:
 
         assert all(size > 0 for _, size in traced.db.execute(pages))
 
+    async def test_a_statement_is_planned_once_whatever_it_is_asked_for(self, traced: Traced) -> None:
+        planned: list[str | None] = []
+
+        def note(action: int, table: str | None, *_: str | None) -> int:
+            if action == apsw.SQLITE_READ:
+                planned.append(table)
+            return apsw.SQLITE_OK
+
+        async def ask_for(name: str) -> None:
+            await traced.store.create(NewBox(name, KIND), letter("m1", name))
+            await traced.store.records(name, KIND)
+            await traced.store.recent(name, 10, kinds=[KIND])
+
+        traced.db.authorizer = note  # which is asked whenever a statement is planned
+        await ask_for("b1")
+        assert planned
+        planned.clear()
+        await ask_for("b2")
+
+        assert planned == []
+
     async def test_a_claim_and_a_commit_take_as_few_statements_as_ever(self, traced: Traced) -> None:
         """The hot path of both sides. One more statement for every commit should be decided, not happen."""
         store = traced.store
@@ -457,8 +482,28 @@ class TestOpening:
             open_store(f"sqlite:///{path}")
 
     async def test_a_folder_is_no_file(self, tmp_path: Path) -> None:
-        with pytest.raises(StoreError, match="cannot be opened for writing"):
+        with pytest.raises(ConfigError, match=r"is no store but a folder\. Name a file in it, like sqlite:///"):
             open_store(f"sqlite:///{tmp_path}")
+
+    async def test_a_disk_that_takes_nothing_is_told_when_the_store_is_opened(self, tmp_path: Path) -> None:
+        """By a limit on the size of files: a disk without room takes a file system of its own."""
+        await open_store(f"sqlite:///{tmp_path}/store.db").close()
+        script = (
+            "import resource, sys; from rapkit.errors import StoreError; from rapkit.keys import Keyring\n"
+            "from rapkit.stores.sqlite.connection import connect\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+            "try: connect(sys.argv[1], Keyring.random())\n"
+            "except StoreError as error: print(error)"
+        )
+        ended = subprocess.run([sys.executable, "-c", script, f"{tmp_path}/store.db"], capture_output=True, text=True)
+
+        assert (ended.stdout, ended.stderr) == (f"{tmp_path}/store.db: disk I/O error\n", "")
+
+    def test_a_disk_without_room_is_called_full(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = str(tmp_path / "store.db")
+        assert "full" not in str(explain(apsw.IOError("disk I/O error"), file))
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
+        assert str(explain(apsw.IOError("disk I/O error"), file)) == f"The disk of {file} is full."
 
     async def test_a_file_cannot_be_a_folder(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()

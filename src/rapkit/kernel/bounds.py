@@ -6,10 +6,9 @@ journal has the whole.
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rapkit.kernel.conversation import Answer, Conversation, Heard, Said
-from rapkit.protocol import ContentItem, TextContent
+from rapkit.protocol import TextContent
 
 ANSWER_CHARS = 200_000
 """How much of one answer, event or message is shown."""
@@ -22,6 +21,8 @@ CUT = "(What was said before is not shown.)"
 # So much at once is left out of a conversation that grows too long, so that what comes first seldom changes: providers cache that.
 _STEPS = 4
 
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+
 
 def bounded(
     conversation: Conversation, answer_chars: int, total_chars: int, summary: str | None = None
@@ -30,6 +31,8 @@ def bounded(
 
     What was heard last is the last to be cut, and only as far as need be. A `summary` that it begins with stays.
     """
+    if _size(conversation) <= min(answer_chars, total_chars):
+        return conversation  # as nearly always; then no part of it is too long either
     turns = [_shortened(turn, answer_chars) if isinstance(turn, Heard) else turn for turn in conversation]
     if (excess := _size(turns) - total_chars) > 0:
         turns = _without_old_answers(turns, excess, _in_steps(excess, total_chars))
@@ -39,18 +42,19 @@ def bounded(
 
 
 def _shortened(heard: Heard, limit: int) -> Heard:
-    answers = tuple(replace(answer, content=_shorter_content(answer.content, limit)) for answer in heard.answers)
+    answers = tuple(_shorter_answer(answer, limit) for answer in heard.answers)
     return Heard(answers, tuple(_shorter(text, limit) for text in heard.texts))
 
 
-def _shorter_content(content: tuple[ContentItem, ...], limit: int) -> tuple[ContentItem, ...]:
-    texts = [item.text for item in content if isinstance(item, TextContent)]
-    if sum(map(len, texts)) <= limit:
-        return content
-    each = limit // len(texts)
-    return tuple(
-        TextContent(text=_shorter(item.text, each)) if isinstance(item, TextContent) else item for item in content
+def _shorter_answer(answer: Answer, limit: int) -> Answer:
+    if _length(answer) <= limit:
+        return answer
+    each = limit // sum(isinstance(item, TextContent) for item in answer.content)
+    content = (
+        TextContent(text=_shorter(item.text, each)) if isinstance(item, TextContent) else item
+        for item in answer.content
     )
+    return Answer(answer.call_id, answer.name, tuple(content))
 
 
 def _shorter(text: str, limit: int) -> str:
@@ -113,8 +117,8 @@ def size_of(turn: Heard | Said) -> int:
     """How many characters a turn has."""
     if isinstance(turn, Heard):
         return sum(map(_length, turn.answers)) + sum(map(len, turn.texts))
-    arguments = sum(len(json.dumps(call.arguments, ensure_ascii=False)) for call in turn.calls)
-    return len(turn.text) + arguments + (len(json.dumps(turn.thoughts, ensure_ascii=False)) if turn.thoughts else 0)
+    arguments = sum(len(_as_json(call.arguments)) for call in turn.calls)
+    return len(turn.text) + arguments + (len(_as_json(turn.thoughts)) if turn.thoughts else 0)
 
 
 def _length(answer: Answer) -> int:

@@ -28,6 +28,7 @@ from rapkit.runtime.schedules import Schedule, check_names
 from rapkit.runtime.server import Server
 from rapkit.runtime.threads import Family, Line, Look, ThreadEvent
 from rapkit.secret import read_secret
+from rapkit.store_url import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as PydanticModel
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from rapkit.models.model import Model
 
 _LOOPBACK = "127.0.0.1"
-DEFAULT_STORE = "sqlite:///.rapkit/agent.db"
 
 log = logging.getLogger("rapkit.agent")
 

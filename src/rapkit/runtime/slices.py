@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rapkit import background
 from rapkit.errors import Fenced, StoreError
 from rapkit.insisting import insist
 from rapkit.kernel.effects import Invoke, Step
@@ -20,7 +20,7 @@ from rapkit.protocol import UserChoice, ViewUpdate
 from rapkit.runtime import audit, letters
 from rapkit.runtime.asking import Asking, Interrupted
 from rapkit.runtime.commits import Commits, origins
-from rapkit.runtime.history import View, find_event, view_of
+from rapkit.runtime.history import find_event, view_of
 from rapkit.runtime.hub import Changed, Reset
 from rapkit.runtime.premises import Premises
 
@@ -91,18 +91,18 @@ class Slice:
             await self._commit(thread, step, keep=True, charge=True, **mail)
             await self._commit(thread_now, worker_lost(thread_now, self._claim.attempts - 1, now, self._limits))
             return
-        history = asyncio.create_task(self._history(thread, step))
+        # What the model is shown and offered. Nobody but us appends to the journal, so it can be read while we do.
+        reading = asyncio.create_task(view_of(self._store, thread, step, self._limits))
+        finding = asyncio.create_task(self._premises.toolsets.catalog(thread.root))
         try:
             if self._claim.mail or step.entries or step.effects:
                 # What came is in the journal before the model is asked, whatever happens then (RUN-4). It is not said that we got on.
                 await self._commit(thread, step, keep=True, charge=True, **mail)
-            view, catalog = await history
-        finally:
-            history.cancel()
-            await asyncio.wait({history})
-            if not history.cancelled():
-                history.exception()  # looked at, also if it is the other one that counts
-        self._catalog = catalog
+            view = await reading
+            self._catalog = catalog = await finding
+        except BaseException:
+            await background.end(reading, finding)
+            raise
         answer = await self._asking.ask(thread_now, view, catalog)
         await self._commit(thread_now, answer, again_at=self._again_at(answer.thread))
 
@@ -174,14 +174,6 @@ class Slice:
 
     # The model
 
-    async def _history(self, before: Thread, step: Step) -> "tuple[View, Catalog]":
-        """What the model is shown and offered. Nobody but us appends to the journal, so it can be read while we do."""
-        view, catalog = await asyncio.gather(
-            view_of(self._store, before, step, self._limits),
-            self._premises.toolsets.catalog(before.root),
-        )
-        return view, catalog
-
     def interrupt(self) -> None:
         """Let the model be: the thread is to see its mail first."""
         self._asking.interrupt()
@@ -213,19 +205,11 @@ class Slice:
             self._premises.hub.tell(self._claim.box.id, Changed())
 
     async def _try_commit(self, commit: Commit) -> None:
-        with self._sender(commit) as sender:
-            taken = await self._store.commit(self._claim, commit, sender)
-            self._premises.courier.hand(taken)
-
-    @contextlib.contextmanager
-    def _sender(self, commit: Commit) -> Iterator[str | None]:
-        """If all its POSTs go to one place, they are in the courier's hands as soon as they are stored."""
-        where = origins(commit.outgoing)
-        if len(where) != 1:
-            yield None
-            return
-        with self._premises.courier.place_for(where.pop()) as sender:
-            yield sender
+        courier, where = self._premises.courier, origins(commit.outgoing)
+        # If all its POSTs go to one place, they are in the courier's hands as soon as they are stored.
+        place = courier.place_for(where.pop()) if len(where) == 1 else contextlib.nullcontext()
+        with place as sender:
+            courier.hand(await self._store.commit(self._claim, commit, sender))
 
     async def _give_back(self) -> None:
         """We are told to stop: somebody else may take the thread at once.

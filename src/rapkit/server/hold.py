@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from rapkit.delivery.courier import Courier
 from rapkit.delivery.retry import Kind
@@ -51,7 +51,8 @@ class Hold:
 
     async def commit(self, commit: Commit) -> None:
         """Write it; `Fenced` if the box is no longer ours. After another `StoreError` it is open whether it was written."""
-        with self._place(commit) as sender:
+        place = self._courier.place_for(self._where()) if commit.outgoing else contextlib.nullcontext()
+        with place as sender:
             self._courier.hand(await self._store.commit(self.claim, commit, sender))
 
     async def insist(self, commit: Commit) -> bool:
@@ -63,14 +64,6 @@ class Hold:
             log.debug("%s", error)
             return False
         return True
-
-    @contextlib.contextmanager
-    def _place(self, commit: Commit) -> Iterator[str | None]:
-        if not commit.outgoing:
-            yield None
-            return
-        with self._courier.place_for(self._where()) as sender:
-            yield sender
 
     def _where(self) -> str:
         if self._origin is None:

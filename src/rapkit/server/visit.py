@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 from rapkit.errors import StoreError, ToolError
-from rapkit.mailbox import Commit
+from rapkit.mailbox import Commit, Fact, Letter, NewBox, Outgoing
 from rapkit.protocol import Invocation
 from rapkit.server.context import Context, Means
 from rapkit.server.handler import bound, invoke
@@ -66,6 +66,21 @@ class Suspension:
             log.error("a call that waits may have to wait longer: %s", error)
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a call ends: what is answered, the POSTs that leave before that, and what is written with it.
+
+    If it has `subscribed`, the first box to be made is the subscription's.
+    """
+
+    output: Output
+    before: Sequence[Outgoing] = ()
+    spawn: Sequence[NewBox] = ()
+    facts: Sequence[Fact] = ()
+    letters: Sequence[Letter] = ()
+    subscribed: bool = False
+
+
 class Visit:
     """One run of a handler: what it works with, and what becomes of that when it ends."""
 
@@ -86,8 +101,6 @@ class Visit:
         self._views = Views(hold, premises.store, premises.clock, call.message.group_id, premises.plan.limits.result)
         self._processes = premises.processes(hold)
         self._suspension = Suspension(hold, self._views, task)
-        questions = Questions(premises.store, hold, premises.clock, self._suspension)
-        self._people = People(premises, hold, call, tool.name, questions)
         self._subscription: Commit | None = None
 
     @property
@@ -99,6 +112,13 @@ class Visit:
     def lost(self) -> bool:
         """Whether the handler was interrupted because the hold was no longer ours."""
         return self._suspension.lost
+
+    @cached_property
+    def _people(self) -> People:
+        """The way to people, for handlers that can ask them."""
+        premises = self._premises
+        questions = Questions(premises.store, self._hold, premises.clock, self._suspension)
+        return People(premises, self._hold, self._call, self._tool.name, questions)
 
     async def context(self) -> Context:
         """The context of the handler."""
@@ -131,18 +151,15 @@ class Visit:
         text, self._subscription = await confirmation(self._premises, self._tool, self._call)
         return text
 
-    def commit(self, output: Output) -> tuple[Commit, bool]:
-        """What is to be written with this output, and whether it confirms a subscription, whose box is then the first to be made."""
-        subscription = None if output.failed else self._subscription
-        commit = subscription or Commit()
+    def ending(self, output: Output) -> Ending:
+        """How the call ends if the handler has this to say."""
         changes = self._space.changes(kept=not output.failed)
-        commit = replace(
-            commit,
-            outgoing=[*self._views.take(), *commit.outgoing],
-            spawn=[*commit.spawn, *changes.spawn],
-            facts=[*commit.facts, *changes.facts],
-        )
-        return commit, subscription is not None
+        views = self._views.take()
+        subscription = None if output.failed else self._subscription
+        if subscription is None:
+            return Ending(output, views, changes.spawn, changes.facts)
+        spawn = [*subscription.spawn, *changes.spawn]
+        return Ending(output, views, spawn, changes.facts, subscription.letters, subscribed=True)
 
     async def close(self) -> None:
         """Leave nothing behind."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from rapkit.server.premises import Premises
 from rapkit.server.questions import QUESTION, RESUMED, hear_answers
 from rapkit.server.resources import Resources
 from rapkit.server.tool import Tool
-from rapkit.server.visit import Visit
+from rapkit.server.visit import Ending, Visit
 from rapkit.tracing import Span
 
 _MOST_RUNS = 3
@@ -47,20 +47,11 @@ class Suspended(Exception):
     """The handler waits for somebody, and its box has been let go."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a call ends: what is answered, and what is written with it."""
-
-    output: Output
-    commit: Commit = field(default_factory=Commit)
-    subscribed: bool = False
-
-
 @dataclass(slots=True)
 class Running:
-    """A call at work. `interrupted` says that it was us who cancelled its task, and not its handler."""
+    """A call of a thread at work. `interrupted` says that it was us who cancelled its task, and not its handler."""
 
-    thread: str
+    thread: str | None
     task: "asyncio.Task[None]"
     context: Context | None = None
     interrupted: bool = False
@@ -166,12 +157,12 @@ class Worker:
 
     async def _run(self, job: Job) -> None:
         started = time.monotonic()
-        claim, call = job
+        claim = job.claim
         task = asyncio.current_task()
         assert task is not None
         if self._claimed.get(claim.box.id) != claim.epoch:
             return  # it was stopped after we had claimed it, and is claimed again, to be answered
-        running = Running(call.thread_key, task)
+        running = Running(claim.box.parent, task)
         del self._claimed[claim.box.id]
         self._running[claim.box.id] = running  # from here on it is found by whoever cancels it
         try:
@@ -214,12 +205,16 @@ class Worker:
         except Suspended:
             return "suspended"
         body = self._result(call.message, ending)
-        commit = ending.commit
-        lane = commit.spawn[0].id if ending.subscribed else None
+        lane = ending.spawn[0].id if ending.subscribed else None
         kind = Kind.CANCELLED if ending.output.text == _CANCELLED else Kind.CALLBACK
-        outgoing = [*commit.outgoing, hold.post(body, kind, lane=lane)]
-        forget_for = self._premises.plan.durations.remember_calls
-        ours = await hold.insist(replace(commit, outgoing=outgoing, forget_for=forget_for))
+        commit = Commit(
+            outgoing=[*ending.before, hold.post(body, kind, lane=lane)],
+            spawn=ending.spawn,
+            facts=ending.facts,
+            letters=ending.letters,
+            forget_for=self._premises.plan.durations.remember_calls,
+        )
+        ours = await hold.insist(commit)
         if not ours or ending.output.text == _CANCELLED:
             return "cancelled"
         return "error" if ending.output.text.startswith("Error: ") else "ok"
@@ -301,8 +296,7 @@ class Worker:
             output = await output_of(
                 tool, message, context, self._premises.clock, partial(visit.handle, message, context)
             )
-            commit, subscribed = visit.commit(output)
-            return Ending(output, commit, subscribed)
+            return visit.ending(output)
         except asyncio.CancelledError:
             if context is not None and not visit.suspended:
                 context.cancel()

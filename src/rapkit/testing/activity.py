@@ -104,7 +104,8 @@ class _WatchedThreads(Threads):
 
     async def run(self, function: Callable[[], T]) -> T:
         """The function's result."""
-        ending = self._activity.begin()
+        # Two of them: the thread goes on if whoever waits for it is cancelled, and its result comes a little after its end.
+        ending, hearing = self._activity.begin(), self._activity.begin()
         loop = asyncio.get_running_loop()
 
         def watched() -> T:
@@ -113,7 +114,10 @@ class _WatchedThreads(Threads):
             finally:
                 loop.call_soon_threadsafe(resolve, ending)
 
-        return await super().run(watched)
+        try:
+            return await super().run(watched)
+        finally:
+            resolve(hearing)
 
 
 def resolve(ending: "asyncio.Future[None]") -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from rapkit.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, UNRELEASED
 MEMORY = ":memory:"
 BUSY_TIMEOUT_MS = 10_000
 _FSYNC_FAILURES = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
+_LEAST_ROOM = 64 * 1024
 _EXIT_CODE = 74  # EX_IOERR of sysexits.h
 
 log = logging.getLogger("rapkit.store")
@@ -28,8 +30,12 @@ def connect(path: str, keys: Keyring) -> apsw.Connection:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         db = apsw.Connection(path)
         db.set_busy_timeout(BUSY_TIMEOUT_MS)
-        with db:
-            _schema_version(db, path)  # before anything is written to what may be somebody else's
+        # Not `with db`, which would roll back what a full disk has rolled back, and complain of that instead.
+        db.execute("BEGIN")
+        _schema_version(db, path)  # before anything is written to what may be somebody else's
+        db.execute("COMMIT")
+        # Otherwise SQLite plans a statement anew for every value it looks for in an index, which takes several times as long as to run it.
+        db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         db.pragma("foreign_keys", True)
         if path != MEMORY:
             # FULL: a commit is on the disk when it returns. NORMAL would survive kill -9 but not a power cut.
@@ -121,4 +127,14 @@ def explain(error: apsw.Error, path: str) -> StoreError:
             return StoreError(f"{path} is not a SQLite file, or is damaged.")
         case apsw.FullError():
             return StoreError(f"The disk of {path} is full.")
+        case apsw.IOError() if path != MEMORY and _has_no_room(path):
+            # What SQLite says if the files beside it cannot grow.
+            return StoreError(f"The disk of {path} is full.")
     return StoreError(f"{path}: {error}")
+
+
+def _has_no_room(path: str) -> bool:
+    try:
+        return shutil.disk_usage(Path(path).parent).free < _LEAST_ROOM
+    except OSError:
+        return False
