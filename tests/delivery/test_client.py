@@ -119,6 +119,49 @@ async def test_a_message_arrives_as_json_with_its_headers() -> None:
         assert server.header("accept-encoding") == []
 
 
+PROBLEM = b'{"title": "No", "status": 400, "detail": "callback_url: it leads to loopback."}'
+
+
+def refusing(body: bytes, kind: bytes = b"application/problem+json", length: int | None = None) -> bytes:
+    head = b"HTTP/1.1 400 No\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
+    return head % (kind, len(body) if length is None else length) + body
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (refusing(PROBLEM), "callback_url: it leads to loopback."),
+        (refusing(PROBLEM, b"Application/Problem+JSON; charset=utf-8"), "callback_url: it leads to loopback."),
+        (refusing(PROBLEM, b"text/html"), None),
+        (refusing(PROBLEM.replace(b"callback_url", b"x" * 9000)), None),
+        (refusing(PROBLEM, length=10_000_000), None),
+        (refusing(PROBLEM).replace(b"400 No", b"503 No"), None),
+    ],
+    ids=["problem", "any spelling", "page", "long", "longer", "to be tried again"],
+)
+async def test_a_refusal_comes_with_its_reason(answer: bytes, reason: str | None) -> None:
+    async with serving(answering(answer)) as server, HttpClient(LOCAL) as client:
+        assert (await client.post(server.url, b"{}", {})).reason == reason
+
+
+async def test_a_reason_that_breaks_off_does_not_take_back_the_refusal() -> None:
+    async def behave(writer: asyncio.StreamWriter) -> None:
+        writer.write(refusing(PROBLEM[:20], length=200))
+        await writer.drain()
+        writer.close()
+
+    async with serving(behave) as server, HttpClient(LOCAL) as client:
+        assert await client.post(server.url, b"{}", {}) == Answer(400)
+
+
+async def test_a_reason_does_not_repeat_our_token() -> None:
+    echo = PROBLEM.replace(b"loopback", b"a-token-of-some-length")
+    async with serving(answering(refusing(echo))) as server, HttpClient(LOCAL) as client:
+        answer = await client.post(server.url, b"{}", {"authorization": "Bearer a-token-of-some-length"})
+
+    assert answer.reason == "callback_url: it leads to …."
+
+
 @pytest.mark.parametrize(
     ("given", "arrives"),
     [

@@ -407,6 +407,25 @@ async def test_what_could_not_end_is_delivered_by_whoever_comes_next(post: Post,
     assert first.webhook_id == second.webhook_id == "m1"
 
 
+async def test_why_a_post_was_refused_is_for_the_log_and_for_nobody_else(
+    post: Post, sink: Sink, caplog: pytest.LogCaptureFixture
+) -> None:
+    fates: list[Fate] = []
+
+    def report(_taken: Taken, fate: Fate) -> Letter | None:
+        fates.append(fate)
+        return None
+
+    problem = b'{"detail": "It leads to 127.0.0.1."}'
+    sink.script = [answer(400, "Content-Type: application/problem+json\r\n", problem)]
+    await post.send(to(sink, "m1"))
+    async with post.courier(report=report):
+        await post.empty()
+
+    assert f"undeliverable: {sink.url} answered 400; it says: It leads to 127.0.0.1." in caplog.messages
+    assert fates == [Fate(Outcome.DEAD, 400, f"{sink.url} answered 400")]
+
+
 @pytest.mark.parametrize(
     ("behaviour", "fate"),
     [

@@ -279,6 +279,22 @@ def test_a_call_that_is_answered_before_it_is_sent_again_is_not_sent_again() -> 
     assert talk.effects == (Withdraw("call_1"),)
 
 
+@pytest.mark.parametrize(
+    ("refused", "advice"),
+    [
+        (True, "The server refused it: it had no effect, and the same again would be refused again. Do without it, "),
+        (False, "Whether it had any effect is not known. Try again later, or do without it."),
+    ],
+    ids=["refused", "not answered"],
+)
+def test_only_what_was_not_refused_is_worth_trying_again(refused: bool, advice: str) -> None:
+    """INV-6"""
+    talk = calling(forecast())
+    talk.hears(Undelivered("call_1", "it answered so", refused=refused))
+
+    assert f"could not be delivered: it answered so. {advice}" in talk.shown()[-1]
+
+
 def test_an_undelivered_call_is_an_error_for_the_model_and_one_late_result_is_taken() -> None:
     """INV-6"""
     talk = calling(forecast())

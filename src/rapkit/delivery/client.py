@@ -21,6 +21,7 @@ from pyreqwest.exceptions import (
 from pyreqwest.response import Response
 
 from rapkit.delivery.guard import Guard, Target
+from rapkit.delivery.refusal import LARGEST, PROBLEM, reason_of
 from rapkit.errors import DeliveryError
 
 _BODY_LIMIT = 64 * 1024
@@ -46,10 +47,11 @@ class Pool:
 
 
 class Answer(NamedTuple):
-    """What the receiver said. Its body is not part of it: nobody may interpret that (INV-7)."""
+    """What the receiver said. Its body is not part of it: nobody may interpret that (INV-7). Only for a log: the `reason` of a refusal."""
 
     status: int
     retry_after: float | None = None
+    reason: str | None = None
 
 
 class Poster(Protocol):
@@ -130,10 +132,12 @@ class HttpClient:
             # Without a buffer the head of the answer comes alone: a body that breaks off cannot take back a 200.
             async with request.streamed_read_buffer_limit(0).build_streamed() as response:
                 status = response.status
-                answer = Answer(status, _retry_after(response) if status >= 300 else None)
+                wait = _retry_after(response) if status >= 300 else None
+                if 400 <= status < 500 and _is_problem(response):
+                    return Answer(status, wait, reason_of(await _read_problem(response), headers.values()))
                 if response.get_header("content-length") != "0":
                     await _discard_body(response)
-                return answer
+                return Answer(status, wait)
         except (PyreqwestError, ValueError) as error:
             raise self._failed(target, route, error) from None
 
@@ -270,6 +274,17 @@ async def _discard_body(response: Response) -> None:
     with contextlib.suppress(PyreqwestError):
         while left > 0 and (chunk := await response.body_reader.read_chunk()) is not None:
             left -= len(chunk)
+
+
+def _is_problem(response: Response) -> bool:
+    return (response.get_header("content-type") or "").partition(";")[0].strip().lower() == PROBLEM
+
+
+async def _read_problem(response: Response) -> bytes:
+    """A problem document, or nothing if it is long or breaks off: the answer counts all the same."""
+    with contextlib.suppress(PyreqwestError):
+        return await _read_body(response, LARGEST) or b""
+    return b""
 
 
 async def _read_body(response: Response, limit: int) -> bytes | None:

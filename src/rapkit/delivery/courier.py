@@ -228,7 +228,7 @@ class Courier:
                 return self._try_again(taken, answer, f"{outgoing.origin} answered {answer.status}")
             case Verdict.GONE | Verdict.REFUSED:
                 problem = f"{outgoing.origin} answered {answer.status}"
-                return self._end(taken, Fate(Outcome.DEAD, answer.status, problem))
+                return self._end(taken, Fate(Outcome.DEAD, answer.status, problem), answer.reason)
 
     async def _send(self, taken: Taken, span: Span) -> Answer:
         outgoing = taken.outgoing
@@ -259,9 +259,11 @@ class Courier:
         )
         return Settlement(Outcome.RETRY, problem, delay)
 
-    def _end(self, taken: Taken, fate: Fate) -> Settlement:
+    def _end(self, taken: Taken, fate: Fate, reason: str | None = None) -> Settlement:
         if fate.outcome is Outcome.DEAD:
-            log.warning("undeliverable: %s", fate.problem, extra={"message_id": taken.outgoing.id})
+            # The reason is for whoever runs this: it is no part of the fate, which threads and models are told.
+            said = f"; it says: {reason}" if reason else ""
+            log.warning("undeliverable: %s%s", fate.problem, said, extra={"message_id": taken.outgoing.id})
         return Settlement(fate.outcome, fate.problem, letter=self._report(taken, fate))
 
     async def _settle(self, taken: Taken, settlement: Settlement) -> None:

@@ -91,12 +91,10 @@ def receive_undelivered(draft: Draft, undelivered: Undelivered) -> None:
     if correction is not None and correction.problem is not None:
         _expire(draft, call_id, f"Error: The tool {call.name!r} has changed. {correction.problem}")
         return
-    known = "It had no effect." if undelivered.refused else "Whether it had any effect is not known."
-    _expire(
-        draft,
-        call_id,
-        f"Error: The call of {call.name!r} could not be delivered: {undelivered.problem}. {known} Try again later, or do without it.",
-    )
+    known = "Whether it had any effect is not known. Try again later, or do without it."
+    if undelivered.refused:
+        known = "The server refused it: it had no effect, and the same again would be refused again. Do without it, or tell the user."
+    _expire(draft, call_id, f"Error: The call of {call.name!r} could not be delivered: {undelivered.problem}. {known}")
 
 
 def _expire(draft: Draft, call_id: str, text: str) -> None:
