@@ -62,6 +62,16 @@ async def test_strangers_are_refused_at_every_door(tools: Toolset, sink: Sink) -
         assert await server.stored_calls() == 0
 
 
+async def test_whoever_runs_the_server_hears_of_a_wrong_token(tools: Toolset, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(tools) as server:
+        await server.post("/close_thread", {"thread_id": "t"}, f"{ANNA}x")
+
+    (said,) = [each for each in caplog.records if "401" in each.message]
+    assert said.message == "a request was refused with 401: its token is not known here"
+    assert vars(said)["address"] == "127.0.0.1"
+    assert ANNA not in caplog.text
+
+
 async def test_an_unauthenticated_notice_cleans_nothing_up(tools: Toolset, sink: Sink) -> None:
     """CLO-6"""
     async with serving(tools) as server:

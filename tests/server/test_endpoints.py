@@ -366,3 +366,33 @@ async def test_a_cancellation_sent_to_close_a_thread_is_refused_and_closes_nothi
         assert (await server.post("/close_thread", {"thread_id": "tool_call_id"})).status == 200
         assert (await server.post("/close_thread", {"thread_id": "thread_1", "tool_call_id": None})).status == 200
         assert (await sink.result("c1")).text == "Error: Cancelled."
+
+
+@pytest.mark.parametrize(
+    ("callback_url", "why", "advised"),
+    [
+        ("http://127.0.0.1:9/very-secret", "http://127.0.0.1:9 leads to 127.0.0.1, which is loopback.", True),
+        ("http://agent.example/very-secret", "http://agent.example:80 speaks plain http", True),
+        ("https://very-secret@agent.example/", "The URL has a user name or password in it", False),
+    ],
+    ids=["loopback", "plain http", "no URL for it"],
+)
+async def test_a_callback_url_we_do_not_dial_is_refused_with_how_to_allow_it(
+    toolset: Callable[..., Toolset],
+    callback_url: str,
+    why: str,
+    advised: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The runtime need not read our answer, so it is in our log as well."""
+    tools = toolset(tokens="a-token-of-some-length")
+    tools.tool(name="echo")(lambda: "x")
+    async with serving(tools) as server:
+        reply = await server.invoke(invocation(callback_url), "a-token-of-some-length")
+
+    (said,) = [each.message for each in caplog.records if each.name == "rapkit.http"]
+    assert reply.status == 400
+    assert said == f"a call was refused: {reply.detail}"
+    assert reply.detail.startswith(f"callback_url: {why}")
+    assert ("rapkit serve --allow-callback, or Toolset(allow_callbacks=...)" in said) == advised
+    assert "very-secret" not in caplog.text

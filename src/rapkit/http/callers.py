@@ -17,6 +17,7 @@ from ipaddress import ip_address
 
 from rapkit.delivery import signatures
 from rapkit.errors import ConfigError
+from rapkit.http.turned_away import TurnedAway
 
 LOCAL = "local"
 """The name of everybody on this machine, when there are neither tokens nor secrets."""
@@ -33,13 +34,14 @@ _SIGNED = tuple(name.encode() for name in (signatures.MESSAGE_ID, signatures.TIM
 class Callers:
     """Names callers by their tokens and signatures; without any, everybody who connects from this machine is `local`.
 
-    `now` is what the time in a signature is compared with.
+    `now` is what the time in a signature is compared with. Whoever is none of them is told of with `turned_away`.
     """
 
     def __init__(self, tokens: Named, secrets: Named | None = None, now: Callable[[], float] = time.time) -> None:
         self._names: list[tuple[bytes, str]] = []
         self._secrets: dict[str, list[str]] = {}
         self._now = now
+        self.turned_away = TurnedAway()
         for name, token in _each("token", tokens):
             if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
                 raise ConfigError(

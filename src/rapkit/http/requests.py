@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
-from rapkit.http.callers import Callers
+from rapkit.http.callers import Callers, is_loopback_host
 
 _BODY_PATIENCE = 15.0
 _MOST_DIGITS = 18
@@ -53,12 +53,12 @@ async def read_request(
     headers = dict(scope["headers"])
     caller = callers.identify(headers.get(b"authorization", b""), address_of(scope), headers.get(b"host", b""))
     if caller is None and not callers.may_be_signed(headers):
-        raise unauthorized(callers)
+        raise _turned_away(callers, scope, _what_is_missing(callers, scope, headers))
     if is_json and headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
         raise Refusal(415, "Send Content-Type: application/json.")
     body = await Body(scope, receive, largest).read()
     if caller is None and (caller := callers.identify_signed(headers, body)) is None:
-        raise unauthorized(callers)
+        raise _turned_away(callers, scope, "its signature is not good, or too old")
     return Request(caller, body, headers, asked_url(scope))
 
 
@@ -165,6 +165,22 @@ def come_back(detail: str, seconds: float) -> Refusal:
 
 def _too_large(largest: int) -> Refusal:
     return Refusal(413, f"A message may have {largest} bytes.")
+
+
+def _turned_away(callers: Callers, scope: Scope, why: str) -> Refusal:
+    # Whoever sent it may not look at our answer, so whoever runs this is told too.
+    callers.turned_away.tell(address_of(scope), why)
+    return unauthorized(callers)
+
+
+def _what_is_missing(callers: Callers, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
+    if callers.local_only:
+        address = address_of(scope)
+        if address is None or is_loopback_host(address):
+            return "its Host is no loopback address, and no token is configured"
+        return "it comes from another machine, and no token is configured"
+    proof = "token" if callers.have_tokens else "signature"
+    return "its token is not known here" if b"authorization" in headers else f"it has no {proof}"
 
 
 def unauthorized(callers: Callers) -> Refusal:

@@ -20,6 +20,8 @@ from rapkit.tracing import incoming
 
 RETRY_WHEN_STORE_FAILS = 5
 _STALE = 409
+_ADVICE = "allow its network"
+_OPTION = " (rapkit serve --allow-callback, or Toolset(allow_callbacks=...))."
 
 log = logging.getLogger("rapkit.http")
 
@@ -45,11 +47,18 @@ async def invoke(engine: Engine, request: Request) -> None:
         raise Refusal(400, str(error)) from None
     except ForbiddenTarget as error:
         # The runtime need not read our answer (its body means nothing in RAP), so whoever runs this server is told too.
-        log.warning("a call was refused: callback_url: %s", error, extra={"caller": request.caller})
-        raise Refusal(400, f"callback_url: {error}") from None
+        problem = _how_to_allow(error)
+        log.warning("a call was refused: callback_url: %s", problem, extra={"caller": request.caller})
+        raise Refusal(400, f"callback_url: {problem}") from None
     engine.metrics.invocation(admission.value)
     if admission is Admission.STALE:
         raise Refusal(_STALE, "The toolset has changed. Fetch /.well-known/rap-toolset again and send the call anew.")
+
+
+def _how_to_allow(error: ForbiddenTarget) -> str:
+    """What a guard says, and what its advice is called where this server is started."""
+    text = str(error)
+    return f"{text.rstrip('.')}{_OPTION}" if _ADVICE in text else text
 
 
 async def close_thread(engine: Engine, request: Request) -> None:
