@@ -386,6 +386,7 @@ VARIABLES: Final = (
         "The key that stores are encrypted with, 32 bytes or more as base64; or several, newest first, separated by commas. Without it, "
         "a key file beside the store is made and used.",
     ),
+    Variable("RAPKIT_TRACEBACK", "If it is set, a command that fails in a way nobody foresaw shows how that came about."),
     Variable("RAPKIT_RUN", "Set by rapkit for programs that a tool runs, so that it finds them again after a crash. Not for you to set."),
 )  # fmt: skip
 """The variables that rapkit itself reads; providers of models read their own, such as `OPENAI_API_KEY`."""

@@ -70,6 +70,23 @@ def test_a_life_that_cannot_begin_is_an_error_and_nobody_is_told_of_it() -> None
     assert happened == []
 
 
+@pytest.mark.parametrize(("problem", "logged"), [(StoreError("no disk"), 0), (TypeError("no such thing"), 1)])
+def test_the_log_has_the_traceback_of_what_nobody_foresaw(
+    problem: Exception, logged: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise problem
+
+    @contextlib.asynccontextmanager
+    async def life() -> AsyncIterator[None]:
+        fail()
+        yield
+
+    with pytest.raises(type(problem)):
+        serve(life(), lambda _url: None, [])
+    assert [record.exc_info is not None for record in caplog.records] == [True] * logged
+
+
 def test_a_port_is_had_once() -> None:
     with listen("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 import uvicorn
 from starlette.types import ASGIApp
 
-from rapkit.errors import ConfigError
+from rapkit.errors import ConfigError, RapkitError
 
 _PATIENCE_WITH_CANCELLED = 2.0
 
@@ -61,7 +61,14 @@ def serve_until_signal(
     what gets how long to end, like "calls get 3 s to end".
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(app, listener, lifespan, on_start, ending, on_stop))
+        try:
+            runner.run(_serve(app, listener, lifespan, on_start, ending, on_stop))
+        except RapkitError:
+            raise
+        except Exception as error:
+            # Nobody sits in front of a service to run it once more and see how it came about.
+            log.critical("serving has ended, and nobody foresaw why", exc_info=error)
+            raise
 
 
 async def _serve(
