@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import rapkit
+from rapkit.extras import how_to_install
 
 NAMES = [
     "Agent",
@@ -79,4 +80,4 @@ def test_without_the_extra_the_error_names_it_and_what_needs_none_works() -> Non
 
     told = ended.stdout.splitlines()
     assert len(told) == 2
-    assert all(line.endswith('Run: pip install "rapkit[agent]"') for line in told)
+    assert all(line.endswith(f"Run: {how_to_install('agent')}") for line in told)

@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from rapkit.extras import how_to_install
 from tests.cli.command import Running, eventually, rapkit, running
 from tests.cli.stranger import Stranger, listening
 
@@ -381,6 +382,7 @@ def test_a_command_besides_the_work_is_said_to_be_run(home: Path) -> None:
         (configure, ("--host", "0.0.0.0"), "0.0.0.0 can be reached from other machines, and no token is configured"),
         (configure, ("--token", "me=short"), "it needs 16 or more printable ASCII characters"),
         (configure, ("--token", "me=env:NOT_THERE"), "The environment variable NOT_THERE is not set"),
+        (configure, ("--port", "80x"), "'80x' is no port. Give a number from 0 to 65535. See: rapkit up --help"),
         (configure, ("--store", "agent.db"), "'agent.db' is no store. Use sqlite:///file.db"),
         (configure, ("--store", ""), "--store is empty."),
         (configure, ("--public-url", "example.com"), "--public-url: 'example.com' is not a public URL."),
@@ -416,7 +418,7 @@ def test_without_the_extra_it_is_named(home: Path) -> None:
     (home / "pydantic_ai.py").write_text("raise ImportError\n")  # found first, as if it were not installed
     configure(home, model="openai:gpt-5-mini")
 
-    assert refused(folder=home).endswith('Run: pip install "rapkit[agent]"')
+    assert refused(folder=home).endswith(f"Run: {how_to_install('agent')}")
 
 
 def test_help_explains_every_option(tmp_path: Path) -> None:

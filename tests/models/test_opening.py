@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rapkit.errors import ConfigError
+from rapkit.extras import how_to_install
 from rapkit.models import Model, kept_open, open_model
 from rapkit.models.scripted import Scripted
 from tests.models.conversations import ask, question
@@ -91,7 +92,7 @@ def test_without_pydantic_ai_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     for module in [module for module in sys.modules if module.partition(".")[0] == "pydantic_ai"]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
-    assert 'pip install "rapkit[agent]"' in refusal("openai:gpt-5-mini")
+    assert how_to_install("agent") in refusal("openai:gpt-5-mini")
 
 
 def test_something_else_is_no_model() -> None:

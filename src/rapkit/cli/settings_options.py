@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from rapkit.cli.options import tokens_by_name
-from rapkit.settings import DEFAULT_FILE, DEFAULT_HOST, DEFAULT_PORT, Flags
+from rapkit.cli.port import PORT
+from rapkit.settings_whereabouts import DEFAULT_FILE, DEFAULT_HOST, DEFAULT_PORT, Flags
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,7 +63,7 @@ def listening_options(command: F) -> F:
     @click.option(
         "--port",
         metavar="NUMBER",
-        type=click.IntRange(0, 65535),
+        type=PORT,
         help=f"The port to listen on; 0 for any free one.  [default: {DEFAULT_PORT}]",
     )
     @click.option(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rapkit.errors import ConfigError
+from rapkit.extras import how_to_install
 from rapkit.models.model import Model
 from rapkit.models.scripted import Scripted
 
@@ -79,7 +80,7 @@ def _adapted(model: "PydanticModel[Any]") -> Model:
 
 
 def _not_installed() -> str:
-    return 'models come with an extra. Run: pip install "rapkit[agent]"'
+    return f"models come with an extra. Run: {how_to_install('agent')}"
 
 
 def _missing_package(error: ImportError) -> str:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rapkit.errors import ConfigError
+from rapkit.extras import how_to_install
 
 if TYPE_CHECKING:
     from cronsim import CronSim
@@ -98,7 +99,7 @@ def _parsed(expression: str, start: datetime) -> "CronSim":
         from cronsim import CronSim, CronSimError
     except ImportError as error:
         raise ConfigError(
-            'Schedules are read by cronsim, which comes with an extra. Run: pip install "rapkit[agent]"'
+            f"Schedules are read by cronsim, which comes with an extra. Run: {how_to_install('agent')}"
         ) from error
     fields = len(expression.split())
     if fields != _FIELDS:

@@ -9,6 +9,7 @@ import pytest
 
 from rapkit import Context, Toolset
 from rapkit.errors import ConfigError
+from rapkit.extras import how_to_install
 from rapkit.server.oauth import OAuthProvider
 from tests.server.oauth.browser import Browser
 from tests.server.oauth.provider_server import provider_running
@@ -119,7 +120,7 @@ except ConfigError as error:
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
 
-    assert "pip install 'rapkit[oauth]'" in ended.stdout
+    assert how_to_install("oauth") in ended.stdout
 
 
 async def test_the_client_id_may_come_from_a_variable(

@@ -7,6 +7,7 @@ from starlette.types import Receive, Scope, Send
 
 from rapkit.clock import Clock
 from rapkit.errors import ConfigError, StoreError
+from rapkit.extras import how_to_install
 from rapkit.mailbox import Fact, Record, Store
 from rapkit.server.oauth.flow import (
     FLOW,
@@ -124,7 +125,7 @@ def open_client(providers: Iterable[OAuthProvider], clock: Clock) -> Client:
         if (error.name or "").partition(".")[0] not in ("authlib", "httpx2"):
             raise
         raise ConfigError(
-            f"OAuth providers are declared, and {error.name} is not installed. Do: pip install 'rapkit[oauth]'"
+            f"OAuth providers are declared, and {error.name} is not installed. Run: {how_to_install('oauth')}"
         ) from None
     return AuthlibClient(providers, clock, PATIENCE)
 

@@ -1,0 +1,42 @@
+import json
+from importlib import metadata
+
+import pytest
+
+from rapkit.extras import how_to_install
+
+
+class Installed:
+    """An installation that came from a URL, or from an index."""
+
+    def __init__(self, url: str | None) -> None:
+        self._url = url
+
+    def read_text(self, filename: str) -> str | None:
+        return None if self._url is None or filename != "direct_url.json" else json.dumps({"url": self._url})
+
+
+@pytest.mark.parametrize(
+    ("url", "source"),
+    [
+        (None, "rapkit"),
+        ("file:///home/me/my%20work/rapkit", "/home/me/my work/rapkit"),
+        ("https://example.org/rapkit.tar.gz", "rapkit"),
+    ],
+    ids=["an index", "a folder", "a URL"],
+)
+def test_an_extra_comes_from_where_the_rest_came_from(
+    url: str | None, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "distribution", lambda _name: Installed(url))
+
+    assert how_to_install("agent") == f'pip install "{source}[agent]"'
+
+
+def test_what_was_not_installed_at_all_is_taken_from_an_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> metadata.Distribution:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", missing)
+
+    assert how_to_install("oauth") == 'pip install "rapkit[oauth]"'
