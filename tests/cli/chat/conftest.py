@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.chat.staged_agent import StagedAgent, staged_agent
 from tests.cli.command import Running, eventually, running
 from tests.cli.terminal import Terminal, in_terminal
 
@@ -50,6 +51,13 @@ def agent(configured: Callable[[], Path]) -> Iterator[str]:
     """The URL of a real agent."""
     with running("up", folder=configured()) as up:
         yield url_of(up)
+
+
+@pytest.fixture
+def staged() -> Iterator[StagedAgent]:
+    """An agent that a test can hold at any moment."""
+    with staged_agent() as agent:
+        yield agent
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.cli.terminal import Terminal
+
 THREAD = "thr_0123456789abcdef"
 
 
@@ -38,19 +40,29 @@ class StagedAgent:
     def write(self, kind: str, **fields: Any) -> None:
         """Add a line to the journal."""
         self._seq += 1
+        self.detail["length"] = self._seq
         entry = {"seq": self._seq, "at": 1_763_270_400.0, "kind": kind, **fields}
         self.events.put(f"event: entry\nid: {self._seq}\ndata: {json.dumps(entry)}\n\n".encode())
 
-    def ask(self, prompt: str, choices: list[str]) -> None:
+    def ask(self, prompt: str, choices: list[str], *, in_words: bool = False) -> None:
         """Ask the user something."""
         question = {"call_id": "call_1", "prompt": prompt, "choices": choices, "default": None, "asked_at": 1.5}
-        self.detail["choices"] = [{**question, "in_words": False}]
+        self.detail["choices"] = [{**question, "in_words": in_words}]
         self.write("choice", call_id="call_1", prompt=prompt, choices=choices)
 
     def take_back(self) -> None:
         """End the question: somebody else has answered it."""
         self.detail["choices"] = []
         self.write("chosen", call_id="call_1", selected=0)
+
+
+def begin(staged: StagedAgent, terminal: Terminal) -> None:
+    """Say something in a chat, which the model thinks about from now on."""
+    terminal.send("Tell me a story.\r")
+    terminal.until("(not read yet)")
+    staged.write("user", text="Tell me a story.", id="msg_1")
+    staged.tell("status", status="running", reason=None)
+    terminal.until("· thinkin")  # there may be no room for more
 
 
 @contextlib.contextmanager

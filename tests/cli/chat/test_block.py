@@ -21,9 +21,27 @@ def test_wide_letters_count_twice() -> None:
     assert list(wrapped("東京 京都 大阪", 10)) == ["東京 京都", "大阪"]
 
 
+def test_what_takes_no_room_counts_for_nothing() -> None:
+    assert list(wrapped("👩\u200d💻👩\u200d💻 👩\u200d💻👩\u200d💻 می\u200cروم", 10)) == [
+        "👩\u200d💻👩\u200d💻 👩\u200d💻👩\u200d💻",
+        "می\u200cروم",
+    ]
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u202f"], ids=["wide", "narrow"])
+def test_a_line_does_not_break_at_a_space_that_does_not(space: str) -> None:
+    assert list(wrapped(f"It is 12{space}000{space}km", 10)) == ["It is", f"12{space}000{space}km"]
+
+
 @pytest.mark.parametrize("width", range(12))
 def test_what_is_clipped_fits(width: int) -> None:
-    for text in ("a line of words", "東京京都大阪神戸", "short"):
+    for text in (
+        "a line of words",
+        "東京京都大阪神戸",
+        "short",
+        "👩\u200d💻👩\u200d🚀 می\u200cروم",
+        "全\u3000角\u00ad\u200b",
+    ):
         assert cell_len(clipped(text, width)) <= max(0, width)
 
 

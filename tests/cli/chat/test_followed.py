@@ -11,6 +11,7 @@ from rapkit.cli.chat.toolbar import toolbar
 from rapkit.cli.following import Back, Lost
 
 DETAIL: dict[str, Any] = {
+    "length": 1,
     "pending_calls": [],
     "subscriptions": [],
     "choices": [],
@@ -71,6 +72,18 @@ def test_a_question_is_open_until_it_is_answered_or_its_call_is() -> None:
     followed.look({**DETAIL, "choices": [QUESTION]})
     assert followed.questions
     followed.look(DETAIL)
+    assert not followed.questions
+
+
+def test_a_look_from_before_a_question_was_asked_does_not_end_it() -> None:
+    followed = Followed("t")
+    before = {**DETAIL, "length": 0}
+    followed.take(entry("choice", call_id="c1", prompt="Now?", choices=["Yes"]))
+    followed.take(StreamEvent("choice", QUESTION, "1"))
+    followed.look(before)
+    assert followed.questions
+    followed.take(entry("chosen", call_id="c1", selected=0))
+    followed.look({**before, "choices": [QUESTION]})
     assert not followed.questions
 
 

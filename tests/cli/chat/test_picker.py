@@ -1,5 +1,6 @@
 """Choosing one of several things."""
 
+from rapkit.cli.chat.block import plain
 from rapkit.cli.chat.picker import Picker
 
 
@@ -62,12 +63,43 @@ def test_what_the_mark_is_at_is_on_the_screen_however_long_the_options_are() -> 
     options = [f"option {n} " + "of many words " * 30 for n in range(5)]
     picker = Picker("key", "Which?", options, lambda _: None)
     for number in range(1, 6):
-        shown = rows(picker, 40, 20)
-        assert len(shown) <= 15
+        shown = rows(picker, 40, 12)
+        assert len(shown) <= 12
         assert f"▸ {number} option {number - 1} of many words of many" in shown
         assert any(row.endswith("…") for row in shown)
         assert "  5 in all, more with ↑ ↓" in shown
         picker.move(1)
+
+
+def test_a_question_that_does_not_fit_says_so_and_is_whole_above() -> None:
+    title = "\n".join(f"line {n}" for n in range(1, 16))
+    picker = Picker("key", title, ["Allow", "Deny"], lambda _: None)
+    assert rows(picker)[:5] == ["? line 1", "  line 2", "  … (13 more lines above)", "▸ 1 Allow", "  2 Deny"]
+    small = rows(picker, 20, 6)
+    assert small[:3] == ["? line 1", "  line 2", "  … (13 lines above)"]
+    assert small[3:] == ["▸ 1 Allow", "  2 Deny", "  ↑ ↓ or a number, …"]
+    assert rows(picker, 20, 4)[:3] == ["? … (15 lines above)", "▸ 1 Allow", "  2 Deny"]
+    assert rows(picker, 16, 4)[0] == "? … (15 above)"
+    for height in range(4, 30):
+        assert len(rows(picker, 20, height)) <= height
+        assert picker.is_cut(20, height)
+    assert plain(picker.whole(), 80).startswith("? line 1\n  line 2\n")
+    assert plain(picker.whole(), 80).endswith("  line 15\n  1 Allow\n  2 Deny")
+
+    six = Picker("key", "\n".join("abcdef"), ["Allow", "Deny"], lambda _: None)
+    assert not six.is_cut(80, 12)
+    assert six.is_cut(80, 8)
+    assert Picker("key", "x" * 1000, ["Allow"], lambda _: None).is_cut(80, 30)  # one word, which no line can hold
+
+
+def test_options_that_do_not_fit_are_to_be_read_above_too() -> None:
+    long = "in the way that the manual describes, and with everything else that belongs to it"
+    for options in (["No", long], [long]):
+        picker = Picker("key", "Which?", options, lambda _: None)
+        assert not picker.is_cut(80, 12)
+        assert picker.is_cut(20, 6)
+        assert long in plain(picker.whole(), 200)
+    assert not Picker("key", "Which?", [str(n) for n in range(30)], lambda _: None).is_cut(20, 8)  # they scroll
 
 
 def test_it_says_what_can_be_done() -> None:

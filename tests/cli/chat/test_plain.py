@@ -51,8 +51,17 @@ def test_a_question_can_wait_and_be_dismissed(agent: str, tmp_path: Path) -> Non
     assert later.out.endswith(
         "(answer with a number; - dismisses it)\n"
         "I heard: Let me think.\n"
-        "✗ dismissed\n← deploy (late): Deployed: Never.\nThat is settled. Deployed: Never.\n"
+        "✗ dismissed\n← deploy: Deployed: Never.\nThat is settled. Deployed: Never.\n"
     )
+
+
+def test_a_question_from_before_the_lines_that_are_shown_is_asked_all_the_same(agent: str, tmp_path: Path) -> None:
+    piped("deploy\n" + "Let me think.\n" * 16, "--url", agent, folder=tmp_path)
+    later = piped("2\n", "--url", agent, "--last", folder=tmp_path)
+    assert "earlier lines are not shown" in later.out
+    asked = "? When do we deploy 1.2?\n  1 At once\n  2 Tonight\n  3 Never (default)\n(answer with a number"
+    assert asked in later.out
+    assert "\n✓ Tonight\n" in later.out
 
 
 def test_what_cannot_be_is_one_sentence(agent: str, tmp_path: Path) -> None:

@@ -1,27 +1,7 @@
-"""What is shown while the model speaks, and while a question is open: with an agent that a test can hold at any moment."""
-
-from collections.abc import Iterator
-
-import pytest
+"""What is shown while the model speaks, and while a call is under way: with an agent that a test can hold at any moment."""
 
 from tests.cli.chat.conftest import Chats
-from tests.cli.chat.staged_agent import THREAD, StagedAgent, staged_agent
-from tests.cli.command import eventually
-from tests.cli.terminal import Terminal
-
-
-@pytest.fixture
-def staged() -> Iterator[StagedAgent]:
-    with staged_agent() as agent:
-        yield agent
-
-
-def begin(staged: StagedAgent, terminal: Terminal) -> None:
-    terminal.send("Tell me a story.\r")
-    terminal.until("> Tell me a story. (not read yet)")
-    staged.write("user", text="Tell me a story.", id="msg_1")
-    staged.tell("status", status="running", reason=None)
-    terminal.until("thinking…")
+from tests.cli.chat.staged_agent import StagedAgent, begin
 
 
 def test_words_appear_as_they_come_and_stand_there_once(chat: Chats, staged: StagedAgent) -> None:
@@ -68,23 +48,6 @@ def test_a_long_text_shows_its_end_until_it_is_all_there(chat: Chats, staged: St
         staged.tell("status", status="idle", reason=None)
         everything = terminal.until(lambda text: "verse 0\n" in text and text.endswith("· idle"), everywhere=True)
         assert [line for line in everything.splitlines() if line.startswith("verse")] == text.split("\n")
-
-
-def test_a_question_that_is_over_is_not_asked_any_more(chat: Chats, staged: StagedAgent) -> None:
-    with chat("--url", staged.url) as terminal:
-        begin(staged, terminal)
-        staged.ask("Shall I go on?", ["Yes", "No"])
-        terminal.until("  1 Yes")
-        terminal.send("\r")  # nothing is marked yet, so nothing is chosen
-        staged.take_back()
-        text = terminal.until(lambda text: "  1 Yes" not in text and "✓ Yes" in text)
-        assert "? Shall I go on?\n✓ Yes" in text
-
-        staged.ask("And now?", ["Yes", "No"])
-        terminal.until("? And now?")
-        terminal.send("\x1b[A\r")
-        eventually(lambda: len(staged.posted) == 2)
-        assert staged.posted[1] == (f"/v1/threads/{THREAD}/calls/call_1/choice", {"selected": 1, "asked_at": 1.5})
 
 
 def test_progress_moves_below_the_line_that_is_typed_in_and_says_nothing_above(

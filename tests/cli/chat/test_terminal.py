@@ -1,9 +1,11 @@
 """`rapkit chat` as a person sees it: a real terminal, a real agent, a real tool server."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.cli.chat.conftest import Chats
+from tests.cli.chat.staged_agent import StagedAgent, begin
 from tests.cli.terminal import Terminal
 
 UP, DOWN, ENTER, ESCAPE = "\x1b[A", "\x1b[B", "\r", "\x1b"
@@ -169,6 +171,56 @@ def test_from_thread_to_thread(chat: Chats) -> None:
         again.until("I heard: the third")
 
 
+def test_what_cannot_be_cancelled_is_said_with_what_can_be(chat: Chats, tmp_path: Path) -> None:
+    bed = tmp_path / "bed"
+    with chat() as terminal:
+        say(terminal, "/cancel größe")
+        terminal.until("Nothing is pending here, so there is nothing to cancel.")
+        say(terminal, f"nap {bed}")
+        terminal.until("1 call")
+        for name in ("größe", "the tea", "../close"):
+            say(terminal, f"/cancel {name}")
+            text = terminal.until(f"! There is no pending call or subscription '{name}'. There are:\n")
+            assert re.search(r"^    \S+  Sleep until there is", text, re.MULTILINE)
+        say(terminal, "/cancel nap")
+        terminal.until("nap is being cancelled.")
+        terminal.until("← nap:")
+
+
+def test_several_calls_of_a_name_are_to_be_chosen_from(chat: Chats, tmp_path: Path) -> None:
+    with chat(columns=200) as terminal:
+        for name in ("bed", "couch"):
+            say(terminal, f"nap {tmp_path / name}")
+            terminal.until(f"/{name}  ")  # below, where the seconds follow
+        say(terminal, "/cancel nap")
+        terminal.until("Cancel which?")
+        terminal.send(DOWN + ENTER)
+        terminal.until("nap is being cancelled.")
+        terminal.until(lambda text: " 1 call" in text and "bed" in text.splitlines()[-1])
+        (tmp_path / "bed").touch()
+        terminal.until("← nap: well rested")
+
+
+def test_a_command_that_fails_in_a_way_nobody_thought_of_does_not_end_the_chat(
+    chat: Chats, staged: StagedAgent
+) -> None:
+    staged.detail["threads"] = [None]
+    with chat("--url", staged.url) as terminal:
+        say(terminal, "/threads")
+        terminal.until("! /threads could not be carried out: TypeError, ")
+        begin(staged, terminal)
+        assert "Traceback" not in terminal.everything
+
+
+def test_help_says_what_becomes_of_threads(chat: Chats, configured: Callable[[], Path]) -> None:
+    with chat(columns=100) as terminal:
+        say(terminal, "/help")
+        terminal.until("leave: threads go on without you (Ctrl-D does so too)")
+    with chat(folder=configured(), columns=100) as terminal:
+        say(terminal, "/help")
+        terminal.until("leave: the agent ends, its threads are kept (Ctrl-D does so too)")
+
+
 def test_what_stands_behind_a_command_that_takes_nothing_does_not_vanish(chat: Chats) -> None:
     with chat() as terminal:
         terminal.paste("/help\norder Funghi")
@@ -284,3 +336,22 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(chat: Chats) -> None:
         terminal.send(CTRL_D)
         assert terminal.ended() == 0
         assert b"\x1b" not in terminal.raw
+
+
+def test_commands_are_not_said_to_the_model_where_there_are_only_lines(chat: Chats) -> None:
+    with chat(environment={"TERM": "dumb"}) as terminal:
+        terminal.until("\n>")
+        say(terminal, "/help")
+        terminal.until("  /quit  leave (Ctrl-D does so too)")
+        for command in ("/threads", "/answer", "/switch 2"):
+            say(terminal, command)
+            terminal.until(f"! {command.split()[0]} needs a terminal that can move its cursor; `rapkit threads` lists")
+        say(terminal, "/hlep")
+        terminal.until("There is no command /hlep. Did you mean /help?")
+        say(terminal, "/quit now")
+        terminal.until("/quit takes nothing, and was not carried out")
+        say(terminal, " /help me")
+        terminal.until("I heard: /help me")
+        say(terminal, "/quit")
+        assert terminal.ended() == 0
+        assert terminal.everything.count("I heard:") == 1

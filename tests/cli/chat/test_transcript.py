@@ -6,6 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from rapkit.cli.chat.block import plain
+from rapkit.cli.chat.child_words import LAST_WORDS, Words
 from rapkit.cli.chat.transcript import Transcript, short_id
 from rapkit.kernel import entries as kernel
 from rapkit.kernel.entries import JournalEntry, MadeCall
@@ -26,7 +27,8 @@ LOOKS: list[tuple[JournalEntry, str]] = [
         'Let me see.\n→ Look at the sky over Oslo\n→ deploy(version="1.2")',
     ),
     (kernel.Answered("call_1", "deploy", "done"), "← deploy: done"),
-    (kernel.Answered("call_1", "deploy", "done", late=True), "← deploy (late): done"),
+    # That the model was told "still running", because somebody said something meanwhile, makes nothing late for people.
+    (kernel.Answered("call_1", "deploy", "done", late=True), "← deploy: done"),
     (
         kernel.Answered("call_1", "deploy", "1\n2\n3\n4\n5\n6\n7\n8"),
         "← deploy: 1\n  2\n  3\n  4\n  5\n  6\n  … 2 more lines",
@@ -119,6 +121,39 @@ def test_an_answer_is_shown_with_its_question_where_that_was_asked_elsewhere() -
     assert shown(transcript, asked) == ""
     assert shown(transcript, chosen) == "? Now?\n✓ Yes"
     assert shown(Transcript(), asked, chosen) == "? Now?\n  1 Yes\n  2 No\n✓ Yes"
+
+
+def test_an_answered_question_is_repeated_in_a_few_lines_but_asked_in_all() -> None:
+    prompt = "\n".join(f"line {n}" for n in range(1, 31))
+    asked, chosen = kernel.ChoiceAsked("call_1", prompt, ("Yes",)), kernel.ChoiceMadeEntry("call_1", selected=0)
+    assert "  line 30\n  1 Yes" in shown(Transcript(), asked)
+    text = shown(Transcript(asked_elsewhere=True), asked, chosen)
+    assert text == "? line 1\n  line 2\n  line 3\n  line 4\n  … 26 more lines\n✓ Yes"
+
+
+def test_only_an_answer_of_a_call_that_was_given_up_is_late() -> None:
+    given_up = kernel.Answered("call_1", "deploy", "Error: No answer.", by="runtime")
+    real = kernel.Answered("call_1", "deploy", "done", late=True)
+    assert shown(Transcript(), given_up, real).endswith("← deploy (late: it had been given up): done")
+
+
+def test_what_a_child_said_is_shown_once() -> None:
+    transcript = Transcript()
+
+    def said(seq: int, text: str) -> str:
+        return plain(transcript.child_said(CHILD, Words(seq, text)), 80)
+
+    assert said(2, "Let me look.") == "↳ child thread …abcdef-000001 said: Let me look."
+    assert said(2, "Let me look.") == ""
+    assert said(4, "1\n2\n3\n4") == "↳ child thread …abcdef-000001 said: 1\n  2\n  3\n  … 1 more line"
+    closed = document(kernel.ChildEnded(CHILD))
+    assert len(transcript.blocks({**closed, LAST_WORDS: Words(4, "1\n2\n3\n4")})) == 1
+    assert [block.text for block in transcript.blocks({**closed, LAST_WORDS: Words(5, "Bye")})] == [
+        "child thread …abcdef-000001 said: Bye",
+        "child thread …abcdef-000001 was closed",
+    ]
+    shown(transcript, kernel.Reported("r1", CHILD, "Found it."))
+    assert said(7, "Found it.") == ""
 
 
 def test_news_of_some_time_ago_has_its_time() -> None:

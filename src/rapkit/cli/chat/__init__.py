@@ -13,14 +13,17 @@ from rapkit.cli.agent_api import AgentApi
 from rapkit.cli.agents import Reached, Wanted, agent_options, reached
 from rapkit.cli.chat.block import Block
 from rapkit.cli.chat.plain import PlainChat
+from rapkit.cli.chat.servers import say_once
 from rapkit.cli.chat.session import Chat
-from rapkit.cli.remote import printable
 from rapkit.cli.threads.naming import complete_thread, find_thread
-from rapkit.settings import DEFAULT_FILE
-from rapkit.stores import file_of
+from rapkit.printable import printable
+from rapkit.settings_whereabouts import DEFAULT_FILE
+from rapkit.store_url import file_of
 
 _OURS = "The agent ends with this chat; its threads are kept. `rapkit up` keeps it up."
 _IN_MEMORY = "The agent and its threads end with this chat, as its store is in memory. One in a file keeps them."
+_STOPPED = "the agent ends, its threads are kept"
+_LOST = "the agent and its threads end"
 _BY_SIGNAL = 128  # what shells add to its number
 _MOST_THREADS = 200
 
@@ -78,11 +81,12 @@ def _painted_chat(agent: Reached, wanted: Wanted, thread: str | None, user_id: s
 
 
 async def _chat(agent: Reached, wanted: Wanted, thread: str | None, user_id: str | None) -> int | None:
-    chat = Chat(agent.api, user_id)
+    chat = Chat(agent.api, user_id, agent.look_at_servers)
     is_lost = agent.is_ours and _in_memory(agent.api)
     greeting = [Block(f"The agent is at {agent.api.url}. /help shows what you can do.", style="dim")]
     if agent.is_ours:
         greeting.append(Block(_IN_MEMORY if is_lost else _OURS, style="dim"))
+        chat.when_left = _LOST if is_lost else _STOPPED
     await chat.run(greeting, thread)
     for text in chat.not_sent:
         click.echo(f"The agent did not confirm that it got this: {printable(text)}")
@@ -120,10 +124,15 @@ def _plain_chat(agent: Reached, thread: str | None, user_id: str | None) -> None
     if not is_terminal:
         click.echo("Each line of the input is a message. `rapkit ask` is made for scripts.", err=True)
     else:
-        click.echo("Each line is a message; Ctrl-D ends. A terminal that can move its cursor shows more.", err=True)
+        click.echo(
+            "Each line is a message; /quit or Ctrl-D ends. A terminal that can move its cursor shows more.", err=True
+        )
     if agent.is_ours:
         click.echo(_IN_MEMORY if _in_memory(agent.api) else _OURS, err=True)
-    PlainChat(agent.api, user_id, prompt=is_terminal and sys.stdout.isatty()).run(thread)
+    has_prompt = is_terminal and sys.stdout.isatty()
+    if has_prompt:
+        say_once(agent.look_at_servers, lambda problem: click.echo(f"\n! {printable(problem)}", err=True))
+    PlainChat(agent.api, user_id, prompt=has_prompt, typed=is_terminal).run(thread)
 
 
 def _can_be_painted_on() -> bool:

@@ -6,6 +6,7 @@ from rapkit.cli.agent_api import AgentAway, AgentRefused
 from rapkit.cli.chat.blocking import in_thread
 from rapkit.cli.chat.picker import Picker
 from rapkit.cli.chat.transcript import note, problem
+from rapkit.cli.threads.naming import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -28,7 +29,8 @@ class Asking:
         questions = {question.key: question for question in self._chat.followed.questions.values()}
         shown = self._chat.picker
         if shown is not None and is_question(shown) and shown.key not in questions:
-            shown = self._chat.picker = None
+            self._chat.end_question()
+            shown = None
         if shown is None:
             waiting = (question for key, question in questions.items() if key not in self._settled)
             if question := next(waiting, None):
@@ -64,7 +66,7 @@ class Asking:
         )
 
     async def _answer(self, followed: "Followed", question: "Question", how: str, body: dict[str, Any]) -> None:
-        path = f"threads/{followed.id}/calls/{question.call_id}/{how}"
+        path = path_of(str(followed.id), "calls", question.call_id, how)
         body = {**body, "asked_at": question.asked_at}
         try:
             await in_thread(lambda: self._chat.api.post(path, body, patience=_PATIENCE))

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from rapkit.cli.remote import printable
+from rapkit.printable import printable
 
 _NARROWEST = 10
-_WORD = re.compile(r"\s*\S+")
+_UNBREAKING = r"\u00a0\u2007\u202f"  # spaces that are a part of a word: "10 km"
+_WORD = re.compile(rf"[^\S{_UNBREAKING}]*[\S{_UNBREAKING}]+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rapkit.cli.agent_api import AgentApi, StreamEvent
+from rapkit.cli.chat.child_words import told_with_last_words
 from rapkit.cli.following import Back, Following, Lost
 from rapkit.errors import RapkitError
 
@@ -59,6 +60,7 @@ class Feed:
         after: str | None,
         told: "Callable[[StreamEvent | Lost | Back | Over], None]",
     ) -> None:
+        self._api = api
         self._following = Following(api, thread_id, after)
         self._told = told
         self._loop = asyncio.get_running_loop()
@@ -74,7 +76,7 @@ class Feed:
         problem = None
         try:
             for happened in self._following:
-                self._tell(happened)
+                self._tell(told_with_last_words(self._api, happened))
         except RapkitError as error:
             problem = str(error)
         self._tell(Over(problem))

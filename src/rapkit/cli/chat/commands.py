@@ -17,6 +17,7 @@ from rapkit.cli.chat.blocking import in_thread
 from rapkit.cli.chat.picker import Picker
 from rapkit.cli.chat.toolbar import ago
 from rapkit.cli.chat.transcript import note, problem, short_id
+from rapkit.cli.threads.naming import matching, path_of
 from rapkit.errors import RapkitError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ COMMANDS = {
     "cancel": ("[CALL]", "cancel a pending call or a subscription"),
     "close": ("", "close this thread: it takes nothing more"),
     "help": ("", "show this"),
-    "quit": ("", "leave; threads go on without you (Ctrl-D does so too)"),
+    "quit": ("", "leave (Ctrl-D does so too)"),
 }
 _KEYS = (
     ("Enter", "sends your line"),
@@ -58,9 +59,8 @@ class Commands:
         self.ids: list[str] = []
 
     def read(self, text: str) -> tuple[str, str] | None:
-        """A command and what stands behind it; None if this is a message, such as one about `/usr/bin`."""
-        found = _COMMAND.fullmatch(text)
-        return (found[1].lower(), (found[2] or "").strip()) if found else None
+        """A command and what stands behind it; None if this is a message."""
+        return read_command(text)
 
     async def carry_out(self, name: str, argument: str) -> None:
         """Do it. What goes wrong is printed. What stands behind one that takes nothing is given back, and nothing is ended by it."""
@@ -70,8 +70,11 @@ class Commands:
                 await self._do(name, argument)
         except RapkitError as error:
             self._chat.print([problem(str(error))])
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is no reason to end what the user is at
+            what = clipped(str(error), _LONGEST_QUOTE) or "it does not say why"
+            self._chat.print([problem(f"/{name} could not be carried out: {type(error).__name__}, {what}.")])
         if too_much:
-            self._chat.print([problem(_too_much(name, argument))])
+            self._chat.print([problem(too_much_said(name, argument))])
             self._chat.give_back(argument)
 
     async def _do(self, name: str, argument: str) -> None:
@@ -93,10 +96,12 @@ class Commands:
             case "quit" | "exit":
                 self._chat.leave()
             case _:
-                self._chat.print([problem(_unknown(name))])
+                self._chat.print([problem(unknown_command(name))])
 
     def _help(self) -> None:
-        rows = [(f"/{name} {argument}".strip(), summary) for name, (argument, summary) in COMMANDS.items()]
+        summaries = {name: summary for name, (_, summary) in COMMANDS.items()}
+        summaries["quit"] = f"leave: {self._chat.when_left} (Ctrl-D does so too)"
+        rows = [(f"/{name} {argument}".strip(), summaries[name]) for name, (argument, _) in COMMANDS.items()]
         widest = max(len(left) for left, _ in (*rows, *_KEYS)) + 2
         blocks = []
         for group in (rows, _KEYS):
@@ -174,13 +179,12 @@ class Commands:
         followed = self._chat.followed
         await self._chat.look()
         calls = [*followed.pending, *followed.subscriptions]
-        if argument:
-            found = [call for call in calls if call["call_id"].endswith(argument) or call["name"] == argument]
-            call_id = found[0]["call_id"] if len(found) == 1 else argument
-            await self._cancel_call(call_id)
-        elif not calls:
+        if not calls:
             self._chat.print([note("Nothing is pending here, so there is nothing to cancel.")])
-        elif len(calls) == 1:
+            return
+        if argument:
+            calls = _meant_calls(argument, calls)
+        if len(calls) == 1:
             await self._cancel_call(calls[0]["call_id"])
         else:
 
@@ -191,12 +195,12 @@ class Commands:
 
     async def _cancel_call(self, call_id: str) -> None:
         api, thread_id = self._chat.api, self._thread()
-        await in_thread(lambda: api.post(f"threads/{thread_id}/calls/{call_id}/cancel"))
+        await in_thread(lambda: api.post(path_of(thread_id, "calls", call_id, "cancel")))
         self._chat.print([note(f"{self._chat.followed.transcript.name(call_id)} is being cancelled.")])
 
     async def _close(self) -> None:
         api, thread_id = self._chat.api, self._thread()
-        await in_thread(lambda: api.post(f"threads/{thread_id}/close"))
+        await in_thread(lambda: api.post(path_of(thread_id, "close")))
 
     def _thread(self) -> str:
         if self._chat.followed.id is None:
@@ -224,19 +228,38 @@ class CommandCompleter(Completer):
                     yield Completion(f"/{name}{' ' if argument else ''}", -len(typed), f"/{name}", summary)
 
 
-def _too_much(name: str, argument: str) -> str:
-    what = "takes nothing, and was not carried out" if name in _ENDING else "takes nothing"
-    return f"/{name} {what}; what follows was not sent: {clipped(argument, _LONGEST_QUOTE)}"
+def read_command(text: str) -> tuple[str, str] | None:
+    """A command and what stands behind it; None if this is a message, such as one about `/usr/bin`."""
+    found = _COMMAND.fullmatch(text)
+    return (found[1].lower(), (found[2] or "").strip()) if found else None
 
 
-def _unknown(name: str) -> str:
+def unknown_command(name: str) -> str:
+    """What to say of a command that there is not."""
     close = difflib.get_close_matches(name, COMMANDS, n=1)
     meant = f"Did you mean /{close[0]}?" if close else "/help lists them."
     return f"There is no command /{name}. {meant} To say it to the agent, begin with a space."
 
 
+def _meant_calls(given: str, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those with this name, or whose id begins or ends so; `RapkitError` if there is none."""
+    named = [call for call in calls if call["name"] == given]
+    ids = matching(given, [call["call_id"] for call in calls])
+    if found := named or [call for call in calls if call["call_id"] in ids]:
+        return found
+    possible = "\n".join(f"  {call['call_id']}  {clipped(call['display'], _LONGEST_QUOTE)}" for call in calls)
+    quoted = clipped(given, _LONGEST_QUOTE)
+    raise RapkitError(f"There is no pending call or subscription {quoted!r}. There are:\n{possible}")
+
+
+def too_much_said(name: str, argument: str) -> str:
+    """What to say of something behind a command that takes nothing."""
+    what = "takes nothing, and was not carried out" if name in _ENDING else "takes nothing"
+    return f"/{name} {what}; what follows was not sent: {clipped(argument, _LONGEST_QUOTE)}"
+
+
 def _first_words(api: AgentApi, thread: dict[str, Any]) -> str:
     if thread["task"]:
         return str(thread["task"])
-    entries = api.get(f"threads/{thread['thread_id']}/history", limit=1)["entries"]
+    entries = api.get(path_of(thread["thread_id"], "history"), limit=1)["entries"]
     return str(entries[0].get("text", "")) if entries else ""

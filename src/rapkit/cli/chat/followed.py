@@ -54,6 +54,8 @@ class Followed:
         self.asking_children: list[str] = []
         self.transcript = Transcript(asked_elsewhere=asked_elsewhere)
         self._catching_up = False
+        self._length = 0
+        self._usage: dict[str, Any] = {}
         self._shown_urls: set[tuple[str, str]] = set()
 
     @property
@@ -96,9 +98,10 @@ class Followed:
         if progress := read_progress(detail["views"].get(PROGRESS)):
             # The stream may be ahead of this. It tells all that changes; what it was before we came it does not.
             self.progress.setdefault(progress.call_id, progress)
-        self.questions = {}
-        for each in detail["choices"]:
-            self._ask(each)
+        if detail["length"] >= self._length:  # else the stream is ahead: what it has said since is true
+            self.questions = {}
+            for each in detail["choices"]:
+                self._ask(each)
         return [block for each in detail["oauth"] for block in self._authorization(each["call_id"], each["auth_url"])]
 
     def look_at_family(self, family: Mapping[str, Any]) -> list[Block]:
@@ -114,12 +117,23 @@ class Followed:
             if id not in before
         ]
 
+    def talking_children(self, family: Mapping[str, Any]) -> list[str]:
+        """Children whose model has been at work since the last time. Those with a task tell their parent what they have to say."""
+        found = []
+        for child in family["children"]:
+            id, usage = child["thread_id"], child["usage"]
+            if child["for_event"] and child["status"] != "closed" and usage != self._usage.get(id):
+                self._usage[id] = usage
+                found.append(id)
+        return found
+
     def _is_back(self) -> list[Block]:
         since, self.away_since, self._catching_up = self.away_since, None, True
         return [note(f"— the agent is back; it was away from {_clock(since)} to {_clock(time.time())} —")]
 
     def _entry(self, entry: dict[str, Any]) -> list[Block]:
         self.saying = ""
+        self._length = entry["seq"]
         match entry["kind"]:
             case "chosen":
                 self.questions.pop(entry["call_id"], None)

@@ -1,18 +1,18 @@
 """Coming to a thread that exists already."""
 
-from urllib.parse import quote
-
 from rapkit.cli.agent_api import AgentApi
 from rapkit.cli.chat.block import Block
+from rapkit.cli.chat.child_words import with_last_words
 from rapkit.cli.chat.followed import Followed
 from rapkit.cli.chat.transcript import note, short_id
+from rapkit.cli.threads.naming import path_of
 
 _LAST_LINES = 30
 
 
 def join(api: AgentApi, thread_id: str, *, asked_elsewhere: bool = True) -> tuple[Followed, list[Block], str]:
     """A thread as it is, its last entries to be printed, and where its stream goes on behind them. Blocks; `AgentRefused`, `AgentAway`."""
-    path = f"threads/{quote(thread_id, safe='')}"
+    path = path_of(thread_id)
     detail = api.get(path)
     lines = _LAST_LINES
     while True:
@@ -38,6 +38,6 @@ def _read(api: AgentApi, path: str, followed: Followed, cursor: int) -> tuple[li
         page = api.get(f"{path}/history", cursor=cursor)
         for entry in page["entries"]:
             cursor = entry["seq"]
-            blocks += followed.transcript.blocks(entry)
+            blocks += followed.transcript.blocks(with_last_words(api, entry))
         if page["next_cursor"] is None:
             return blocks, cursor

@@ -4,7 +4,7 @@ from rapkit.cli.chat.block import wrapped
 from rapkit.cli.chat.followed import Followed
 from rapkit.cli.chat.picker import Fragments
 from rapkit.cli.chat.unsent import Unsent
-from rapkit.cli.remote import printable
+from rapkit.printable import printable
 
 
 def live_text(followed: Followed, unsent: Unsent, width: int) -> Fragments:

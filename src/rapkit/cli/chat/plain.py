@@ -10,26 +10,37 @@ import click
 
 from rapkit.cli.agent_api import AgentApi, AgentRefused, StreamEvent
 from rapkit.cli.chat.block import Block, clipped, plain
+from rapkit.cli.chat.child_words import told_with_last_words
+from rapkit.cli.chat.commands import COMMANDS, read_command, too_much_said, unknown_command
 from rapkit.cli.chat.followed import Followed, Question
 from rapkit.cli.chat.joining import join
 from rapkit.cli.chat.transcript import problem
 from rapkit.cli.following import Back, Following, Lost
+from rapkit.cli.threads.naming import path_of
 from rapkit.errors import RapkitError
 
 _WIDTH = 100_000  # lines are not broken: who reads them may be a program
 _PATIENCE = 60.0
 _DISMISS = "-"
 _WIDEST_NUMBER = 9
+_INSTEAD = "`rapkit threads` lists, shows, answers, cancels and closes without one."
+_HELP = f"""\
+Each line is a message, or the answer to a question. To say a line like these to the agent, begin it with a space:
+  /help  show this
+  /quit  leave (Ctrl-D does so too)
+What else a chat can do needs a terminal that can move its cursor; {_INSTEAD}"""
 
 
 class PlainChat:
     """Each line of standard input is a message, or the answer to a question; what comes of it is printed, and then the next one is read.
 
-    `RapkitError` if one cannot be sent, unless there is a `prompt`: then whoever sits there is told, and goes on.
+    `RapkitError` if one cannot be sent, unless there is a `prompt`: then whoever sits there is told, and goes on. Where they are `typed`,
+    lines like /help are commands: who types them knows a chat, and does not mean to say them to a model.
     """
 
-    def __init__(self, api: AgentApi, user_id: str | None, *, prompt: bool) -> None:
+    def __init__(self, api: AgentApi, user_id: str | None, *, prompt: bool, typed: bool) -> None:
         self._api = api
+        self._typed = typed
         self._user_id = user_id
         self._prompt = prompt
         self._followed = Followed(asked_elsewhere=False)
@@ -37,15 +48,21 @@ class PlainChat:
         self._offered: set[tuple[str, float]] = set()
 
     def run(self, thread_id: str | None) -> None:
-        """Until the input ends."""
+        """Until the input ends, or whoever types it leaves."""
         if thread_id is not None:
             self._followed, blocks, after = join(self._api, thread_id, asked_elsewhere=False)
             _print(blocks)
             self._events = iter(Following(self._api, thread_id, after))
+            self._ask_what_is_not_shown()
             self._asks()
         for number, line in self._lines():
             try:
-                self._say(line.decode().strip())
+                text = line.decode()
+                command = read_command(text.rstrip()) if self._typed else None
+                if command is None:
+                    self._say(text.strip())
+                elif not _carry_out(*command):
+                    break
             except (UnicodeDecodeError, AgentRefused) as error:
                 refused = isinstance(error, AgentRefused)
                 if not self._prompt:
@@ -76,7 +93,7 @@ class PlainChat:
         answer = _answer(question, line) if question else None
         if question is not None and answer is not None:
             how, body = answer
-            path = f"threads/{self._followed.id}/calls/{question.call_id}/{how}"
+            path = path_of(str(self._followed.id), "calls", question.call_id, how)
             self._post(path, {**body, "asked_at": question.asked_at})
             self._hear(lambda entry: bool(entry["kind"] == "chosen" and entry["call_id"] == question.call_id))
         elif question is not None and question.choices and line.isdecimal():
@@ -87,7 +104,7 @@ class PlainChat:
             self._events = iter(Following(self._api, str(self._followed.id)))
             self._hear(lambda entry: bool(entry["kind"] == "user"))
         else:
-            id = self._post(f"threads/{self._followed.id}/messages", {"text": line})["message_id"]
+            id = self._post(path_of(self._followed.id, "messages"), {"text": line})["message_id"]
             self._hear(lambda entry: bool(entry["kind"] == "user" and entry.get("id") == id))
 
     def _post(self, path: str, body: dict[str, Any]) -> Any:
@@ -98,6 +115,7 @@ class PlainChat:
         begun = said = False
         status: str | None = None
         for happened in self._events or ():
+            happened = told_with_last_words(self._api, happened)
             blocks = self._followed.take(happened)
             match happened:
                 case Lost(text):
@@ -118,6 +136,14 @@ class PlainChat:
             if begun and (self._asks() or status in ("idle", "parked", "closed") or (said and status != "running")):
                 return
 
+    def _ask_what_is_not_shown(self) -> None:
+        """Questions that are older than the lines of a thread that are shown when one comes to it."""
+        transcript = self._followed.transcript
+        for each in self._followed.questions.values():
+            if not transcript.has_asked(each.call_id):
+                asked = {"call_id": each.call_id, "prompt": each.prompt, "choices": each.choices}
+                _print(transcript.blocks({"kind": "choice", **asked, "default": each.default}))
+
     def _asks(self) -> bool:
         """Whether there is a question that the user has not been asked yet; now they are."""
         new = [each for each in self._followed.questions.values() if each.key not in self._offered]
@@ -126,6 +152,21 @@ class PlainChat:
             ways = [*(["a number"] if new[0].choices else []), *(["words"] if new[0].in_words else [])]
             click.echo(f"(answer with {' or '.join(ways)}; {_DISMISS} dismisses it)")
         return bool(new)
+
+
+def _carry_out(name: str, argument: str) -> bool:
+    """Do what a command says as far as lines can do it; False if that is to leave."""
+    if argument and name in ("", "help", "quit", "exit"):
+        _print([problem(too_much_said(name, argument))])
+    elif name in ("quit", "exit"):
+        return False
+    elif name in ("", "help"):
+        _print([Block(_HELP)])
+    elif name in COMMANDS:
+        _print([problem(f"/{name} needs a terminal that can move its cursor; {_INSTEAD}")])
+    else:
+        _print([problem(unknown_command(name))])
+    return True
 
 
 def _answer(question: Question, line: str) -> tuple[str, dict[str, Any]] | None:

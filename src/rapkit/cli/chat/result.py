@@ -11,10 +11,13 @@ _DIFF_LINES = 20
 _PER_BYTE = 4 / 3  # what base64 makes of a byte
 
 
-def result_blocks(entry: dict[str, Any]) -> list[Block]:
-    """The blocks for a `result`: as its tool wants it shown, if that can be done here; else what the model was shown."""
-    said = _segment(entry) or _shortened(_words(entry), _MOST_LINES)
-    late = " (late)" if entry.get("late") else ""
+def result_blocks(entry: dict[str, Any], *, given_up: bool = False) -> list[Block]:
+    """The blocks for a `result`: as its tool wants it shown, if that can be done here; else what the model was shown.
+
+    `given_up` if another one was shown before, which said that nothing came of the call.
+    """
+    said = _segment(entry) or shortened(_words(entry), _MOST_LINES)
+    late = " (late: it had been given up)" if given_up else ""
     ended = " (events will follow)" if entry.get("subscription") else ""
     match said:
         case str():
@@ -35,10 +38,10 @@ def _segment(entry: dict[str, Any]) -> str | list[Block] | None:
             case {"type": "diff", "content": {"path": str(path), "patch": str(patch)}}:
                 return [Block(path, "  ", "bold"), *_diff(patch)]
             case {"type": "text", "content": str(text)}:
-                return _shortened(text, _MOST_LINES)
+                return shortened(text, _MOST_LINES)
             case {"type": "image", "content": {"data": str(data), "mediaType": str(media_type)}}:
                 name, words = image_name(media_type, data), _words(entry)
-                return _shortened(words if name in words else f"{name}\n{words}", _MOST_LINES)
+                return shortened(words if name in words else f"{name}\n{words}", _MOST_LINES)
     return None
 
 
@@ -55,7 +58,8 @@ def _item(item: dict[str, Any]) -> str:
     return str(item.get("text", ""))
 
 
-def _shortened(text: str, most: int) -> str:
+def shortened(text: str, most: int) -> str:
+    """The first lines of a text, and not too much of them, with a `…` if there is more."""
     lines = text.strip().splitlines()
     shown = "\n".join(lines[:most])
     if len(shown) > _MOST_CHARACTERS:

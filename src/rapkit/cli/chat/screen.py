@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 
 from prompt_toolkit.application import Application
@@ -23,15 +24,18 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from rapkit.cli.chat.aftermath import Aftermath
 from rapkit.cli.chat.block import Block
 from rapkit.cli.chat.picker import Fragments, Picker
 
 _STYLE = Style.from_dict(
     {
         "prompt": "bold ansicyan",
+        "nbsp": "nounderline",  # a space like any other
         "live.unsent": "ansigray",
         "toolbar.status": "bg:#303030 #e0e0e0",
         "toolbar.away": "bg:#870000 #ffffff bold",
@@ -49,6 +53,7 @@ _STYLE = Style.from_dict(
 _PROMPT = "> "
 _MOST_INPUT_ROWS = 8
 _BESIDE_THE_LIVE_TEXT = 10
+_LOW = 12  # rows: with fewer, a picker leaves room for nothing that can wait
 _ESCAPE_WAIT = 0.2
 
 
@@ -56,7 +61,8 @@ class Screen:
     """Where the chat is shown and typed.
 
     `live` and `toolbar` give what stands above and below the typed line, for a width. `entered` is called with what the user enters,
-    `interrupted` at Ctrl-C, and `left` at Esc, with the picker that was left. `ended_by` is the signal that ended it, if one did.
+    `interrupted` at Ctrl-C, and `left` at Esc, with the picker that was left. `held` is called when words are entered that were begun as
+    the answer to a question that is over: they stay where they are. `ended_by` is the signal that ended it, if one did.
     """
 
     def __init__(
@@ -67,14 +73,17 @@ class Screen:
         entered: Callable[[str], None],
         interrupted: Callable[[], None],
         left: Callable[[Picker], None],
+        held: Callable[[], None],
         completer: Completer,
         history: History,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, legacy_windows=False)
-        self._entered, self._interrupted, self._left = entered, interrupted, left
+        self._entered, self._interrupted, self._left, self._held = entered, interrupted, left, held
         self._live, self._toolbar = live, toolbar
         self._to_print: list[Block] = []
         self._nothing_printed = True
+        self._aftermath = Aftermath(clock)
         self.picker: Picker | None = None
         self.ended_by: signal.Signals | None = None
         self.buffer = Buffer(
@@ -82,6 +91,7 @@ class Screen:
             completer=completer,
             complete_while_typing=Condition(lambda: self.buffer.text.startswith("/")),
             history=history,
+            on_text_changed=self._changed,
         )
         self._app: Application[None] = Application(
             layout=self._layout(),
@@ -90,6 +100,7 @@ class Screen:
             refresh_interval=1.0,
             erase_when_done=True,
             output=_output(),
+            before_render=self._read_out,
         )
         self._app.ttimeoutlen = _ESCAPE_WAIT
 
@@ -134,6 +145,18 @@ class Screen:
             self._write()
             self.redraw()
 
+    def end_picker(self) -> None:
+        """Take away what the user can choose from: it is over, and not by what they did."""
+        picker, self.picker = self.picker, None
+        if picker is not None:
+            self._aftermath.begin(words_begun=picker.said is not None and bool(self.buffer.text.strip()))
+        self.redraw()
+
+    def clear(self) -> None:
+        """Empty the line that the user types in."""
+        self.buffer.reset()
+        self._aftermath.forget_words()
+
     def redraw(self) -> None:
         """Show what has changed."""
         self._app.invalidate()
@@ -142,6 +165,10 @@ class Screen:
     def columns(self) -> int:
         """How wide it is now."""
         return self._app.output.get_size().columns
+
+    @property
+    def _rows(self) -> int:
+        return self._app.output.get_size().rows
 
     def _write(self) -> None:
         blocks, self._to_print = self._to_print, []
@@ -171,7 +198,7 @@ class Screen:
             part(self._picker),
             typed,
             CompletionsMenu(max_height=8),
-            part(lambda: self._toolbar(self.columns)),
+            part(self._below),
         ]
         return Layout(HSplit(parts), focused_element=typed)
 
@@ -182,16 +209,44 @@ class Screen:
             first, *others = text.split("\n")
             rows[-1].append((style, first))
             rows += [[(style, other)] for other in others]
-        room = max(1, self._app.output.get_size().rows - _BESIDE_THE_LIVE_TEXT)
-        shown = [part for row in rows[-room:] for part in (*row, ("", "\n"))]
+        room = max(1, self._rows - _BESIDE_THE_LIVE_TEXT)
+        if self.picker is not None:
+            left = self._rows - len(_lines(self._picker())) - self._typed_rows() - len(_lines(self._below()))
+            if left < 1:
+                return []
+            room = min(room, left - 1)
+        shown = [part for row in rows[-room:] if room for part in (*row, ("", "\n"))]
         # What keeps the typed line apart is an empty line, and a line with nothing in it is no line.
         return shown if any(text.strip() for _, text in shown) else [("", " ")]
 
     def _picker(self) -> Fragments:
         if self.picker is None:
             return []
-        size = self._app.output.get_size()
-        return self.picker.fragments(size.columns, size.rows, active=not self.buffer.text)
+        return self.picker.fragments(self.columns, self._picker_room(), active=not self.buffer.text)
+
+    def _picker_room(self) -> int:
+        """How many rows there are for a picker: as many as fit on the screen beside what has to be there."""
+        apart = 1 if self._rows >= _LOW else 0
+        return max(1, self._rows - apart - self._typed_rows() - len(_lines(self._below())))
+
+    def _typed_rows(self) -> int:
+        rows = sum(1 + (cell_len(line) + len(_PROMPT)) // self.columns for line in self.buffer.text.split("\n"))
+        return min(rows, _MOST_INPUT_ROWS)
+
+    def _below(self) -> Fragments:
+        fragments = self._toolbar(self.columns)
+        return fragments[:1] if self.picker is not None and self._rows < _LOW else fragments
+
+    def _read_out(self, _app: Application[None]) -> None:
+        """Before it is shown: nobody may answer what they cannot read, so what does not fit here is printed above, all of it."""
+        picker = self.picker
+        if picker is not None and not picker.is_read_out and picker.is_cut(self.columns, self._picker_room()):
+            picker.is_read_out = True
+            self.print(picker.whole())
+
+    def _changed(self, _buffer: Buffer) -> None:
+        if not self.buffer.text:
+            self._aftermath.forget_words()
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -242,6 +297,12 @@ class Screen:
             if picker and picker.dismissed:
                 picker.dismissed()
 
+        def ignore(event: KeyPressEvent) -> None:
+            """For a question that is not there any more. Else a number, or an old line and Enter, would be said to the agent."""
+
+        too_late = Condition(lambda: self._aftermath.is_now and not self.buffer.text)
+        for key in (*"123456789", "up", "down", "s-tab", "tab", "enter", "c-x"):
+            keys.add(key, filter=too_late, eager=True)(ignore)
         return keys
 
     def _digit(self, event: KeyPressEvent) -> None:
@@ -255,6 +316,9 @@ class Screen:
             if picker and picker.pick() and self.picker is picker:
                 self.picker = None
             return
+        if not text.startswith("/") and self._aftermath.claim_words():
+            self._held()
+            return
         self.buffer.append_to_history()
         self.buffer.reset()
         if picker and picker.said and not text.startswith("/"):
@@ -262,6 +326,10 @@ class Screen:
             picker.said(text)
         else:
             self._entered(text)
+
+
+def _lines(fragments: Fragments) -> list[str]:
+    return "".join(text for _, text in fragments).split("\n") if fragments else []
 
 
 def _output() -> Vt100_Output:

@@ -4,12 +4,14 @@ import asyncio
 import signal
 import time
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 from rapkit.cli.agent_api import AgentApi, StreamEvent
 from rapkit.cli.chat.asking import Asking, is_question
 from rapkit.cli.chat.block import Block
 from rapkit.cli.chat.blocking import Feed, Over, in_thread
+from rapkit.cli.chat.child_words import last_words
 from rapkit.cli.chat.commands import CommandCompleter, Commands
 from rapkit.cli.chat.followed import Followed
 from rapkit.cli.chat.history import History, history_path
@@ -18,22 +20,31 @@ from rapkit.cli.chat.live import live_text
 from rapkit.cli.chat.picker import Fragments, Picker
 from rapkit.cli.chat.screen import Screen
 from rapkit.cli.chat.sender import Sender
+from rapkit.cli.chat.servers import Look, Servers
 from rapkit.cli.chat.toolbar import toolbar
 from rapkit.cli.chat.transcript import note, problem
 from rapkit.cli.chat.unsent import Message
 from rapkit.cli.chat.warned import warned
 from rapkit.cli.following import Back, Lost
+from rapkit.cli.threads.naming import path_of
 from rapkit.errors import RapkitError
 
 _SETTLING = 0.05  # entries come in bursts: one look for all of them
 _FAMILY_INTERVAL = 2.0
 _HINT_SECONDS = 2.0
+_OVER = "That question is over: it was answered elsewhere, or nobody waits for the answer any more."
+_HELD = "Not sent: you began this as the answer to a question that is over. Enter again sends it as a message."
 
 
 class Chat:
-    """Until the user leaves. `followed` is the thread on the screen."""
+    """Until the user leaves; `when_left` says what becomes of threads then. `followed` is the thread on the screen.
 
-    def __init__(self, api: AgentApi, user_id: str | None = None) -> None:
+    `look_at_servers` asks those of an agent in this process.
+    """
+
+    when_left = "threads go on without you"
+
+    def __init__(self, api: AgentApi, user_id: str | None = None, look_at_servers: Look | None = None) -> None:
         self.api = api
         self.followed = Followed()
         self._feed: Feed | None = None
@@ -49,9 +60,11 @@ class Chat:
             entered=self._entered,
             interrupted=self._interrupted,
             left=self._left,
+            held=lambda: self.print([problem(_HELD)]),
             completer=CommandCompleter(self._commands),
             history=History(history_path()),
         )
+        self._servers = Servers(look_at_servers or (lambda: None), self._warn)
         self._sender = Sender(api, user_id, begun=self._begun, refused=self._refused, changed=self._screen.redraw)
 
     async def run(self, greeting: Iterable[Block], thread_id: str | None) -> None:
@@ -62,8 +75,9 @@ class Chat:
         self.start(self._enter_all())
         self.start(self._sender.run())
         self.start(self._look_again_and_again())
+        self.start(self._servers.run())
         try:
-            with warned(lambda text: self.print([Block(text, "! ", "dim")])):
+            with warned(self._servers.warn):
                 await self._screen.run()
         finally:
             self._stop_following()
@@ -93,6 +107,9 @@ class Chat:
         """Show something above the line that the user types in."""
         self._screen.print(blocks)
 
+    def _warn(self, text: str) -> None:
+        self.print([Block(text, "! ", "dim")])
+
     @property
     def picker(self) -> Picker | None:
         """What the user can choose from right now."""
@@ -102,6 +119,11 @@ class Chat:
     def picker(self, picker: Picker | None) -> None:
         self._screen.picker = picker
         self._screen.redraw()
+
+    def end_question(self) -> None:
+        """The question that is shown is over, and not because the user has answered it. They are told, as they may just be about to."""
+        self._screen.end_picker()
+        self.print([note(_OVER)])
 
     def leave(self) -> None:
         """End the chat."""
@@ -182,7 +204,7 @@ class Chat:
 
     def _interrupted(self) -> None:
         if self._screen.buffer.text:
-            self._screen.buffer.reset()
+            self._screen.clear()
             self._hint = ("Ctrl-C again leaves", time.monotonic() + _HINT_SECONDS)
         elif self.followed.status == "running" and not self._hinted():
             self._hint = ("it goes on; Ctrl-C again leaves, /cancel stops a call", time.monotonic() + _HINT_SECONDS)
@@ -259,11 +281,14 @@ class Chat:
             followed.pending, followed.subscriptions, followed.children, followed.questions = [], [], [], {}
             self._asking.offer()
             return
-        path = f"threads/{followed.id}"
+        path = path_of(followed.id)
         detail = await in_thread(lambda: self.api.get(path))
         blocks = followed.look(detail)
         if followed.children or followed.asking_children:
             family = await in_thread(lambda: self.api.get(f"{path}/family"))
+            for child in followed.talking_children(family):
+                words = await in_thread(partial(last_words, self.api, child))
+                blocks += followed.transcript.child_said(child, words)
             blocks += followed.look_at_family(family)
         if followed is self.followed:
             if blocks:

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rapkit.cli.chat.block import Block
-from rapkit.cli.chat.result import result_blocks
+from rapkit.cli.chat.child_words import LAST_WORDS, Words
+from rapkit.cli.chat.result import result_blocks, shortened
 from rapkit.cli.progress import PROGRESS
 from rapkit.protocol.display_script import in_words
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 Entry = dict[str, Any]
 
 _EVENT_LINES = 12
+_ANSWERED_LINES = 4
+_CHILD_LINES = 3
 _QUIET = "dim"
 _WRONG = "red"
 _TOLD = "yellow"
@@ -30,17 +33,20 @@ class Transcript:
         self._asked_elsewhere = asked_elsewhere
         self._names: dict[str, str] = {}
         self._asked: dict[str, Entry] = {}
+        self._answered: set[str] = set()
+        self._heard: dict[str, Words] = {}
+        self._reported: dict[str, str] = {}
         self._kinds: dict[str, Callable[[Entry], list[Block]]] = {
             "user": _user,
             "schedule": _schedule,
             "assistant": self._assistant,
-            "result": result_blocks,
+            "result": self._result,
             "event": self._event,
             "released": _released,
             "unsubscribed": self._unsubscribed,
             "child": _child,
-            "child_closed": _child_closed,
-            "report": _report,
+            "child_closed": self._child_closed,
+            "report": self._report,
             "began": _began,
             "task": _task,
             "parent": _parent,
@@ -75,6 +81,10 @@ class Transcript:
         """What a call is called."""
         return self._names.get(call_id, call_id)
 
+    def has_asked(self, call_id: str) -> bool:
+        """Whether what a call asks was among the entries that are shown."""
+        return call_id in self._asked
+
     def _assistant(self, entry: Entry) -> list[Block]:
         text = entry.get("text", "").strip()
         said = [Block(text, apart=True)] if text else []
@@ -84,6 +94,33 @@ class Transcript:
             display = call.get("display") or in_words(call["name"], call["arguments"])
             calls.append(Block(display, "→ ", "", "cyan", apart=not said and not calls))
         return said + calls
+
+    def child_said(self, thread_id: str, words: Words | None) -> list[Block]:
+        """What was said in a child; nothing, if that was shown before, or the child has reported the same."""
+        heard = self._heard.get(thread_id)
+        if words is None or (heard and heard.seq >= words.seq):
+            return []
+        self._heard[thread_id] = words
+        if self._reported.get(thread_id, "").strip() == words.text:
+            return []
+        said = shortened(words.text, _CHILD_LINES)
+        return [Block(f"child thread {short_id(thread_id)} said: {said}", "↳ ", _QUIET)]
+
+    def _result(self, entry: Entry) -> list[Block]:
+        # That the model had been told it would take longer is not why it is late to people. That they have read otherwise is.
+        given_up = entry["call_id"] in self._answered
+        self._answered.add(entry["call_id"])
+        return result_blocks(entry, given_up=given_up)
+
+    def _child_closed(self, entry: Entry) -> list[Block]:
+        said = self.child_said(entry["thread_id"], entry.get(LAST_WORDS))
+        return [*said, Block(f"child thread {short_id(entry['thread_id'])} was closed", "↳ ", _QUIET)]
+
+    def _report(self, entry: Entry) -> list[Block]:
+        self._reported[entry["thread_id"]] = entry["text"]
+        last = ", and is closed" if entry.get("closed") else ""
+        text = f"child thread {short_id(entry['thread_id'])} says{last}: {_first(entry['text'])}"
+        return [Block(text, "↰ ", "", "blue", apart=True)]
 
     def _event(self, entry: Entry) -> list[Block]:
         name = entry["name"]
@@ -102,7 +139,7 @@ class Transcript:
         self._asked[entry["call_id"]] = entry
         if self._asked_elsewhere:
             return []
-        blocks = [_prompt(entry)]
+        blocks = [_prompt(entry["prompt"].strip())]  # all of it: nobody may answer what they cannot read
         for number, choice in enumerate(entry["choices"]):
             stands = " (default)" if number == entry.get("default") else ""
             blocks.append(Block(f"{choice}{stands}", f"  {number + 1} "))
@@ -110,7 +147,7 @@ class Transcript:
 
     def _chosen(self, entry: Entry) -> list[Block]:
         asked = self._asked.pop(entry["call_id"], None)
-        question = [_prompt(asked)] if asked and self._asked_elsewhere else []
+        question = [_prompt(shortened(asked["prompt"], _ANSWERED_LINES))] if asked and self._asked_elsewhere else []
         return [*question, _fate(entry, asked["choices"] if asked else [])]
 
     def _oauth(self, entry: Entry) -> list[Block]:
@@ -141,8 +178,8 @@ def short_id(thread_id: str) -> str:
     return "-".join([f"…{root[-6:]}" if len(root) > 10 else root, *children])
 
 
-def _prompt(asked: Entry) -> Block:
-    return Block(_first(asked["prompt"]), "? ", "bold", _TOLD, apart=True)
+def _prompt(text: str) -> Block:
+    return Block(text, "? ", "bold", _TOLD, apart=True)
 
 
 def _fate(chosen: Entry, choices: list[str]) -> Block:
@@ -177,16 +214,6 @@ def _released(entry: Entry) -> list[Block]:
 def _child(entry: Entry) -> list[Block]:
     what = f"made for: {_first(entry['task'], 3)}" if entry.get("task") else "made for that event"
     return [Block(f"child thread {short_id(entry['thread_id'])} {what}", "↳ ", "", "blue")]
-
-
-def _child_closed(entry: Entry) -> list[Block]:
-    return [Block(f"child thread {short_id(entry['thread_id'])} was closed", "↳ ", _QUIET)]
-
-
-def _report(entry: Entry) -> list[Block]:
-    last = ", and is closed" if entry.get("closed") else ""
-    text = f"child thread {short_id(entry['thread_id'])} says{last}: {_first(entry['text'])}"
-    return [Block(text, "↰ ", "", "blue", apart=True)]
 
 
 def _began(entry: Entry) -> list[Block]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rapkit.cli.agent_api import AgentApi
 from rapkit.cli.chat.followed import Followed
+from rapkit.cli.threads.naming import path_of
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +27,7 @@ class Message:
             body: dict[str, Any] = {"text": self.text} | ({"user_id": user_id} if user_id else {})
             self.begins_thread = True
             return str(api.post("threads", body, key=self.key)["thread_id"])
-        self.id = api.post(f"threads/{self.to.id}/messages", {"text": self.text}, key=self.key)["message_id"]
+        self.id = api.post(path_of(self.to.id, "messages"), {"text": self.text}, key=self.key)["message_id"]
         return None
 
 
