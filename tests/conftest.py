@@ -1,3 +1,4 @@
+import os
 import signal
 from collections.abc import AsyncIterator
 
@@ -7,6 +8,9 @@ from tests.server.sink import Sink, listening
 
 # Not test modules themselves, so pytest would not explain their assertions. Here, because other folders use them too, and come first.
 pytest.register_assert_rewrite("tests.crash.arena", "tests.crash.patient_arena", "tests.crash.processes")
+
+# A test, and whoever reads its log, wants to know where something comes from that nobody foresaw.
+os.environ.setdefault("RAPKIT_TRACEBACK", "1")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell. The processes we start would inherit it, and never hear a Ctrl-C.

@@ -16,22 +16,25 @@ from urllib.parse import urlsplit
 from rapkit.config_file import Table
 from rapkit.errors import ConfigError
 from rapkit.kernel.limits import Confirmation, Confirmations, ThreadLimits, Timeouts
-from rapkit.runtime.agent import DEFAULT_STORE, Agent, check_public_url
+from rapkit.runtime.agent import Agent, check_public_url
 from rapkit.runtime.budget import Budget, Per
 from rapkit.runtime.schedules import Schedule, check_names
 from rapkit.runtime.server import Server
-from rapkit.settings_keys import homes, key_names, key_table
-from rapkit.settings_missing import ANOTHER_FILE, an_empty_file, no_settings
+from rapkit.settings_keys import key_names
+from rapkit.settings_whereabouts import (
+    DEFAULT_FILE,
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    SERVERS,
+    Flags,
+    SettingsFile,
+    Tokens,
+    Whereabouts,
+)
+from rapkit.store_url import DEFAULT_STORE
 
-DEFAULT_FILE = Path("rapkit.toml")
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 8700
-SERVERS = "RAPKIT_SERVERS"
-"""The variable that adds tool servers: their URLs, with spaces between them."""
+__all__ = ["DEFAULT_FILE", "SERVERS", "Flags", "Settings", "load_settings"]
 
-_LAST_PORT = 65535
-_VARIABLES = {key.name: key.variable for key in key_table("agent").keys if key.variable is not None}
-_AGENT = key_names("agent")
 _SERVER = key_names("servers")
 _SCHEDULE = key_names("schedule")
 _BUDGET = key_names("agent.budget")
@@ -40,21 +43,6 @@ _LIMITS = {each.name: each.type for each in dataclasses.fields(ThreadLimits) if 
 _CONFIRMATIONS = get_args(Confirmation)
 
 T = TypeVar("T")
-Tokens = Mapping[str, Sequence[str]]
-"""Who may use the client API: tokens, or where they are to be found, by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """What was said on the command line; None is what was not."""
-
-    model: str | None = None
-    store: str | None = None
-    public_url: str | None = None
-    host: str | None = None
-    port: int | None = None
-    tokens: Tokens | None = field(default=None, repr=False)
-    servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +60,11 @@ class Settings:
     limits: ThreadLimits = field(default_factory=ThreadLimits)
     schedules: tuple[Schedule, ...] = ()
     budget: Budget | None = None
+
+    @property
+    def whereabouts(self) -> Whereabouts:
+        """Where the agent is when it runs."""
+        return Whereabouts(self.store, self.host, self.port, self.tokens)
 
     def agent(self) -> Agent:
         """The agent; `ConfigError` if its model cannot be used, or a token of its clients is not there."""
@@ -95,76 +88,24 @@ def load_settings(
 
     Without a file of the usual name, a model that is named outside of it is enough.
     """
-    outside = _Outside(flags or Flags(), os.environ if environment is None else environment)
-    file = _read(path, outside)
-    agent = file.table("agent", _AGENT)
+    file = SettingsFile(path, flags or Flags(), os.environ if environment is None else environment)
+    table, agent = file.table, file.agent
+    where = file.whereabouts()
     settings = Settings(
-        model=file.attempt("", _model, file, agent, outside),
-        servers=_servers(file, outside),
-        instructions=file.attempt("", _instructions, agent),
-        store=file.attempt("", _store, agent, outside),
-        public_url=file.attempt(None, _public_url, agent, outside),
-        host=file.attempt(None, agent.text, "host") or DEFAULT_HOST,
-        port=file.attempt(0, _port, agent),
-        tokens=file.attempt({}, agent.secrets, "tokens"),
+        model=table.attempt("", file.model),
+        servers=_servers(file),
+        instructions=table.attempt("", _instructions, agent),
+        store=where.store,
+        public_url=table.attempt(None, _public_url, file),
+        host=where.host,
+        port=where.port,
+        tokens=where.tokens,
         limits=_limits(agent),
-        schedules=_schedules(file),
-        budget=file.attempt(None, _budget, agent),
+        schedules=_schedules(table),
+        budget=table.attempt(None, _budget, agent),
     )
-    host = file.attempt(None, outside.text, "host")
-    file.check()
-    said = {key: getattr(outside.flags, key) for key in ("port", "tokens")} | {"host": host}
-    return dataclasses.replace(settings, **{key: value for key, value in said.items() if value is not None})
-
-
-def _read(path: Path, outside: "_Outside") -> Table:
-    if path == DEFAULT_FILE and not os.path.lexists(path):
-        if outside.text("model") is None:
-            raise ConfigError(no_settings(path))
-        return Table.nothing(path, key_names(""))
-    return Table.read(path, key_names(""), homes, absent=ANOTHER_FILE)
-
-
-class _Outside:
-    """What was said outside of the file."""
-
-    def __init__(self, flags: Flags, environment: Mapping[str, str]) -> None:
-        self.flags = flags
-        self._environment = environment
-
-    def text(self, key: str) -> str | None:
-        flag: str | None = getattr(self.flags, key)
-        if flag == "":
-            raise ConfigError(f"{_as_flag(key)} is empty. Give it a value, or leave it out.")
-        return flag or self._environment.get(_VARIABLES.get(key, "")) or None
-
-    def servers(self) -> list[tuple[str, str]]:
-        """URLs of tool servers, each with where it was said."""
-        named = [(url, "--server") for url in self.flags.servers]
-        return named + [(url, SERVERS) for url in self._environment.get(SERVERS, "").split()]
-
-    def source(self, key: str) -> str:
-        return _as_flag(key) if getattr(self.flags, key) else _VARIABLES[key]
-
-
-def _as_flag(key: str) -> str:
-    return f"--{key.replace('_', '-')}"
-
-
-def _model(file: Table, agent: Table, outside: _Outside) -> str:
-    inside = agent.text("model")
-    if said := outside.text("model"):
-        return said
-    if inside is None and not file.names():
-        raise ConfigError(an_empty_file(file.path))
-    if inside is None:
-        raise agent.missing("model", 'Write one, such as model = "openai:gpt-5-mini", or set RAPKIT_MODEL.')
-    return agent.beside(inside, "scripted:")
-
-
-def _port(agent: Table) -> int:
-    port = agent.number("port", 0, _LAST_PORT)
-    return DEFAULT_PORT if port is None else port
+    table.check()
+    return settings
 
 
 def _instructions(agent: Table) -> str:
@@ -182,30 +123,25 @@ def _instructions(agent: Table) -> str:
         ) from None
 
 
-def _store(agent: Table, outside: _Outside) -> str:
-    url = agent.text("store") or DEFAULT_STORE
-    return outside.text("store") or (url if url.endswith(":memory:") else agent.beside(url, "sqlite:///"))
-
-
-def _public_url(agent: Table, outside: _Outside) -> str | None:
-    said, inside = outside.text("public_url"), agent.text("public_url")
+def _public_url(file: SettingsFile) -> str | None:
+    said, inside = file.said("public_url"), file.agent.text("public_url")
     url = said or inside
     if url is None:
         return None
     try:
         return check_public_url(url)
     except ConfigError as error:
-        source = outside.source("public_url") if said else f'{agent.path}, "public_url" in {agent.title}'
+        source = file.source("public_url") if said else f'{file.agent.path}, "public_url" in {file.agent.title}'
         raise ConfigError(f"{source}: {error}") from None
 
 
-def _servers(file: Table, outside: _Outside) -> tuple[Server, ...]:
+def _servers(file: SettingsFile) -> tuple[Server, ...]:
     """Those of the file, then those that were named outside and are not among them."""
-    tables = file.tables("servers", _SERVER, example='url = "http://127.0.0.1:8001"')
+    tables = file.table.tables("servers", _SERVER, example='url = "http://127.0.0.1:8001"')
     servers = list(_each(_server, tables))
-    for url, source in outside.servers():
+    for url, source in file.servers():
         if url.rstrip("/") not in [server.base for server in servers]:  # there it may have a token and a prefix
-            named = file.attempt(None, _named_server, url, source)
+            named = file.table.attempt(None, _named_server, url, source)
             servers += [named] if named is not None else []
     return tuple(servers)
 

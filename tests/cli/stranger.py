@@ -12,7 +12,11 @@ _MINIMAL_TOOL = {"name": "watch", "description": "Watch something.", "inputSchem
 
 
 class Stranger:
-    """Answers GET with `document`, POST with `status`; after a POST of an invocation it sends `callbacks` to where that wants them."""
+    """Answers GET with `document`, POST with `status`; after a POST of an invocation it sends `callbacks` to where that wants them.
+
+    It notes the `headers` of each GET; what each POST said is `received`, where to is in `paths`, and who said it in `authorizations`.
+    While `answering` is not set, no POST is answered.
+    """
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -21,7 +25,11 @@ class Stranger:
         self.status = 200
         self.callbacks: list[dict[str, Any]] = []
         self.received: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+        self.answering = threading.Event()
+        self.answering.set()
         self.headers: list[dict[str, str]] = []
+        self.authorizations: list[str | None] = []
 
     def offer(self, **schema: object) -> None:
         """A toolset with one tool, `watch`, and these parameters."""
@@ -48,9 +56,14 @@ def listening() -> Iterator[Stranger]:
 
         def do_POST(self) -> None:
             message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            calls_back = bool(stranger.callbacks)  # before a test sees that it came, and has us say something else
+            stranger.paths.append(self.path)
             stranger.received.append(message)
-            self._answer(stranger.status, b"")
-            if stranger.callbacks:
+            stranger.authorizations.append(self.headers["Authorization"])
+            stranger.answering.wait()
+            with contextlib.suppress(ConnectionError):  # whoever waited for it is gone
+                self._answer(stranger.status, b"")
+            if calls_back and "callback_url" in message:
                 threading.Thread(target=stranger.call_back, args=(message,), daemon=True).start()
 
         def _answer(self, status: int, body: bytes) -> None:
@@ -69,6 +82,7 @@ def listening() -> Iterator[Stranger]:
     try:
         yield stranger
     finally:
+        stranger.answering.set()
         server.shutdown()
         serving.join()
         server.server_close()

@@ -155,7 +155,7 @@ def test_a_name_may_be_a_path_and_becomes_a_module(given: str, module: str) -> N
         ("tea-", "A toolset cannot be called 'tea-'."),
         ("-tea", "A toolset cannot be called '-tea'."),
         ("thé", "A toolset cannot be called 'thé'."),
-        ("a" * 65, "A toolset cannot be called"),
+        ("a" * 65, "A toolset cannot have a name of 65 letters. Choose one with up to 64."),
         ("class", "A Python module cannot be called 'class'"),
         ("json", "There is a Python module 'json' already, which another of that name would hide. Choose another, like json-tools."),
         ("Click", "There is a Python module 'click' already"),

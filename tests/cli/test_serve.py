@@ -100,6 +100,9 @@ def test_a_file_that_is_not_python_is_told_from_one_that_is_not_there(weather: P
     ("target", "said"),
     [
         ("storm.py", "There is no file storm.py."),
+        ("wether.py", "There is no file wether.py. Did you mean weather.py?"),
+        ("wether.py:tools", "There is no file wether.py. Did you mean weather.py?"),
+        ("nowhere/weather.py", "There is no file nowhere/weather.py."),
         ("storm", "There is no module storm. A file is named with its ending: storm.py"),
         ("./weather", "'./weather' is neither a Python file (weather.py) nor a module (package.module)."),
         ("", "'' is neither a Python file (weather.py) nor a module (package.module)."),
@@ -161,7 +164,7 @@ def test_a_port_that_is_taken(weather: Path) -> None:
         port = str(taken.getsockname()[1])
         said = refused("weather.py", "--port", port, folder=weather)
 
-    assert said == f"Port {port} on 127.0.0.1 is taken. Stop what uses it, or choose another."
+    assert said == f"Port {port} on 127.0.0.1 is taken. Stop what uses it, or choose another (--port)."
 
 
 @pytest.mark.parametrize(
@@ -177,7 +180,8 @@ def test_a_port_that_is_taken(weather: Path) -> None:
         (("--allow-callback", "10.0.0.0/99"), "Cannot allow '10.0.0.0/99'"),
         (("--public-url", "weather.example.com"), "Write it in full, like https://weather.example.com."),
         (("--stor", "x"), " See: rapkit serve --help"),
-        (("--port", "80000"), "80000 is not in the range 0<=x<=65535. See: rapkit serve --help"),
+        (("--port", "80000"), "'80000' is no port. Give a number from 0 to 65535. See: rapkit serve --help"),
+        (("--port", "80x"), "Invalid value for '--port': '80x' is no port. Give a number from 0 to 65535."),
     ],
 )
 def test_an_option_that_cannot_be(weather: Path, words: tuple[str, ...], said: str) -> None:

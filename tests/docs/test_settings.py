@@ -9,6 +9,7 @@ import pytest
 
 from rapkit import settings
 from rapkit.settings import load_settings
+from rapkit.settings_keys import key_names
 from tests.docs.blocks import PAGES, ROOT, Block, blocks_of
 
 GUIDE = ROOT / "docs" / "howto" / "build_an_agent.md"
@@ -40,10 +41,10 @@ def test_the_reference_has_every_key() -> None:
     document = tomllib.loads(re.sub(r"^# (\w+ = )", r"\1", reference, flags=re.MULTILINE))
 
     agent: dict[str, Any] = document["agent"]
-    assert set(agent) == set(settings._AGENT)
-    assert set(agent["budget"]) == set(settings._BUDGET)
-    assert set(document["schedule"][0]) == set(settings._SCHEDULE)
-    assert {key for server in document["servers"] for key in server} == set(settings._SERVER)
+    assert set(agent) == set(key_names("agent"))
+    assert set(agent["budget"]) == set(key_names("agent.budget"))
+    assert set(document["schedule"][0]) == set(key_names("schedule"))
+    assert {key for server in document["servers"] for key in server} == set(key_names("servers"))
 
 
 def test_the_reference_has_every_limit() -> None:

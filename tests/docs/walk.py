@@ -55,9 +55,9 @@ if not set(sys.argv[1:2]) & set({of_tools}):
 
     opening.open_model = open_model
 
-    from rapkit import settings
+    from rapkit import settings_whereabouts
 
-    settings.DEFAULT_PORT = {agent}
+    settings_whereabouts.DEFAULT_PORT = {agent}
 
 main()
 """

@@ -10,7 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from rapkit import __version__
-from rapkit.cli.streams import standard_streams
+from rapkit.cli.streams import OutputLost, standard_streams
+from rapkit.cli.unforeseen import sentence_about
 from rapkit.errors import RapkitError
 
 _SECTIONS = {
@@ -38,6 +39,8 @@ _SECTIONS = {
 }
 _COMMANDS = {name: summary for commands in _SECTIONS.values() for name, summary in commands.items()}
 _WIDEST = max(map(len, _COMMANDS))
+_UNFORESEEN = 1
+_WRONG = 2
 _INTERRUPTED = 130  # what shells give to a command that Ctrl-C ended
 
 
@@ -81,7 +84,7 @@ def rapkit() -> None:
 
 
 def main() -> None:
-    """Run the command line. A mistake of the user's is one sentence and exit code 2, never a traceback."""
+    """Run the command line. A mistake of the user's is one sentence and exit code 2; one of ours a sentence and exit code 1."""
     with standard_streams():
         _run()
 
@@ -94,7 +97,7 @@ def _run() -> None:
         _complain(str(error))
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        sys.exit(2)
+        sys.exit(_WRONG)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "rapkit"
         _complain(f"{error.format_message()} See: {command} --help")
@@ -102,14 +105,18 @@ def _run() -> None:
         _complain(error.format_message())
     except click.Abort:
         sys.exit(_INTERRUPTED)
+    except (OutputLost, BrokenPipeError):  # which are not ours
+        raise
+    except Exception as error:  # noqa: BLE001 - the last resort
+        _complain(sentence_about(error), _UNFORESEEN)
 
 
-def _complain(problem: str) -> None:
+def _complain(problem: str, code: int = _WRONG) -> None:
     text = f"rapkit: {problem}"
     if sys.stderr.isatty():
         text = "\n".join(map(_wrapped, text.splitlines()))
     click.echo(text, err=True)
-    sys.exit(2)
+    sys.exit(code)
 
 
 def _wrapped(line: str) -> str:

@@ -4,8 +4,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rapkit.cli.remote import printable
 from rapkit.cli.spans import span
+from rapkit.printable import printable
 from rapkit.runtime.cron import Cron
 from rapkit.runtime.schedules import Schedule
 from rapkit.runtime.threads import Page

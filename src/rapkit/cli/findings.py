@@ -8,8 +8,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from rapkit.cli.remote import printable
 from rapkit.kernel.catalog import offered_name
+from rapkit.printable import printable
 from rapkit.runtime.toolsets import Finding
 
 _NARROWEST = 24

@@ -6,7 +6,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from rapkit.cli.remote import fetch_toolset, printable, read_token
+from rapkit.cli.options import read_token
+from rapkit.cli.remote import fetch_toolset
+from rapkit.printable import printable
 from rapkit.protocol import ToolDefinition, dump
 
 _NARROWEST = 20

@@ -1,5 +1,6 @@
 """Finding the toolset a command is about."""
 
+import difflib
 import importlib
 import importlib.util
 import os
@@ -52,7 +53,7 @@ def _offer(module: ModuleType, place: str) -> str:
 def _load_file(place: str) -> ModuleType:
     path = Path(place).resolve()
     if not path.is_file():
-        raise ConfigError(f"There is no file {place}.")
+        raise ConfigError(f"There is no file {place}.{_meant(place)}")
     name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -65,6 +66,12 @@ def _load_file(place: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise _broken(place, path.parent, error) from error
     return module
+
+
+def _meant(place: str) -> str:
+    neighbours = {each.stem: each for each in sorted(Path(place).parent.glob("*.py")) if each.is_file()}
+    close = difflib.get_close_matches(Path(place).stem, neighbours, n=1)
+    return f" Did you mean {neighbours[close[0]]}?" if close else ""
 
 
 def _module_name(path: Path) -> str:

@@ -1,9 +1,7 @@
 """Talking to a tool server from the command line."""
 
-import contextlib
 import json
-import signal
-from collections.abc import Iterator
+import re
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,32 +9,22 @@ from urllib.parse import urlsplit
 from pyreqwest.client import SyncClientBuilder
 from pyreqwest.exceptions import PyreqwestError
 
+from rapkit.cli.apart import apart
 from rapkit.errors import ConfigError, DeliveryError, InvalidToolset
 from rapkit.http.callers import is_loopback_host
 from rapkit.printable import printable
 from rapkit.protocol import ToolsetDocument, parse_toolset
-from rapkit.secret import read_bearer
 
 _DISCOVERY = "/.well-known/rap-toolset"
-_PATIENCE = timedelta(seconds=15)
+_PATIENCE = 15.0
 _NEEDS_A_TOKEN = (401, 403)
-
-
-def read_token(given: str | None) -> str | None:
-    """The token a --token option refers to, if it was given."""
-    if given is None:
-        return None
-    if not given:
-        raise ConfigError("--token is empty. Give env:VARIABLE, file:PATH or the token itself.")
-    return read_bearer(given)
+_PORT = re.compile(r":?([1-9][0-9]{0,4})")
+_PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?(?:/[!-~]*)?")
 
 
 def fetch_toolset(base_url: str, token: str | None) -> ToolsetDocument:
     """What the server at this base URL offers."""
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        example = f"http://{base_url}" if base_url and "://" not in base_url else "http://127.0.0.1:8001"
-        raise ConfigError(f"{base_url!r} is not the URL of a server. Write it like {example}.")
+    _check_url(base_url)
     url = base_url.rstrip("/") + _DISCOVERY
     try:
         status, body = _request("GET", url, None, token)
@@ -55,10 +43,10 @@ def fetch_toolset(base_url: str, token: str | None) -> ToolsetDocument:
         raise InvalidToolset(f"{url} is not a valid toolset:\n{problems}") from None
 
 
-def post(url: str, message: dict[str, Any], token: str | None) -> tuple[int, str]:
-    """The status and the text of the answer."""
+def post(url: str, message: dict[str, Any], token: str | None, *, patience: float = _PATIENCE) -> tuple[int, str]:
+    """The status and the text of the answer. `DeliveryError` if none comes within `patience` seconds."""
     try:
-        status, body = _request("POST", url, message, token)
+        status, body = _request("POST", url, message, token, patience)
     except (PyreqwestError, ValueError) as error:
         raise _unreachable(url, error) from None
     return status, body.decode(errors="replace")
@@ -73,27 +61,46 @@ def explain(status: int, text: str) -> str:
     return f"answered {status}: {printable(str(detail))}"
 
 
-def _request(method: str, url: str, message: dict[str, Any] | None, token: str | None) -> tuple[int, bytes]:
-    builder = SyncClientBuilder().timeout(_PATIENCE).user_agent("rapkit")
+def _check_url(url: str) -> None:
+    """`ConfigError` if no server can be there."""
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and bool(url.encode())
+    except ValueError:  # a bracket that is not closed, a port that is no number, what is no text
+        is_one = False
+    if "@" in url and not (is_one and "@" not in parts.netloc):  # and it is not repeated here
+        raise ConfigError("The URL of a tool server holds no user name or password. Give it a token, with --token.")
+    if not is_one:
+        raise ConfigError(f"{url!r} is not the URL of a server. Write it like {_meant(url)}.")
+
+
+def _meant(given: str) -> str:
+    """The URL that somebody probably means who gives something else."""
+    if port := _PORT.fullmatch(given):
+        return f"http://127.0.0.1:{port[1]}"
+    return f"http://{given}" if _PLACE.fullmatch(given) else "http://127.0.0.1:8001"
+
+
+def _request(
+    method: str, url: str, message: dict[str, Any] | None, token: str | None, patience: float = _PATIENCE
+) -> tuple[int, bytes]:
+    # The client does not hear signals while it waits, so Python would get to its handler only after the answer. Whoever waits for a thread
+    # does. (The asynchronous client's own threads now and then abort an interpreter that ends soon after: pyreqwest 0.15.)
+    return apart(_request_deafly, method, url, message, token, patience).result()
+
+
+def _request_deafly(
+    method: str, url: str, message: dict[str, Any] | None, token: str | None, patience: float
+) -> tuple[int, bytes]:
+    builder = SyncClientBuilder().timeout(timedelta(seconds=patience)).user_agent("rapkit")
     if is_loopback_host(urlsplit(url).hostname or ""):
         builder = builder.no_proxy()
     if token:
         builder = builder.default_headers({"Authorization": f"Bearer {token}"})
-    with builder.build() as client, _killed_by_ctrl_c():
+    with builder.build() as client:
         request = client.request(method, url).header("Accept", "application/json")
         response = (request if message is None else request.body_json(message)).build().send()
         return response.status, response.bytes().to_bytes()
-
-
-@contextlib.contextmanager
-def _killed_by_ctrl_c() -> Iterator[None]:
-    # The client does not hear signals while it waits, so Python would get to its handler only after the answer. The asynchronous one does,
-    # but its threads outlive the event loop and now and then abort an interpreter that ends soon after (pyreqwest 0.15).
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _unreachable(url: str, error: Exception) -> DeliveryError:

@@ -7,6 +7,7 @@ import click
 
 from rapkit.cli.loading import load_toolset
 from rapkit.cli.options import log_format, log_level, tokens_by_name
+from rapkit.cli.port import PORT
 from rapkit.cli.reloading import run_and_reload
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
@@ -24,7 +25,7 @@ log = logging.getLogger("rapkit.cli")
     default=8001,
     show_default=True,
     metavar="NUMBER",
-    type=click.IntRange(0, 65535),
+    type=PORT,
     help="The port to listen on; 0 for any free one.",
 )
 @click.option("--store", metavar="URL", help="Where invocations are kept.  [default: sqlite:///.rapkit/<toolset>.db]")

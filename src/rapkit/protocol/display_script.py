@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
+from rapkit.printable import printable
+
 LONGEST_LINE = 200
 _LONGEST_SCRIPT = 4096
 _LONGEST_STRING = 10_000
@@ -63,8 +65,7 @@ def in_words(name: str, arguments: Mapping[str, Any]) -> str:
 
 def _one_line(text: str) -> str:
     """A text in one line, without what could steer a terminal or turn the direction of writing round."""
-    line = " ".join(text[: 4 * LONGEST_LINE].split())
-    line = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
+    line = printable(" ".join(text[: 4 * LONGEST_LINE].split()))
     return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
 
 

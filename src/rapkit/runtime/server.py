@@ -26,6 +26,8 @@ class Server:
 
     def __post_init__(self) -> None:
         """Refuse what is no base URL."""
+        if "@" in self.url.split("://", 1)[-1].split("/", 1)[0]:  # before anything is said that repeats it
+            raise ConfigError("The URL of a tool server holds no user name or password. Give the server a token.")
         try:
             parts = urlsplit(self.url)
             _ = parts.port
@@ -35,8 +37,6 @@ class Server:
             raise ConfigError(f"{self.url!r} is not the URL of a tool server. Write it like http://127.0.0.1:8001.")
         if not self.name.isprintable():
             raise ConfigError(f"{self.name!r} cannot name a server: it has characters that cannot be printed.")
-        if parts.username is not None or parts.password is not None:
-            raise ConfigError("The URL of a tool server holds no user name or password. Give the server a token.")
         if parts.scheme == "http" and not is_loopback_host(parts.hostname) and not self.allow_http:
             raise ConfigError(
                 f"{self.url} is plain http to another machine: anybody on the way could read and change what is said. "

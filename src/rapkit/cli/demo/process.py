@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from rapkit.cli.demo.failure import DemoFailed
-from rapkit.cli.remote import printable
+from rapkit.printable import printable
 
 State = Literal["off", "starting", "alive", "killed", "ended"]
 

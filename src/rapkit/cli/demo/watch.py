@@ -8,7 +8,7 @@ from rapkit.cli.demo.cast import Cast
 from rapkit.cli.demo.conversation import Conversation, Entry
 from rapkit.cli.demo.failure import DemoFailed
 from rapkit.cli.demo.scene import Scene
-from rapkit.cli.remote import printable
+from rapkit.printable import printable
 
 T = TypeVar("T")
 

@@ -28,7 +28,9 @@ class ProjectName:
         """The name that was given, which may be a path; `ConfigError` if no module can be called so."""
         folder = Path(os.path.abspath(given)) if given else None
         name = folder.name if folder else ""
-        if folder is None or not _NAME.fullmatch(name) or len(name) > _LONGEST:
+        if len(name) > _LONGEST:
+            raise ConfigError(f"A toolset cannot have a name of {len(name)} letters. Choose one with up to {_LONGEST}.")
+        if folder is None or not _NAME.fullmatch(name):
             raise ConfigError(f"A toolset cannot be called {name!r}. {_ADVICE}")
         module = name.lower().replace("-", "_")
         if keyword.iskeyword(module) or keyword.issoftkeyword(module):
