@@ -1,6 +1,7 @@
 """Sealing, rotation, and where keys come from."""
 
 import base64
+import errno
 import os
 import secrets
 import stat
@@ -193,3 +194,14 @@ def test_processes_that_start_together_agree_on_one_key(tmp_path: Path) -> None:
 
     assert len(printed) == 1
     assert [file.name for file in tmp_path.iterdir()] == ["store.db.key"]
+
+
+def test_a_disk_that_takes_nothing_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+
+    with pytest.raises(OSError, match="No space left"):
+        load_keyring(tmp_path / "store.db")
+    assert list(tmp_path.iterdir()) == []

@@ -91,11 +91,11 @@ def load_keyring(beside: Path | None) -> Keyring:
 def _make_key_file(path: Path) -> None:
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(base64.urlsafe_b64encode(secrets.token_bytes(32)) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
     try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(base64.urlsafe_b64encode(secrets.token_bytes(32)) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
         # A link fails if the file is there already: two processes that start together end up with one key.
         os.link(fresh, path)
     except FileExistsError:

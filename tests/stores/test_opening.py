@@ -16,6 +16,12 @@ def test_what_is_no_store(url: str) -> None:
         open_store(url)
 
 
+def test_a_password_is_not_repeated() -> None:
+    with pytest.raises(ConfigError, match=r"is no store\. Use sqlite:///file\.db") as refused:
+        open_store("postgres://me:s3cret@db/agent")
+    assert "s3cret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("path", "file"), [(".", "store.db"), ("/", "/store.db"), ("..", "../store.db"), ("kept/", "kept/store.db")]
 )

@@ -16,8 +16,9 @@ def open_store(url: str, *, lease: Lease | None = None) -> Store:
         return SqliteStore(_MEMORY, load_keyring(None), lease=lease)
     file = file_of(url)
     if file is None:
+        shown = "The URL that is set" if "@" in url else repr(url)  # before it may be a password
         raise ConfigError(
-            f"{url!r} is no store. Use sqlite:///file.db, sqlite:////absolute/file.db or sqlite:///:memory:."
+            f"{shown} is no store. Use sqlite:///file.db, sqlite:////absolute/file.db or sqlite:///:memory:."
         )
     try:
         if file.is_dir():

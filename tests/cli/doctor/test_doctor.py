@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Running, eventually, rapkit, running
+from tests.cli.command import TOOLS, Running, eventually, rapkit, running
 from tests.cli.doctor.patients import PLAN, free_port
 from tests.cli.terminal import in_terminal
 
@@ -55,6 +55,27 @@ def test_all_is_well(home: Path) -> None:
     assert found["config"]["seen"] == "rapkit.toml: model scripted:plan.yaml, 1 server"
     assert found["store"]["seen"] == ".rapkit/agent.db: 1 process at work"
     assert found["public_url"]["seen"].startswith("this agent answers at http://127.0.0.1:")
+
+
+def test_a_server_that_wants_a_token_is_asked_whether_it_takes_ours(tmp_path: Path) -> None:
+    """Its discovery answers to everybody, so that tells nothing."""
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "plan.yaml").write_text(PLAN)
+    with running("serve", str(TOOLS), "--port", "0", "--token", f"agent={SECRET}", folder=tmp_path) as server:
+        configure(tmp_path, free_port(), server.url)
+        options = ("--model", "scripted:plan.yaml", "--port", str(free_port()), "--server", server.url)
+        wrong, none = examined(tmp_path, TOOLS=SECRET[::-1])["server"], examined(bare, *options)["server"]
+        right = examined(tmp_path, TOOLS=SECRET)["server"]
+        eventually(lambda: "its token is not known here" in server.err)  # more than one in a second is not told
+        assert SECRET not in server.err
+
+    assert [each["state"] for each in (wrong, none, right)] == ["failed", "failed", "ok"]
+    assert "the one from env:TOOLS is not one it knows" in wrong["seen"]
+    assert "none is configured" in none["seen"]
+    assert none["do"].startswith(
+        "Correct --server. If it is right, it cannot hold a token, but rapkit.toml can: [[serv"
+    )
 
 
 def test_it_is_said_in_lines_where_there_is_no_terminal(home: Path) -> None:
@@ -121,6 +142,54 @@ def test_settings_that_are_wrong(tmp_path: Path, text: str | None, said: str) ->
 
     assert found["state"] == "failed"
     assert found["seen"].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "do"),
+    [
+        (("-c", "other.toml"), {}, "Correct -c, or write that file: `rapkit up -c other.toml` says how."),
+        ((), {"RAPKIT_CONFIG": "o.toml"}, "Correct RAPKIT_CONFIG, or write that file: `rapkit up -c o.toml` says how."),
+        (("-c", "empty.toml"), {}, "`rapkit up -c empty.toml` says what to write."),
+        (("-c", "folder"), {}, "Correct -c."),
+        (("-c", "wrong.toml"), {}, "Correct wrong.toml."),
+        (("-c", "good.toml", "--server", "tools"), {}, "Correct --server."),
+        (("-c", "good.toml"), {"RAPKIT_SERVERS": "http://[::1"}, "Correct RAPKIT_SERVERS."),
+        (("-c", "wrong.toml", "--server", "tools", "--server", "more"), {}, "Correct wrong.toml and --server."),
+        (("--model", "scripted:plan.yaml", "--server", "tools"), {}, "Correct --server."),
+    ],
+    ids=["missing", "missing by variable", "empty", "folder", "file", "flag", "variable", "both", "no file at all"],
+)
+def test_what_is_to_be_corrected_is_what_is_wrong(
+    tmp_path: Path, words: tuple[str, ...], environment: dict[str, str], do: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for name, text in {"empty": "", "good": '[agent]\nmodel = "test"\n', "wrong": "[agent]\nmodle = 1\n"}.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+
+    found = examined(tmp_path, *words, **environment)["config"]
+
+    assert (found["state"], found["do"]) == ("failed", do)
+
+
+@pytest.mark.parametrize("source", ["--server", "RAPKIT_SERVERS"])
+def test_a_server_that_is_not_there_is_corrected_where_it_was_named(tmp_path: Path, source: str) -> None:
+    configure(tmp_path, free_port())
+    nobody = f"http://127.0.0.1:{free_port()}/"
+
+    found = examined(tmp_path, source, nobody) if source.startswith("--") else examined(tmp_path, RAPKIT_SERVERS=nobody)
+
+    assert (found["server"]["state"], found["server"]["do"]) == ("failed", f"Start it, or correct {source}.")
+
+
+def test_a_server_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        configure(tmp_path, free_port(), f"http://127.0.0.1:{silent.getsockname()[1]}")
+        outcome = rapkit("doctor", folder=tmp_path, environment={"TOOLS": SECRET})
+
+    assert (outcome.code, outcome.err) == (1, "")
+    (line,) = [line for line in outcome.out.splitlines() if not re.match(r"ok +[\w ]+: ", line) and ":" in line]
+    assert re.match(r"failed +server: http://127\.0\.0\.1:\d+.* answer within \d+ s\.", line)
+    assert line.endswith("→ See whether it hangs, and restart it; or correct its url in the settings.")
 
 
 @pytest.mark.parametrize(

@@ -130,13 +130,31 @@ def test_something_listens_and_is_not_what_is_reached(tmp_path: Path, stranger: 
 
     assert verdict.state == "failed"
     assert f"But something listens on 127.0.0.1 port {port}" in verdict.seen
+    assert verdict.do == "If it is this agent, public_url does not lead to it: correct it."
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["there", "behind a proxy"])
+def test_something_listens_and_does_not_answer(
+    tmp_path: Path, stranger: Stranger, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    """As an agent that was stopped, or is stuck."""
+    monkeypatch.setattr(reachable, "_PATIENCE", 0.5)
+    stranger.discovery_status = 504
+    more = f'public_url = "{stranger.url}"' if elsewhere else ""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        verdict = only(patient(tmp_path, settings(port, more)))
+
+    assert verdict.state == "failed"
+    assert verdict.seen.endswith(f" Something listens on 127.0.0.1 port {port}, and does not answer as an agent does")
+    assert verdict.do.startswith("Look at it: if it is this agent, it hangs or fails, so restart it; ")
 
 
 def test_an_address_that_is_not_one_of_this_machine(tmp_path: Path) -> None:
     nowhere = f'host = "192.0.2.1"\npublic_url = "http://127.0.0.1:{free_port()}"'
     verdict = only(patient(tmp_path, settings(free_port(), nowhere)))
 
-    assert (verdict.state, verdict.do) == ("failed", "Correct host in the settings.")
+    assert (verdict.state, verdict.do) == ("failed", "Correct the host that it is to listen on.")
     assert "Cannot listen on 192.0.2.1" in verdict.seen
 
 
@@ -215,3 +233,12 @@ def test_a_token_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     assert verdict.state == "failed"
     assert "The environment variable NOT_THERE is not set" in verdict.seen
+
+
+def test_a_token_that_cannot_be_sent(tmp_path: Path, stranger: Stranger) -> None:
+    port = int(stranger.url.rpartition(":")[2])
+    verdict = only(patient(tmp_path, settings(port, r'tokens = { me = "xyzzy-xyzzy-xyzzy\nplugh" }')))
+
+    assert verdict.state == "failed"
+    assert verdict.seen.startswith("The token cannot be sent: ")
+    assert stranger.headers == []

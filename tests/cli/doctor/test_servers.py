@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rapkit.cli.doctor import clock, servers
+from rapkit.cli.doctor import clock, servers, tokens
 from rapkit.cli.doctor.patient import Patient
 from rapkit.keys import load_keyring
 from rapkit.mailbox import NewBox
@@ -34,6 +34,105 @@ def test_one_that_is_well(tmp_path: Path, stranger: Stranger) -> None:
     assert SECRET not in verdict.seen
 
 
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize(
+    ("token", "sent", "seen", "do"),
+    [
+        ("", None, "it wants a token, and none is configured", "Put its token into {file}: [[servers]] with url = "),
+        (
+            f'token = "{SECRET}"',
+            f"Bearer {SECRET}",
+            "it wants a token, and the one that is configured is not one it knows",
+            "Correct the token of this server in {file}",
+        ),
+        (
+            'token = "env:TOOLS"',
+            f"Bearer {SECRET}",
+            "it wants a token, and the one from env:TOOLS is not one it knows",
+            "Correct the token of this server in {file}, or what it refers to",
+        ),
+    ],
+    ids=["none", "wrong", "wrong in a variable"],
+)
+def test_one_that_tells_everybody_what_it_offers_and_takes_no_calls(
+    tmp_path: Path,
+    stranger: Stranger,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    token: str,
+    sent: str | None,
+    seen: str,
+    do: str,
+) -> None:
+    """Seen without calling anything: what is sent is no message of the protocol."""
+    monkeypatch.setenv("TOOLS", SECRET)
+    stranger.offer()
+    stranger.status = status
+    examined = patient(tmp_path, "", entry(stranger.url, token))
+
+    (verdict,) = servers.check(examined)
+
+    assert verdict.state == "failed"
+    assert verdict.seen.endswith(f" ms; but calls are answered {status}: {seen}")
+    assert verdict.do.startswith(do.format(file=examined.config))
+    assert (stranger.received, stranger.authorizations) == ([{}], [sent])
+    assert SECRET not in verdict.seen + verdict.do
+
+
+@pytest.mark.parametrize("status", [200, 302, 400, 404, 415, 422, 429, 500, 503])
+def test_one_that_refuses_no_message_but_not_its_sender_takes_the_token(
+    tmp_path: Path, stranger: Stranger, status: int
+) -> None:
+    stranger.offer()
+    stranger.status = status
+
+    (verdict,) = servers.check(patient(tmp_path, "", entry(stranger.url)))
+
+    assert (verdict.state, stranger.received) == ("ok", [{}])
+
+
+def test_one_whose_tools_are_where_nobody_is(tmp_path: Path, stranger: Stranger) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    stranger.offer()
+    stranger.document = stranger.document.replace(stranger.url.encode(), nobody.encode())
+
+    (verdict,) = servers.check(patient(tmp_path, "", entry(stranger.url)))
+
+    assert verdict.state == "failed"
+    assert f"; but calls do not get to where it says that they go: {nobody}: Connection refused" in verdict.seen
+    assert verdict.do == "Have it started with the --public-url at which this machine reaches it."
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "why"),
+    [("https://10.0.0.1", "private"), ("http://93.184.216.34", "plain http"), ("http://169.254.169.254", "link-local")],
+)
+def test_one_whose_tools_are_where_an_agent_would_not_go_is_not_followed_there(
+    tmp_path: Path, stranger: Stranger, monkeypatch: pytest.MonkeyPatch, elsewhere: str, why: str
+) -> None:
+    def dialled(*_: object) -> None:
+        pytest.fail("it was dialled")
+
+    monkeypatch.setattr(tokens, "post", dialled)
+    stranger.offer()
+    stranger.document = stranger.document.replace(stranger.url.encode(), elsewhere.encode())
+
+    (verdict,) = servers.check(patient(tmp_path, "", entry(stranger.url, f'token = "{SECRET}"')))
+
+    assert verdict.state == "failed"
+    assert why in verdict.seen
+
+
+def test_a_name_is_dialled_where_it_was_judged_to_be(tmp_path: Path, stranger: Stranger) -> None:
+    by_name = stranger.url.replace("127.0.0.1", "localhost")
+    stranger.offer()
+    stranger.document = stranger.document.replace(stranger.url.encode(), by_name.encode())
+
+    (verdict,) = servers.check(patient(tmp_path, "", entry(by_name)))
+
+    assert (verdict.state, stranger.received) == ("ok", [{}])
+
+
 def test_one_that_is_down_takes_nothing_from_the_others(tmp_path: Path, stranger: Stranger) -> None:
     stranger.offer()
     nobody = f"http://127.0.0.1:{free_port()}"
@@ -45,24 +144,62 @@ def test_one_that_is_down_takes_nothing_from_the_others(tmp_path: Path, stranger
     assert down.do == "Start it, or correct its url in the settings."
 
 
-@pytest.mark.parametrize("token", [f'token = "{SECRET}"', ""], ids=["wrong", "none"])
-def test_one_that_does_not_take_the_token(tmp_path: Path, stranger: Stranger, token: str) -> None:
+@pytest.mark.parametrize(
+    ("token", "do"),
+    [(f'token = "{SECRET}"', "Correct the token of this server in "), ("", "Put its token into ")],
+    ids=["wrong", "none"],
+)
+def test_one_that_wants_a_token_before_it_says_anything(
+    tmp_path: Path, stranger: Stranger, token: str, do: str
+) -> None:
     stranger.discovery_status = 401
 
     (verdict,) = servers.check(patient(tmp_path, "", entry(stranger.url, token)))
 
-    assert (verdict.state, verdict.do) == ("failed", "Check its token in the settings.")
+    assert verdict.state == "failed"
+    assert verdict.do.startswith(do)
     assert "answered 401" in verdict.seen
     assert SECRET not in verdict.seen
+    assert stranger.received == []
 
 
-def test_a_token_that_is_not_there(tmp_path: Path, stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("status", "do"),
+    [
+        (404, "Correct its url in the settings."),
+        (405, "Correct its url in the settings."),
+        (302, "Correct its url in the settings."),
+        (502, "Start it, or correct its url in the settings."),
+    ],
+)
+def test_tokens_are_not_spoken_of_where_something_else_is_wrong(
+    tmp_path: Path, stranger: Stranger, status: int, do: str
+) -> None:
+    stranger.discovery_status = status
+
+    (verdict,) = servers.check(patient(tmp_path, "", entry(stranger.url)))
+
+    assert (verdict.state, verdict.do) == ("failed", do)
+    assert f"answered {status}" in verdict.seen
+
+
+@pytest.mark.parametrize(
+    ("reference", "seen"),
+    [
+        ("env:NOT_THERE", "The environment variable NOT_THERE is not set"),
+        ("file:not-there", "No secret can be read from "),
+    ],
+    ids=["variable", "file"],
+)
+def test_a_token_that_is_not_there(
+    tmp_path: Path, stranger: Stranger, monkeypatch: pytest.MonkeyPatch, reference: str, seen: str
+) -> None:
     monkeypatch.delenv("NOT_THERE", raising=False)
 
-    (verdict,) = servers.check(patient(tmp_path, "", entry(stranger.url, 'token = "env:NOT_THERE"')))
+    (verdict,) = servers.check(patient(tmp_path, "", entry(stranger.url, f'token = "{reference}"')))
 
     assert verdict.state == "failed"
-    assert f"{stranger.url}: The environment variable NOT_THERE is not set" in verdict.seen
+    assert f"{stranger.url}: {seen}" in verdict.seen
     assert verdict.do == "Check its token in the settings."
 
 

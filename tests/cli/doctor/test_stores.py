@@ -12,7 +12,7 @@ import pytest
 from rapkit.cli.doctor import store_file, stores
 from rapkit.cli.doctor.patient import Patient
 from rapkit.cli.doctor.verdict import Verdict
-from rapkit.keys import Keyring, load_keyring
+from rapkit.keys import load_keyring
 from rapkit.mailbox import Letter, NewBox
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
@@ -95,12 +95,29 @@ async def test_one_that_was_left_by_kill_9(tmp_path: Path, path: Path) -> None:
     (left / "agent.db-shm").unlink()
     verdict = only(patient(tmp_path, f'store = "sqlite:///{left}/agent.db"'))
     assert "was not closed in order, and cannot be looked at without changing it" in verdict.seen
+    assert verdict.do.startswith("Start what uses it, which puts it in order: ")
     assert not (left / "agent.db-shm").exists()
 
 
 def test_one_that_is_not_there_is_not_made(tmp_path: Path, path: Path) -> None:
     assert only(patient(tmp_path)) == Verdict("store", "ok", f"{path}: not there yet, and made at the first start")
     assert not path.parent.exists()
+
+
+@pytest.mark.parametrize("url", ["sqlite://:memory:", "agent.db"])
+def test_one_that_nothing_can_open_has_failed(tmp_path: Path, url: str) -> None:
+    verdict = only(patient(tmp_path, f'store = "{url}"'))
+
+    assert (verdict.state, verdict.seen) == ("failed", f"{url!r} is no store")
+
+
+@pytest.mark.parametrize("url", ["sqlite:///.", "sqlite:////"])
+def test_a_folder_is_none(tmp_path: Path, url: str) -> None:
+    verdict = only(patient(tmp_path, f'store = "{url}"'))
+
+    assert verdict.state == "failed"
+    assert verdict.seen.endswith(" is no store but a folder")
+    assert verdict.do.startswith("Name a file in it, like sqlite:///")
 
 
 def test_one_in_memory_is_warned_of(tmp_path: Path) -> None:
@@ -205,20 +222,41 @@ async def test_a_key_that_does_not_fit(
 def test_a_file_that_is_no_store(tmp_path: Path, path: Path) -> None:
     path.parent.mkdir()
     path.write_text("not a database, and long enough to be taken for one" * 20)
-    path.with_name("agent.db.key").write_text(Keyring.random().derive("x")[0].hex())
 
     verdict = only(patient(tmp_path))
 
-    assert verdict.state == "failed"
-    assert "it is not a SQLite file, or is damaged" in verdict.seen
+    assert verdict == Verdict("store", "failed", f"{path}: it is not a SQLite file", "Name another file.")
+
+
+async def test_a_store_whose_beginning_is_damaged_may_still_be_one(tmp_path: Path, path: Path) -> None:
+    await make(path)
+    with path.open("r+b") as file:
+        file.write(b"\0" * 4096)
+
+    verdict = only(patient(tmp_path))
+
+    assert verdict.seen == f"{path}; it is not a SQLite file, or is damaged"
+    assert verdict.do == "Name another file, or restore it from a copy."
+
+
+def test_a_file_that_is_empty_is_filled(tmp_path: Path, path: Path) -> None:
+    path.parent.mkdir()
+    path.touch()
+
+    assert only(patient(tmp_path)) == Verdict("store", "ok", f"{path}: empty yet, and filled at the first start")
 
 
 async def test_a_file_of_another_program_or_of_a_newer_rapkit(tmp_path: Path, path: Path) -> None:
     await make(path)
     change(path, "PRAGMA user_version = 99")
-    assert "it was written by a newer rapkit (schema 99" in only(patient(tmp_path)).seen
+    newer = only(patient(tmp_path))
+    assert "it was written by a newer rapkit (schema 99" in newer.seen
+    assert newer.do == "Run: pip install -U rapkit"
+    path.with_name("agent.db.key").unlink()
     change(path, "PRAGMA application_id = 5")
-    assert "it is a file of another program" in only(patient(tmp_path)).seen
+    another = only(patient(tmp_path))
+    assert "it is a file of another program" in another.seen
+    assert another.do == "Name another file."
 
 
 async def test_one_that_is_damaged(tmp_path: Path, path: Path) -> None:
@@ -255,6 +293,29 @@ async def test_a_disk_that_is_nearly_full(
     verdict = only(patient(tmp_path))
 
     assert (verdict.state, verdict.do) == (state, "Make room.")
+
+
+@pytest.mark.parametrize("left", ["a log without an index", "nothing", "an error of SQLite"])
+async def test_a_disk_that_was_full_when_something_was_written_needs_only_room(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise apsw.FullError("database or disk is full")
+
+    await make(path)
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0))
+    match left:
+        case "nothing":
+            path.write_bytes(b"")
+        case "a log without an index":
+            path.with_name("agent.db-wal").write_bytes(b"")
+        case _:
+            monkeypatch.setattr(apsw, "Connection", fail)
+
+    verdict = only(patient(tmp_path))
+
+    assert (verdict.state, verdict.do) == ("failed", "Make room.")
 
 
 async def test_what_cannot_be_written(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

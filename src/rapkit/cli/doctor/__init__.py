@@ -1,19 +1,23 @@
 """`rapkit doctor`."""
 
 import dataclasses
+import os
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from rapkit.cli.doctor.examining import PATIENCE, examine
 from rapkit.cli.doctor.patient import Patient
 from rapkit.cli.doctor.report import as_json, is_well, show, waiting
+from rapkit.cli.doctor.sources import Sources, servers_outside
 from rapkit.cli.settings_options import listening_options, settings_options
 from rapkit.errors import ConfigError
 from rapkit.settings import Flags, load_settings
 
 _PATIENCE_WITH_MODELS = 120.0
+_NAMED_BY = {ParameterSource.COMMANDLINE: "-c", ParameterSource.ENVIRONMENT: "RAPKIT_CONFIG"}
 
 
 @click.command()
@@ -37,7 +41,11 @@ def command(config: Path, flags: Flags, ask_model: bool, json_: bool) -> None:
 
 
 def _patient(config: Path, flags: Flags) -> Patient:
+    source = click.get_current_context().get_parameter_source("config")
+    named_by = None if source is None else _NAMED_BY.get(source)
     try:
-        return Patient(config, load_settings(config, flags), None, Path())
+        settings = load_settings(config, flags)
+        sources = Sources(named_by, servers_outside(config, flags, os.environ))
     except ConfigError as error:
-        return Patient(config, None, str(error), Path())
+        return Patient(config, None, str(error), Path(), sources=Sources(named_by))
+    return Patient(config, settings, None, Path(), sources=sources)

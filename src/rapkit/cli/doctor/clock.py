@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from zoneinfo import ZoneInfo
 
-from rapkit.cli.doctor.apart import apart
+from rapkit.cli.apart import apart
 from rapkit.cli.doctor.fetching import fetch
 from rapkit.cli.doctor.patient import Patient
 from rapkit.cli.doctor.store_file import StoreFile
 from rapkit.cli.doctor.verdict import Verdict
-from rapkit.cli.remote import printable
 from rapkit.cli.spans import span
 from rapkit.errors import DeliveryError, RapkitError
+from rapkit.printable import printable
 from rapkit.runtime.discovery import PATH
 from rapkit.stores import file_of
 

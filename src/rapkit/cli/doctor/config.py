@@ -1,5 +1,7 @@
 """Whether there are settings, and what they say."""
 
+import re
+import shlex
 from urllib.parse import urlsplit
 
 from rapkit.cli.doctor.patient import Patient
@@ -10,8 +12,10 @@ from rapkit.http.callers import is_loopback_host
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.agent import Agent
 from rapkit.settings import DEFAULT_FILE, Settings
+from rapkit.settings_missing import no_settings
 
 _CONFIG = "config"
+_OUTSIDE = re.compile(r"--[a-z-]+|RAPKIT_[A-Z_]+")  # how a problem begins that is not one of the file
 
 
 def check(patient: Patient) -> list[Verdict]:
@@ -52,7 +56,7 @@ def _check_that_it_would_start(settings: Settings) -> None:
 
 
 def _without(patient: Patient) -> Verdict:
-    if patient.config == DEFAULT_FILE and not patient.config.exists():
+    if patient.problem == no_settings(patient.config):
         return Verdict(
             _CONFIG,
             "warning",
@@ -62,8 +66,24 @@ def _without(patient: Patient) -> Verdict:
     what, _, example = (patient.problem or "").partition("\n\n")
     if example:
         # What to write does not fit here: the last sentence leads over to it.
-        return Verdict(_CONFIG, "failed", f"{what.rpartition('. ')[0]}.", "`rapkit up` says what to write.")
-    return Verdict(_CONFIG, "failed", what, f"Correct {patient.config}.")
+        return Verdict(_CONFIG, "failed", f"{what.rpartition('. ')[0]}.", _what_to_write(patient))
+    return Verdict(_CONFIG, "failed", what, f"Correct {' and '.join(_wrong(what, patient))}.")
+
+
+def _what_to_write(patient: Patient) -> str:
+    config, named_by = patient.config, patient.sources.config
+    up = "`rapkit up`" if config == DEFAULT_FILE else f"`rapkit up -c {shlex.quote(str(config))}`"
+    if named_by is None or config.exists():
+        return f"{up} says what to write."
+    return f"Correct {named_by}, or write that file: {up} says how."
+
+
+def _wrong(what: str, patient: Patient) -> list[str]:
+    """Where the problems are, of which each has a line."""
+    named_by = patient.sources.config
+    file = named_by if named_by is not None and patient.config.is_dir() else str(patient.config)
+    outside = [_OUTSIDE.match(line) for line in what.splitlines()]
+    return list(dict.fromkeys(file if found is None else found[0] for found in outside))
 
 
 def _counted(number: int, what: str) -> str:

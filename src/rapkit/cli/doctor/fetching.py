@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pyreqwest.client import SyncClientBuilder
 from pyreqwest.exceptions import PyreqwestError, RequestTimeoutError
 
+from rapkit.delivery.guard import Target
 from rapkit.errors import DeliveryError
 
 _PATIENCE = 5.0
@@ -24,14 +25,33 @@ class Response:
 
 def fetch(url: str, headers: Mapping[str, str] | None = None) -> Response:
     """GET it, without proxies and without following redirects, as agents do. `DeliveryError` names the origin alone."""
+    return _send("GET", url, headers or {}, None, _builder(url))
+
+
+def post(url: str, headers: Mapping[str, str], body: bytes, target: Target, address: str) -> Response:
+    """POST JSON in the same way, to an address that was judged before."""
+    builder = _builder(url)
+    if address != target.host:
+        builder = builder.resolve(target.host, address, target.port)
+    return _send("POST", url, {"content-type": "application/json", **headers}, body, builder)
+
+
+def _builder(url: str) -> SyncClientBuilder:
     # Not the asynchronous client: its threads now and then abort an interpreter that ends soon after (pyreqwest 0.15).
-    parts = urlsplit(url)
     builder = SyncClientBuilder().user_agent("rapkit").timeout(timedelta(seconds=_PATIENCE)).follow_redirects(False)
-    if parts.scheme == "http":
+    if urlsplit(url).scheme == "http":
         builder = builder.danger_accept_invalid_certs(True)  # there are none: this spares us loading those to trust
+    return builder.no_proxy()
+
+
+def _send(
+    method: str, url: str, headers: Mapping[str, str], body: bytes | None, builder: SyncClientBuilder
+) -> Response:
+    parts = urlsplit(url)
     try:
-        with builder.no_proxy().build() as client:
-            answer = client.get(url).headers(headers or {}).build().send()
+        with builder.build() as client:
+            request = client.request(method, url).headers(headers)
+            answer = (request if body is None else request.body_bytes(body)).build().send()
             return Response(answer.status, answer.bytes().to_bytes(), answer.get_header("date"))
     except RequestTimeoutError:
         raise DeliveryError(f"{parts.scheme}://{parts.netloc}: no answer within {_PATIENCE:g} s.") from None

@@ -1,8 +1,9 @@
 """What is examined: an agent's settings, as far as they can be read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from rapkit.cli.doctor.sources import Sources
 from rapkit.settings import Settings
 
 
@@ -15,3 +16,4 @@ class Patient:
     problem: str | None
     folder: Path
     ask_model: bool = False
+    sources: Sources = field(default_factory=Sources)

@@ -5,6 +5,7 @@ this machine alone while servers are elsewhere, that its name is known, its cert
 what answers there. If the agent does not run, we listen in its place for a moment.
 """
 
+import dataclasses
 import socket
 from urllib.parse import urlsplit
 
@@ -14,16 +15,17 @@ from rapkit.cli.doctor.patient import Patient
 from rapkit.cli.doctor.stand_in import StandIn
 from rapkit.cli.doctor.verdict import Verdict
 from rapkit.cli.reaching import public_url
-from rapkit.cli.remote import printable
 from rapkit.errors import ConfigError, DeliveryError
 from rapkit.http.callers import is_loopback_host
-from rapkit.secret import read_secret
+from rapkit.printable import printable
+from rapkit.secret import read_bearer
 from rapkit.settings import Settings
 from rapkit.stores import absolute, file_of
 
 _CHECK = "public_url"
 _NOT_FOUND = 404
 _NEEDS_A_TOKEN = (401, 403)
+_PATIENCE = 8.0  # twice, and there is still time to tell of it
 
 
 def check(patient: Patient) -> list[Verdict]:
@@ -68,7 +70,7 @@ def _who_answers(settings: Settings, url: str) -> Verdict:
     here = is_loopback_host(urlsplit(url).hostname or "")
     try:
         # Whoever is at a wrong address elsewhere would learn the token.
-        agent = AgentApi(url, _token(settings) if here else None).get("agent")
+        agent = AgentApi(url, _token(settings) if here else None, patience=_PATIENCE).get("agent")
         store = agent["store"]
     except AgentAway as error:
         return _in_its_place(settings, url, str(error))
@@ -77,7 +79,9 @@ def _who_answers(settings: Settings, url: str) -> Verdict:
             return _alike(settings, url, error)
         return _no_agent(url, error)
     except ConfigError as error:
-        return Verdict(_CHECK, "failed", str(error), "Set what the token of the agent's clients is to come from.")
+        return Verdict(
+            _CHECK, "failed", str(error), "Correct the token of the agent's clients, or what it is to come from."
+        )
     if file_of(settings.store) is not None and store != absolute(settings.store):
         seen = f"another agent answers at {url}: its threads are in {printable(str(store))}"
         return Verdict(_CHECK, "failed", seen, "Give this one a public_url, or a port, of its own.")
@@ -87,8 +91,7 @@ def _who_answers(settings: Settings, url: str) -> Verdict:
 
 def _alike(settings: Settings, url: str, there: AgentRefused) -> Verdict:
     """Somebody answers who wants a token that we do not show him. See whether the agent here says the same to that."""
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    local = AgentApi(f"http://{host}:{settings.port}")
+    local = AgentApi(_local_url(settings), patience=_PATIENCE)
     try:
         local.get("agent")
     except AgentAway:
@@ -122,9 +125,8 @@ def _in_its_place(settings: Settings, url: str, problem: str) -> Verdict:
             answer = fetch(f"{url.rstrip('/')}/{stand_in.word}")
     except ConfigError as error:
         if "is taken" not in str(error):
-            return Verdict(_CHECK, "failed", str(error), "Correct host in the settings.")
-        seen = f"{problem} But something listens on {where}"
-        return Verdict(_CHECK, "failed", seen, "If it is this agent, public_url does not lead to it: correct it.")
+            return Verdict(_CHECK, "failed", str(error), "Correct the host that it is to listen on.")
+        return _taken(settings, url, problem)
     except DeliveryError as error:
         seen = f"the agent does not run, and what listens on {where} is not reached at {url}: {error}"
         return Verdict(
@@ -136,5 +138,34 @@ def _in_its_place(settings: Settings, url: str, problem: str) -> Verdict:
     return Verdict(_CHECK, "ok", f"the agent does not run; {url} leads to {where}, where it will listen")
 
 
+def _taken(settings: Settings, url: str, problem: str) -> Verdict:
+    """Something listens where the agent would: see whether it answers there."""
+    where = f"{settings.host} port {settings.port}"
+    local = _local_url(settings)
+    if _answers(local, known_not_to=url):
+        seen = f"{problem} But something listens on {where}"
+        return Verdict(_CHECK, "failed", seen, "If it is this agent, public_url does not lead to it: correct it.")
+    seen = f"{problem} Something listens on {where}, and does not answer as an agent does"
+    do = "Look at it: if it is this agent, it hangs or fails, so restart it; if not, give the agent another port."
+    return Verdict(_CHECK, "failed", seen, do)
+
+
+def _answers(local: str, *, known_not_to: str) -> bool:
+    if local == known_not_to.rstrip("/"):
+        return False
+    try:
+        AgentApi(local, patience=_PATIENCE).get("agent")
+    except AgentAway:
+        return False
+    except AgentRefused:
+        pass
+    return True
+
+
+def _local_url(settings: Settings) -> str:
+    """Where it is reached on this machine."""
+    return public_url(dataclasses.replace(settings, public_url=None))
+
+
 def _token(settings: Settings) -> str | None:
-    return next((read_secret(each) for tokens in settings.tokens.values() for each in tokens), None)
+    return next((read_bearer(each) for tokens in settings.tokens.values() for each in tokens), None)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rapkit.cli.doctor.verdict import State, Verdict
-from rapkit.cli.remote import printable
+from rapkit.printable import printable
 
 _STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
 _WIDEST_STATE = max(map(len, _STYLES))

@@ -1,22 +1,27 @@
-"""Whether tool servers answer, what they offer, and what the model is not offered of it."""
+"""Whether tool servers answer and take their tokens, what they offer, and what the model is not offered of it."""
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
-from rapkit.cli.doctor.apart import apart
+from rapkit.cli.apart import apart
 from rapkit.cli.doctor.fetching import fetch
 from rapkit.cli.doctor.patient import Patient
+from rapkit.cli.doctor.tokens import NEEDS_A_TOKEN, Knocking, what_is_wrong, what_to_do
 from rapkit.cli.doctor.verdict import Verdict
 from rapkit.cli.unknown_tools import unknown_tools
-from rapkit.errors import DeliveryError
+from rapkit.errors import ConfigError, DeliveryError
 from rapkit.kernel.catalog import Catalog, Loaded
 from rapkit.runtime.discovery import Discovery, DiscoveryFailed, Fetched
 from rapkit.runtime.server import Server
 from rapkit.runtime.toolsets import Finding
 
 _CHECK = "server"
+_ANSWERED = re.compile(r" answered ([0-9]{3})\. ")
+_SILENT = " answer within "
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,48 +53,71 @@ def check(patient: Patient) -> list[Verdict]:
     findings = _findings(asked)
     unknown = unknown_tools(settings.limits, findings)
     return [
-        *(_verdict(finding, seconds) for finding, (_, _, seconds) in zip(findings, asked, strict=True)),
+        *(_verdict(finding, each, patient) for finding, each in zip(findings, asked, strict=True)),
         *(Verdict("tools", "warning", sentence, "Correct the name in the settings.") for sentence in unknown),
     ]
 
 
-_Asked = tuple[Server, Fetched | DiscoveryFailed, float]
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a server said: about what it offers, in how many seconds, and to a knock where that is called."""
+
+    server: Server
+    found: Fetched | DiscoveryFailed
+    seconds: float
+    knocked: int | DeliveryError | None = None
 
 
 async def _ask(servers: Sequence[Server]) -> list[_Asked]:
     discovery = Discovery(_Fetcher(), _in_thread)
+    knocking = Knocking(servers, _in_thread)
 
     async def ask(server: Server) -> _Asked:
         began = time.monotonic()
         (found,) = await discovery.fetch_all([server])
-        return server, found, time.monotonic() - began
+        seconds = time.monotonic() - began
+        if isinstance(found, DiscoveryFailed):
+            return _Asked(server, found, seconds)
+        try:
+            return _Asked(server, found, seconds, await knocking.status(server, found.document))
+        except DeliveryError as error:
+            return _Asked(server, found, seconds, error)
 
     return list(await asyncio.gather(*map(ask, servers)))
 
 
 def _findings(asked: Sequence[_Asked]) -> list[Finding]:
-    found = {server.key: each for server, each, _ in asked if isinstance(each, Fetched)}
-    prefixes = {server.key: server.prefix for server, _, _ in asked}
+    found = {each.server.key: each.found for each in asked if isinstance(each.found, Fetched)}
+    prefixes = {each.server.key: each.server.prefix for each in asked}
     catalog = Catalog([Loaded(name, each.document, prefixes[name]) for name, each in found.items()])
     return [
         Finding(
-            server,
-            each.document if isinstance(each, Fetched) else None,
-            None if isinstance(each, Fetched) else str(each),
-            tuple(withheld for withheld in catalog.withheld if server.key in withheld.servers),
+            each.server,
+            each.found.document if isinstance(each.found, Fetched) else None,
+            None if isinstance(each.found, Fetched) else str(each.found),
+            tuple(withheld for withheld in catalog.withheld if each.server.key in withheld.servers),
         )
-        for server, each, _ in asked
+        for each in asked
     ]
 
 
-def _verdict(finding: Finding, seconds: float) -> Verdict:
+def _verdict(finding: Finding, asked: _Asked, patient: Patient) -> Verdict:
     server, document = finding.server, finding.document
     if document is None:
         problem = " ".join((finding.problem or "").split())
         seen = problem if server.origin in problem else f"{server.key}: {problem}"
-        return Verdict(_CHECK, "failed", seen, _remedy(server, problem))
+        return Verdict(_CHECK, "failed", seen, _remedy(server, problem, patient))
     offered = len(document.tools)
-    seen = f"{server.key}: {document.name}, {offered} tool{'s' * (offered != 1)}, in {seconds * 1000:.0f} ms"
+    seen = f"{server.key}: {document.name}, {offered} tool{'s' * (offered != 1)}, in {asked.seconds * 1000:.0f} ms"
+    if isinstance(asked.knocked, DeliveryError):
+        seen += f"; but calls do not get to where it says that they go: {asked.knocked}"
+        return Verdict(
+            _CHECK, "failed", seen, "Have it started with the --public-url at which this machine reaches it."
+        )
+    if asked.knocked in NEEDS_A_TOKEN:
+        return Verdict(
+            _CHECK, "failed", f"{seen}; but {what_is_wrong(server, asked.knocked)}", what_to_do(server, patient)
+        )
     if finding.withheld:
         reasons = " ".join(dict.fromkeys(each.reason for each in finding.withheld))
         return Verdict(
@@ -101,9 +129,20 @@ def _verdict(finding: Finding, seconds: float) -> Verdict:
     return Verdict(_CHECK, "ok", seen)
 
 
-def _remedy(server: Server, problem: str) -> str:
-    if "answered 40" in problem or "environment variable" in problem:
+def _remedy(server: Server, problem: str, patient: Patient) -> str:
+    try:
+        server.headers()
+    except ConfigError:
         return "Check its token in the settings."
+    answered = _ANSWERED.search(problem)
+    status = int(answered[1]) if answered else 0
+    if status in NEEDS_A_TOKEN:
+        return what_to_do(server, patient)
+    url = patient.sources.of(server) or "its url in the settings"
+    if 0 < status < 500:
+        return f"Correct {url}."
     if "valid toolset" in problem:
         return f"Tell whoever runs it; `rapkit inspect {server.base}` shows all of it."
-    return "Start it, or correct its url in the settings."
+    if _SILENT in problem:
+        return f"See whether it hangs, and restart it; or correct {url}."
+    return f"Start it, or correct {url}."

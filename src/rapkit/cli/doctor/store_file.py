@@ -19,6 +19,7 @@ from rapkit.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
 _MOST_COUNTED = 10_000
 _BUSY_MS = 2_000
 _STEPS = 50_000
+_PAGE = 4096  # what SQLite writes at a time, unless it is told otherwise
 
 _STATUSES = """
     SELECT status, count(*) FROM boxes WHERE kind = 'thread' AND root IS NOT NULL GROUP BY status
@@ -45,13 +46,29 @@ class Contents:
     workers: int
 
 
+class NotOurs(StoreError):
+    """It is a file of another kind."""
+
+
+class Unreadable(StoreError):
+    """It cannot be looked at; `do` is what to do about it."""
+
+    def __init__(self, seen: str, do: str) -> None:
+        super().__init__(seen)
+        self.do = do
+
+
 class StoreFile:
-    """A SQLite store, as long as the context lasts; `StoreError` if it is none of ours, or cannot be read."""
+    """A SQLite store, as long as the context lasts; `NotOurs` or `Unreadable` if it is none, or cannot be read."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         log, shared = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
         if log.exists() and not shared.exists():
-            raise StoreError("it was not closed in order, and cannot be looked at without changing it")
+            raise Unreadable(
+                "it was not closed in order, and cannot be looked at without changing it",
+                "Start what uses it, which puts it in order: rapkit up, rapkit wake or rapkit serve.",
+            )
         # Without a log nobody has it open, and it is what the file says. To say so keeps SQLite from making one.
         how = "mode=ro" if log.exists() else "mode=ro&immutable=1"
         with _our_words():
@@ -61,15 +78,30 @@ class StoreFile:
 
     def __enter__(self) -> Self:
         """Check whose it is."""
-        with _our_words():
-            owner, version = self._db.pragma("application_id"), self._db.pragma("user_version")
-        if owner != APPLICATION_ID:
+        try:
+            self._check_whose()
+        except StoreError:
             self._db.close()
-            raise StoreError("it is a file of another program, or of a rapkit before its release")
-        if version > len(MIGRATIONS):
-            self._db.close()
-            raise StoreError(f"it was written by a newer rapkit (schema {version}, this one knows {len(MIGRATIONS)})")
+            raise
         return self
+
+    def _check_whose(self) -> None:
+        with _our_words():
+            try:
+                owner, version = self._db.pragma("application_id"), self._db.pragma("user_version")
+            except apsw.NotADBError:
+                if self._path.stat().st_size % _PAGE:  # which a store never is, whatever has become of what is in it
+                    raise NotOurs("it is not a SQLite file") from None
+                raise Unreadable(
+                    "it is not a SQLite file, or is damaged", "Name another file, or restore it from a copy."
+                ) from None
+        if owner != APPLICATION_ID:
+            raise NotOurs("it is a file of another program, or of a rapkit before its release")
+        if version > len(MIGRATIONS):
+            raise Unreadable(
+                f"it was written by a newer rapkit (schema {version}, this one knows {len(MIGRATIONS)})",
+                "Run: pip install -U rapkit",
+            )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -81,14 +113,15 @@ class StoreFile:
         """Whether SQLite finds nothing wrong with it; None if that takes longer than so many seconds."""
         ends_at = time.monotonic() + within
         self._db.set_progress_handler(lambda: time.monotonic() > ends_at, _STEPS)
-        try:
-            return self._db.execute(_QUICK_CHECK).fetchone() == ("ok",)
-        except apsw.InterruptError:
-            return None
-        except apsw.Error:
-            return False
-        finally:
-            self._db.set_progress_handler(None)
+        with _our_words():
+            try:
+                return self._db.execute(_QUICK_CHECK).fetchone() == ("ok",)
+            except apsw.InterruptError:
+                return None
+            except (apsw.NotADBError, apsw.CorruptError):
+                return False
+            finally:
+                self._db.set_progress_handler(None)
 
     def opens_with(self, keys: Keyring) -> bool:
         """Whether these are the keys it was sealed with."""
@@ -126,8 +159,10 @@ def _our_words() -> Iterator[None]:
     try:
         yield
     except (apsw.NotADBError, apsw.CorruptError):
-        raise StoreError("it is not a SQLite file, or is damaged") from None
+        raise Unreadable("it is damaged", "Restore it from a copy.") from None
     except apsw.BusyError:
-        raise StoreError("another process keeps it locked") from None
+        raise Unreadable(
+            "another process keeps it locked", "Try again; if it stays so, look at what uses it, and restart that."
+        ) from None
     except apsw.Error as error:
-        raise StoreError(f"SQLite says: {error}") from None
+        raise Unreadable(f"SQLite says: {error}", "Check the file and its disk.") from None

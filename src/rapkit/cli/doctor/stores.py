@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rapkit.cli.doctor.patient import Patient
-from rapkit.cli.doctor.store_file import Contents, StoreFile
+from rapkit.cli.doctor.store_file import Contents, NotOurs, StoreFile, Unreadable
 from rapkit.cli.doctor.verdict import State, Verdict
 from rapkit.cli.spans import span
-from rapkit.errors import ConfigError, StoreError
+from rapkit.errors import ConfigError
 from rapkit.keys import VARIABLE, Keyring
-from rapkit.stores import file_of
+from rapkit.store_url import file_in, file_of, is_in_memory
 
 _CHECK = "store"
 _FOLDER = Path(".rapkit")  # where `rapkit serve` keeps its stores by default
@@ -24,7 +24,7 @@ _OTHERS = 0o077
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something wrong with a store, and what to do; `fatal` if it cannot be used."""
+    """Something wrong with a store, and what to do, unless another trouble says it; `fatal` if it cannot be used."""
 
     seen: str
     do: str
@@ -48,16 +48,24 @@ def _same(path: Path, other: Path | None) -> bool:
 def _of_agent(url: str, path: Path | None) -> Verdict:
     if path is not None:
         return _of_file(path)
-    if url.endswith(":memory:"):
+    if is_in_memory(url):
         lost = "threads are kept in memory, and lost when the agent ends"
         return Verdict(_CHECK, "warning", lost, 'Set store = "sqlite:///.rapkit/agent.db" to keep them.')
-    return Verdict(_CHECK, "failed", f"{url!r} is no store", "Use sqlite:///file.db, or sqlite:////absolute/file.db.")
+    shown = "what is set" if "@" in url else repr(url)  # before it may be a password
+    return Verdict(_CHECK, "failed", f"{shown} is no store", "Use sqlite:///file.db, or sqlite:////absolute/file.db.")
 
 
 def _of_file(path: Path) -> Verdict:
     if not path.exists():
         return _not_there(path)
-    troubles: list[Trouble] = [*_trouble_with_access(path), *_trouble_with_space(path)]
+    if path.is_dir():
+        return Verdict(
+            _CHECK, "failed", f"{path} is no store but a folder", f"Name a file in it, like {file_in(path)}."
+        )
+    space = _trouble_with_space(path)
+    if not path.stat().st_size:  # a disk that was full when it was made leaves it so
+        return _verdict(f"{path}: empty yet, and filled at the first start", [*_trouble_with_access(path), *space])
+    troubles: list[Trouble] = [*_trouble_with_access(path), *space]
     told = ""
     try:
         keys = _keys(path, troubles)
@@ -66,8 +74,11 @@ def _of_file(path: Path) -> Verdict:
             contents = store.contents()
             troubles += _trouble_with(contents, path)
             told = f": {_summary(contents)}"
-    except StoreError as error:
-        troubles.append(Trouble(str(error), "Name another file, or restore it from a copy.", fatal=True))
+    except NotOurs as error:  # so neither its key nor its disk is anybody's trouble
+        return Verdict(_CHECK, "failed", f"{path}: {error}", "Name another file.")
+    except Unreadable as error:
+        full = any(each.fatal for each in space)  # which may be why, and comes first in any case
+        troubles.append(Trouble(str(error), "" if full else error.do, fatal=True))
     return _verdict(f"{path}{told}", troubles)
 
 
@@ -75,7 +86,7 @@ def _verdict(about: str, troubles: list[Trouble]) -> Verdict:
     if not troubles:
         return Verdict(_CHECK, "ok", about)
     state: State = "failed" if any(each.fatal for each in troubles) else "warning"
-    do = " ".join(dict.fromkeys(each.do for each in troubles))
+    do = " ".join(dict.fromkeys(each.do for each in troubles if each.do))
     return Verdict(_CHECK, state, f"{about}; {'; '.join(each.seen for each in troubles)}", do)
 
 

@@ -12,12 +12,15 @@ T = TypeVar("T")
 def apart(work: Callable[P, T], *given: P.args, **options: P.kwargs) -> "Future[T]":
     """Begin; the future has what it comes to."""
     future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # or whoever loses patience with it could cancel it, and it could not be set below
 
     def run() -> None:
         try:
-            future.set_result(work(*given, **options))
+            result = work(*given, **options)
         except BaseException as error:  # noqa: BLE001 - whoever waits for it is told
             future.set_exception(error)
+        else:
+            future.set_result(result)
 
     threading.Thread(target=run, daemon=True).start()
     return future
