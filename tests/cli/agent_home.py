@@ -47,6 +47,13 @@ PLAN = r"""
 - answer: ask_user
   say: "So it is {answer}"
 - event: watch
+  text: buy
+  calls: [ask_user: {question: "Buy it?", choices: ["Yes", "No"]}]
+- event: watch
+  text: break
+  fail: It broke.
+  retryable: false
+- event: watch
   say: "I heard: {text}"
 - say: Hello.
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused, StreamEvent
+from rapkit.cli.agent_api import AgentApi, AgentAway, AgentLate, AgentRefused, StreamEvent
 from rapkit.cli.agents import Wanted, reached
 from rapkit.errors import ConfigError
 from tests.cli.impostor import Answer, Impostor, document, entry, events, problem, raw
@@ -203,6 +203,23 @@ def test_the_same_is_sent_again_to_an_agent_that_is_away(impostor: Impostor, mon
     assert len(impostor.requests) == 3
     assert len({request.headers["idempotency-key"] for request in impostor.requests}) == 1
     assert {request.body for request in impostor.requests} == {json.dumps({"text": "x"}).encode()}
+
+
+@pytest.mark.parametrize("how", ["says nothing", "says so without end", "is away"])
+def test_an_agent_is_waited_for_as_long_as_there_is_time(impostor: Impostor, how: str) -> None:
+    over = threading.Event()
+
+    def dawdle(handler: BaseHTTPRequestHandler) -> None:
+        with contextlib.suppress(OSError):
+            while not over.wait(0.01):
+                handler.wfile.write(b" " * (how == "says so without end"))
+
+    impostor.answers = [problem(503, "Not now.") if how == "is away" else dawdle]
+    try:
+        with pytest.raises(AgentLate, match="did not answer in time"):
+            AgentApi(impostor.url, ends_at=time.monotonic() + 0.5).post("threads", patience=3600)
+    finally:
+        over.set()
 
 
 def test_without_patience_it_is_sent_once(impostor: Impostor) -> None:

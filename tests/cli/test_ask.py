@@ -176,8 +176,8 @@ def test_what_is_said_of_the_agent_may_be_said_if_it_is_true(home: Home) -> None
     assert (outcome.code, outcome.out, outcome.err) == (0, "Hello.\n", "")
 
 
-@pytest.mark.parametrize("timeout", ["99999999d", f"{'9' * 400}d"], ids=["millennia", "for ever"])
-def test_a_time_may_be_longer_than_any_timer(home: Home, timeout: str) -> None:
+@pytest.mark.parametrize("timeout", ["99999999d", f"{'9' * 400}d", "60"], ids=["millennia", "for ever", "seconds"])
+def test_a_time_may_be_in_any_unit_and_longer_than_any_timer(home: Home, timeout: str) -> None:
     outcome = home.run("ask", "Good morning", "--timeout", timeout)
 
     assert (outcome.code, outcome.out, outcome.err) == (0, "Hello.\n", "")
@@ -204,6 +204,48 @@ def test_an_answer_can_be_waited_for_again(home: Home) -> None:
     again = home.run("ask", "--thread", thread_id, "--resume")
     assert (again.code, again.out) == (0, "I asked: Sunny.\n")
     assert home.run("ask", "--thread", thread_id, "--resume").out == "I asked: Sunny.\n"
+
+
+def test_what_an_event_has_brought_about_is_waited_for(home: Home) -> None:
+    """Not the answer to the last message, which is older."""
+    invocation = home.called("weather in Oslo")
+    thread_id = invocation["group_id"]
+    home.call_back(invocation, type="tool_result", text="Sunny.", subscription=True)
+    eventually(lambda: _last_words(home, thread_id) == "I asked: Sunny.")
+    assert home.run("ask", "--thread", thread_id, "--resume").out == "I asked: Sunny.\n"
+
+    home.call_back(invocation, type="subscription_event", text="buy", associative=True)
+    eventually(lambda: bool(home.look(thread_id)["choices"]))
+    asked = home.run("ask", "--thread", thread_id, "--resume", "--json")
+    assert (asked.code, json.loads(asked.out)["outcome"]) == (4, "asks")
+
+    with running("ask", "--thread", thread_id, "--resume", "--wait-for-user", *url(home), folder=home.folder) as ask:
+        home.run("threads", "choose", thread_id, "Yes")
+        assert ask.ended() == 0
+        assert ask.out == "So it is Yes\n"
+    assert home.run("ask", "--thread", thread_id, "--resume").out == "So it is Yes\n"
+
+
+def url(home: Home) -> tuple[str, str]:
+    return "--url", home.url
+
+
+def _last_words(home: Home, thread_id: str) -> Any:
+    return home.api.get(f"threads/{thread_id}/history")["entries"][-1].get("text")
+
+
+def test_a_thread_that_has_stopped_after_its_answer_has_stopped(home: Home) -> None:
+    invocation = home.called("weather in Oslo")
+    thread_id = invocation["group_id"]
+    home.call_back(invocation, type="tool_result", text="Sunny.", subscription=True)
+    eventually(lambda: _last_words(home, thread_id) == "I asked: Sunny.")
+    home.call_back(invocation, type="subscription_event", text="break", associative=True)
+    home.wait(thread_id, "parked")
+
+    outcome = home.run("ask", "--thread", thread_id, "--resume")
+
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "It stopped: The model failed: It broke." in outcome.err
 
 
 def test_a_question_to_a_person_is_exit_code_4(home: Home) -> None:
@@ -292,7 +334,7 @@ def test_ctrl_c_stops_waiting_and_the_thread_goes_on(home: Home) -> None:
         assert ask.ended() == 130
         assert ask.err == (
             "Not waiting any longer. The thread goes on. "
-            f"Wait for its answer: rapkit ask --thread {thread_id} --resume\n"
+            f"Wait for its answer: rapkit ask --thread {thread_id} --resume --url {home.url}\n"
         )
     assert home.look(thread_id)["status"] == "waiting"
 
@@ -360,7 +402,8 @@ class TestAnAgentThatDoesNotRun:
             outcome = command("ask", "hello", "--timeout", "0.2s", "--url", agent.api.url)
 
         assert outcome.code == 3
-        assert "it is answered when the agent is woken (rapkit wake).\n" in outcome.err
+        said = "it is answered when the agent is woken (rapkit wake), unless it is woken by itself.\n"
+        assert said in outcome.err
 
     def test_no_answer_in_time_says_when_it_goes_on(self, still: Home) -> None:
         outcome = still.run("ask", "weather in Oslo", "--timeout", "1s")

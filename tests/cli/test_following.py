@@ -10,8 +10,9 @@ import pytest
 from rapkit.cli import following
 from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused, EventStream, StreamEvent
 from rapkit.cli.agents import Wanted, reached
-from rapkit.cli.awaiting import Awaiting, Outcome
+from rapkit.cli.awaiting import Awaiting, Beginning, Outcome
 from rapkit.cli.following import Back, Following, Lost
+from rapkit.cli.said import Said
 from tests.cli.impostor import Answer, Impostor, document, entry, events, problem, raw
 
 
@@ -133,8 +134,8 @@ def awaited(impostor: Impostor, *answers: Answer, message_id: str | None = "m1",
     awaiting = Awaiting(
         AgentApi(impostor.url),
         "t",
-        after="0",
-        message_id=message_id,
+        Beginning("0", message_id),
+        said=Said(),
         ends_at=None,
         patient=patient,
         tell=lambda _: None,
@@ -216,6 +217,25 @@ def test_a_question_the_model_does_not_wait_for_is_no_hindrance(impostor: Impost
     outcome = awaited(impostor, stream, document(thread), events(said(2, "Well.")))
 
     assert outcome.text == "Well."
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["it was", "it was not"])
+def test_a_question_that_was_perhaps_answered_is_looked_at_again(impostor: Impostor, answered: bool) -> None:
+    """The answer is in the thread's mail, or something else is: that is known when it was read."""
+    open_ = {
+        "status": "running",
+        "length": 2,
+        "pending_calls": [{"call_id": "c1", "still_running_shown": False}],
+        "choices": [{"call_id": "c1"}],
+        "oauth": [],
+    }
+    read = {**open_, "status": "waiting"} | ({"choices": []} if answered else {})
+    asked = entry(1, kind="user", text="ours", id="m1"), status("running", 1)
+    stream = events(*asked, entry(2, kind="chosen" if answered else "view"), said(3, "Well."))
+
+    outcome = awaited(impostor, stream, document(open_), document(read))
+
+    assert outcome == (Outcome("answered", "Well.", 3) if answered else Outcome("asks"))
 
 
 def test_an_agent_that_is_away_for_days_is_still_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -269,7 +269,7 @@ def test_a_command_that_fails_is_told_and_loses_nothing(home: Home) -> None:
 
 
 def test_an_agent_nobody_talked_to_has_nothing_to_do(home: Home) -> None:
-    assert home.wake() == NOTHING
+    assert home.wake() == home.wake("--at-most", "45") == NOTHING
     assert json.loads(home.wake("--log-format", "json")) == {"threads": 0, "posts": 0, "next": None}
 
 
@@ -283,6 +283,7 @@ def test_who_may_use_the_client_api_is_not_asked(home: Home) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("--at-most", "0"), "--at-most 0 is not a time."),
         (("--at-most", "soon"), "--at-most soon is not a time. Write it like 45s, 5m or 1h."),
         (("--store", "sqlite:///:memory:"), "A store in memory is one process's alone"),
         (("-c", "storm.toml"), "There is no file storm.toml."),

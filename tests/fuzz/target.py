@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+from rapkit.cli.keyboard import Typed
 from rapkit.cli.listener import Listener
 from rapkit.protocol import Callback, OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
 from tests.crash.processes import Process, complaints_in, free_port
@@ -152,7 +153,7 @@ class Target:
     def _listen(self, call: Sent) -> None:
         message = self.listener.next(DEADLINE)
         assert message is not None, f"nothing comes for {call}, and there was {self._came[call]}"
-        if isinstance(message, ViewUpdate):
+        if isinstance(message, ViewUpdate | Typed):
             return
         id = message.tool_call_id if isinstance(message, SubscriptionEvent) else message.id
         self._came[Sent(message.group_id, id)].append(message)

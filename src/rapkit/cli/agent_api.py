@@ -16,16 +16,21 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from rapkit.cli.remote import printable
 from rapkit.errors import ConfigError, RapkitError
+from rapkit.printable import printable
 
-_PATIENCE = 30.0
+PATIENCE = 30.0
+"""Seconds for which an agent may be silent before it answers."""
+
 _PAUSE = 0.5
 _QUIET = 45.0  # of a stream: a comment comes every 15 seconds
 _NEEDS_A_TOKEN = (401, 403)
 _LONGEST = 120.0  # for a whole answer, however steadily it comes
 _LARGEST = 64 * 1024 * 1024  # of an answer, or of one event
 _LONGEST_REASON = 200
+_TOO_SHORT = 0.02  # for anything; a timer that goes off may be a little early
+_IN_PATHS = "/%:@!$&'()*+,;=~"  # what stays as it is in the path of a URL; all else is escaped, as browsers do
+_NO_TEXT = "backslashreplace"  # bytes that are no text are in no id: who asks for them finds nothing
 
 
 class AgentAway(RapkitError):
@@ -34,6 +39,10 @@ class AgentAway(RapkitError):
 
 class _Gone(AgentAway):
     """There is nobody."""
+
+
+class AgentLate(RapkitError):
+    """The agent was given until `ends_at`, and has not answered by then. Perhaps it does what it was asked all the same."""
 
 
 class AgentRefused(RapkitError):
@@ -69,31 +78,36 @@ class AgentApi:
     """An agent at a URL. Any number of threads may use it at once: each request has a connection of its own.
 
     `patience` is how many seconds it may be silent before it answers. `when_gone` is called when nobody is there; if it says that somebody
-    is now, the same is asked again.
+    is now, the same is asked again. At `ends_at`, a time of `time.monotonic`, no answer is waited for any longer: `AgentLate`.
     """
 
     when_gone: Callable[[], bool] | None = None
 
-    def __init__(self, url: str, token: str | None = None, *, patience: float = _PATIENCE) -> None:
+    def __init__(
+        self, url: str, token: str | None = None, *, patience: float = PATIENCE, ends_at: float | None = None
+    ) -> None:
         if "@" in url:  # and it is not repeated here
             raise ConfigError("The URL of an agent holds no user name or password. Give it a token, with --token.")
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
-        except ValueError:  # a port that is no number, a bracket that is not closed
-            parts, host, port = urlsplit(""), None, None
+            path = quote(parts.path.rstrip("/"), safe=_IN_PATHS)
+            _ = (host or "").encode("idna")  # as it is asked for: no part of it is empty, or too long
+        except ValueError:  # also a port that is no number, a bracket that is not closed, what is no text
+            parts, host, port, path = urlsplit(""), None, None, ""
         if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
             raise ConfigError(f"{url!r} is not where an agent could be. Give its URL, like http://127.0.0.1:8700.")
         self.url = url.rstrip("/")
         self._host, self._port, self._tls = host, port, parts.scheme == "https"
-        self._path = parts.path.rstrip("/")
+        self._path = path
         self._token = token
         self._patience = patience
+        self.ends_at = ends_at
 
     def get(self, path: str, **query: Any) -> Any:
         """Ask for something, like `get("threads", limit=5)`; what is None is left out."""
         given = {key: value for key, value in query.items() if value is not None}
-        return self._ask("GET", f"{path}?{urlencode(given)}" if given else path)
+        return self._ask("GET", f"{path}?{urlencode(given, errors=_NO_TEXT)}" if given else path)
 
     def post(
         self, path: str, body: Mapping[str, Any] | None = None, *, key: str | None = None, patience: float = 0.0
@@ -104,9 +118,10 @@ class AgentApi:
         """
         ends_at = time.monotonic() + patience
         key = key or secrets.token_urlsafe()
+        content = _written(body or {})
         while True:
             try:
-                return self._ask("POST", path, json.dumps(body or {}).encode(), {"Idempotency-Key": key})
+                return self._ask("POST", path, content, {"Idempotency-Key": key})
             except AgentAway:
                 if time.monotonic() >= ends_at:
                     raise
@@ -128,16 +143,30 @@ class AgentApi:
         return self.when_gone is not None and self.when_gone()
 
     def _ask_once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Any:
-        with self._mapped_errors(), contextlib.closing(self._connect(self._patience)) as connection:
-            connection.connect()
-            with _at_most(_LONGEST, connection.sock):
-                response = self._send(connection, method, path, body, headers)
-                text = response.read(_LARGEST + 1)
+        try:
+            with (
+                self._mapped_errors(),
+                contextlib.closing(self._connect(self._within(self._patience))) as connection,
+            ):
+                connection.connect()
+                with _at_most(self._within(_LONGEST), connection.sock):
+                    response = self._send(connection, method, path, body, headers)
+                    text = response.read(_LARGEST + 1)
+        except _Gone:
+            self._within(_LONGEST)
+            raise
         self._check(response, text)
         answer = _read(text) if 0 < len(text) <= _LARGEST else None
         if answer is None and text:
             raise AgentRefused(response.status, f"{self.url} did not answer as an agent does. {_OTHER}")
         return answer
+
+    def _within(self, seconds: float) -> float:
+        """So long, or as long as there is time; `AgentLate` if there is none."""
+        left = seconds if self.ends_at is None else self.ends_at - time.monotonic()
+        if left < _TOO_SHORT:
+            raise AgentLate(f"{self.url} did not answer in time.")
+        return min(seconds, left)
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
         if self._tls:
@@ -193,7 +222,7 @@ class EventStream:
 
     def __init__(self, api: AgentApi, thread_id: str, after: str | None) -> None:
         self._api = api
-        self._path = f"threads/{quote(thread_id, safe='')}/events"
+        self._path = f"threads/{quote(thread_id, safe='', errors=_NO_TEXT)}/events"
         self._after = after
         self._connection: http.client.HTTPConnection | None = None
         self._socket: socket.socket | None = None
@@ -268,6 +297,15 @@ def _event(data: str) -> _Document:
     if found is None:
         raise _NotEvents
     return found
+
+
+def _written(body: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise AgentRefused(
+            http.client.BAD_REQUEST, "That is no text: it holds bytes that are not UTF-8. Write it in UTF-8."
+        ) from None
 
 
 def _read(text: str | bytes) -> _Document | None:

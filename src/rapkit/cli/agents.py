@@ -3,56 +3,67 @@
 import contextlib
 import dataclasses
 import functools
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
-from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused
-from rapkit.cli.hosting import Host
-from rapkit.cli.remote import printable, read_token
+from rapkit.cli.agent_api import PATIENCE, AgentApi, AgentAway, AgentRefused
+from rapkit.cli.here import Here
+from rapkit.cli.options import read_token
+from rapkit.cli.said import Said
 from rapkit.cli.settings_options import config_file
 from rapkit.errors import ConfigError
-from rapkit.runtime.server import Server
+from rapkit.printable import printable
 from rapkit.secret import read_secret
-from rapkit.settings import Flags, Settings, load_settings
-from rapkit.stores import absolute, file_of
+from rapkit.settings_whereabouts import Flags, Whereabouts
+from rapkit.store_url import absolute, file_of
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from rapkit.runtime.server import Server
+    from rapkit.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SOON = 2.0
-_PAUSE = 0.5  # between two tries to take over
 _SCRIPTED = "scripted:"
 _UNUSED = f"{_SCRIPTED}unused"  # where the model is not asked, it need not be configured
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What was said about the agent: `url` of a running one; else its settings, from a file and from flags."""
+    """What was said about the agent: `url` of a running one; else its settings, from a file and from flags. `said` is how it was said."""
 
     config: str
     url: str | None = None
     token: str | None = None
     flags: Flags = dataclasses.field(default_factory=Flags)
+    said: Said = dataclasses.field(default_factory=Said)
 
 
 class Reached:
-    """An agent that answers. `works`: somebody works on its threads."""
+    """An agent that answers. `works`: somebody works on its threads. `said` is how we were told which one it is."""
 
-    def __init__(self, api: AgentApi, *, works: bool = True, here: "_Here | None" = None) -> None:
+    def __init__(self, api: AgentApi, said: Said, *, works: bool = True, here: Here | None = None) -> None:
         self._here = here
         self.api = api
+        self.said = said
         self.works = works
 
     @property
     def is_ours(self) -> bool:
         """Whether it runs in this process now, and ends with the command."""
         return self._here is not None and self._here.runs
+
+    def look_at_servers(self) -> "Future[dict[str, str]] | None":
+        """Ask its tool servers, if it runs in this process: what is wrong with those that do not answer as they should, by their names."""
+        return self._here.look_at_servers() if self._here is not None and self.is_ours else None
 
     def leave_at_once(self) -> None:
         """When the command ends, and the agent with it, nobody wants to wait for what is under way."""
@@ -98,90 +109,100 @@ def looking_options(command: F) -> F:
         **others: Any,
     ) -> Any:
         flags = Flags(model=model, store=store, servers=servers)
-        return command(*args, wanted=Wanted(config, url, read_token(token), flags), **others)
+        said = Said(
+            _typed("config"), _typed("url"), _typed("token"), _typed("store"), model=_typed("model"), servers=servers
+        )
+        return command(*args, wanted=Wanted(config, url, read_token(token), flags, said), **others)
 
     return with_options  # type: ignore[return-value]
 
 
+def _typed(option: str) -> str | None:
+    """What stood on the command line for an option, if it did."""
+    context = click.get_current_context()
+    is_typed = context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+    return context.params.get(option) if is_typed else None
+
+
 @contextlib.contextmanager
-def reached(wanted: Wanted, *, working: bool) -> Iterator[Reached]:
+def reached(wanted: Wanted, *, working: bool, ends_at: float | None = None) -> Iterator[Reached]:
     """The agent that is meant, as long as the context lasts.
 
     One that does not run yet runs in this process: `working`, with everything it has to do; or only to be looked at, and to be told what it
     will do when it runs. Of one that another command runs we are the heirs: if it ends with that, it goes on here, at the same place.
-    `ConfigError` says what is missing.
+    `ConfigError` says what is missing. `ends_at` is how long the `api` of one that another process runs waits for answers.
     """
     if wanted.url is not None:
-        api = AgentApi(wanted.url, wanted.token)
+        api = AgentApi(wanted.url, wanted.token, ends_at=ends_at)
         agent = _about(api)
         _check_flags(api, agent, wanted.flags, ())
-        yield Reached(api, works=agent["works"])
+        yield Reached(api, wanted.said, works=agent["works"])
         return
-    settings = _settings(wanted, working=working)
-    here = _Here(settings, working=working)
-    with here.ended_with_the_command():
-        yield _running(settings, wanted, here) or _run_here(settings, wanted, here, working=working)
-
-
-def _settings(wanted: Wanted, *, working: bool) -> Settings:
     flags = wanted.flags
     if not working and flags.model is None:
         flags = dataclasses.replace(flags, model=_UNUSED)
-    return load_settings(Path(wanted.config), flags)
+    here = Here(Path(wanted.config), flags, working=working)
+    with here.ended_with_the_command():
+        yield _running(wanted, here, ends_at) or _run_here(wanted, here, ends_at)
 
 
-def _running(settings: Settings, wanted: Wanted, here: "_Here") -> Reached | None:
+def _running(wanted: Wanted, here: Here, ends_at: float | None) -> Reached | None:
     """The agent that listens where the settings say, if one does. If it does so only for a command, we are its heirs."""
-    found = _listening(settings, wanted.token)
+    found = _listening(here.whereabouts, wanted.token, ends_at=ends_at)
     if found is None:
         return None
     api, agent = found
-    _check_flags(api, agent, wanted.flags, settings.servers)
+    # Their names are in the settings, which take a while to be loaded.
+    _check_flags(api, agent, wanted.flags, here.settings.servers if wanted.flags.servers else ())
     if here.may_work and not agent.get("lasting", True):
+        here.prepare()
         api.when_gone = here.take_over
-        return Reached(api, works=agent["works"], here=here)
-    return Reached(api, works=agent["works"])
+        return Reached(api, wanted.said, works=agent["works"], here=here)
+    return Reached(api, wanted.said, works=agent["works"])
 
 
-def _run_here(settings: Settings, wanted: Wanted, here: "_Here", *, working: bool) -> Reached:
-    if not working:
-        _check_that_there_is_one(settings)
+def _run_here(wanted: Wanted, here: Here, ends_at: float | None) -> Reached:
+    here.prepare()
+    if not here.may_work:
+        _check_that_there_is_one(here.whereabouts)
     try:
         here.listen()
     except ConfigError:
-        quicker = _running(settings, wanted, here) if working else None
+        quicker = _running(wanted, here, ends_at) if here.may_work else None
         if quicker is not None:
             return quicker
         here.listen()  # it is gone again; or it is no agent, and this says that its port is taken
     url = here.begin()
     # Who may use it is as configured: another command may want to talk to it while this one runs.
-    api = AgentApi(url, _first_token(settings))
+    api = AgentApi(url, _first_token(here.whereabouts))
     api.when_gone = here.take_over
-    return Reached(api, works=working, here=here)
+    return Reached(api, wanted.said, works=here.may_work, here=here)
 
 
-def is_lasting(settings: Settings) -> bool | None:
+def is_lasting(settings: "Settings") -> bool | None:
     """Whether the agent of these settings, which listens already, is run for good; None if it is not there.
 
     `RapkitError` if it is another one, or none.
     """
-    found = _listening(settings, None, patience=_SOON)
+    found = _listening(settings.whereabouts, None, patience=_SOON)
     return None if found is None else bool(found[1].get("lasting", True))
 
 
-def _listening(settings: Settings, token: str | None, **patience: float) -> tuple[AgentApi, Any] | None:
+def _listening(
+    where: Whereabouts, token: str | None, *, patience: float = PATIENCE, ends_at: float | None = None
+) -> tuple[AgentApi, Any] | None:
     """Who listens where the settings say, and what it says of itself; `ConfigError` if it is not the agent of these settings."""
-    if not settings.port:
+    if not where.port:
         return None
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    api = AgentApi(f"http://{host}:{settings.port}", token or _first_token(settings), **patience)
+    host = f"[{where.host}]" if ":" in where.host else where.host
+    api = AgentApi(f"http://{host}:{where.port}", token or _first_token(where), patience=patience, ends_at=ends_at)
     try:
         agent = _about(api)
     except AgentAway:
         return None
-    ours = absolute(settings.store)
+    ours = absolute(where.store)
     # A store in memory is one process's alone, and so never the one that another process has.
-    if agent["store"] != ours or file_of(settings.store) is None:
+    if agent["store"] != ours or file_of(where.store) is None:
         raise ConfigError(
             f"The agent at {api.url} is another one: its threads are in {printable(str(agent['store']))}, those of these settings in "
             f"{ours}{' of their own' * (agent['store'] == ours)}. "
@@ -190,7 +211,7 @@ def _listening(settings: Settings, token: str | None, **patience: float) -> tupl
     return api, agent
 
 
-def _check_flags(api: AgentApi, agent: Any, flags: Flags, servers: Sequence[Server]) -> None:
+def _check_flags(api: AgentApi, agent: Any, flags: Flags, servers: "Sequence[Server]") -> None:
     """Who names a model or a server must not be answered by something else."""
     names = {server.base: server.key for server in servers}
     given = [(url, url.rstrip("/")) for url in flags.servers]
@@ -223,98 +244,24 @@ def _about(api: AgentApi) -> Any:
         if refusal.status not in (HTTPStatus.OK, HTTPStatus.NOT_FOUND):
             raise
         agent = None
-    if isinstance(agent, dict) and agent.keys() >= {"store", "works"}:
+    if isinstance(agent, dict) and agent.keys() >= {"store", "works"} and isinstance(agent.get("servers", []), list):
         return agent
     raise ConfigError(
         f"What listens at {api.url} is no agent. Name another with --url; or stop it, or give the agent another port in its rapkit.toml."
     )
 
 
-def _first_token(settings: Settings) -> str | None:
-    """One of those that the settings name: who may read them may use the agent."""
-    return next((read_secret(each) for tokens in settings.tokens.values() for each in tokens), None)
+def _first_token(where: Whereabouts) -> str | None:
+    """One of those that are named: who may read them may use the agent."""
+    return next((read_secret(each) for tokens in where.tokens.values() for each in tokens), None)
 
 
-def _check_that_there_is_one(settings: Settings) -> None:
+def _check_that_there_is_one(where: Whereabouts) -> None:
     """Looking makes nothing: without a store there are no threads, and none is made."""
-    file = file_of(settings.store)
+    file = file_of(where.store)
     if file is None or not file.is_file():
         raise ConfigError(
-            f"There is no agent here: none listens on {settings.host} port {settings.port}, and there is no store "
-            f"{settings.store}. "
+            f"There is no agent here: none listens on {where.host} port {where.port}, and there is no store "
+            f"{where.store}. "
             "Run this where its rapkit.toml is, or name a running one with --url."
         )
-
-
-class _Here:
-    """The agent of some settings in this process: from the beginning, or from when the one that was found has ended. Never two at once."""
-
-    def __init__(self, settings: Settings, *, working: bool) -> None:
-        self._settings = settings
-        self._one_at_a_time = threading.Lock()
-        self._host: Host | None = None
-        self._not_before = 0.0
-        self._over = self._hurried = False
-        self.may_work = working
-
-    @property
-    def runs(self) -> bool:
-        """Whether it does now."""
-        return self._host is not None and self._host.runs
-
-    def listen(self) -> None:
-        """Have its port; `ConfigError` if it cannot be had."""
-        self._host = Host(self._settings, working=self.may_work)
-
-    def begin(self) -> str:
-        """Run it where it listens; that is returned. `RapkitError` if it cannot run."""
-        assert self._host is not None
-        self._host.start()
-        return self._host.url
-
-    def take_over(self) -> bool:
-        """Run it, because nobody is there any more; whether it does. Any thread may ask, and as often as it likes.
-
-        `AgentRefused` if it cannot run. That its port is taken is no reason: somebody else was quicker, and will do.
-        """
-        with self._one_at_a_time:
-            if self._host is not None and not self._over:
-                return self._runs_still(self._host)
-            if self._over or time.monotonic() < self._not_before:
-                return False
-            self._not_before = time.monotonic() + _PAUSE
-            try:
-                self._host = Host(self._settings, working=True)
-            except ConfigError:
-                return False
-            try:
-                self._host.start()
-            except Exception as problem:
-                raise AgentRefused(
-                    0, f"The agent has ended with the command that ran it, and cannot run here: {problem}"
-                ) from problem
-            return True
-
-    def _runs_still(self, host: Host) -> bool:
-        if host.runs:
-            return True
-        raise AgentRefused(0, f"The agent, which ran here, has ended: {host.problem}")
-
-    def hurry(self) -> None:
-        """Do not wait for what is under way when it ends."""
-        self._hurried = True
-
-    @contextlib.contextmanager
-    def ended_with_the_command(self) -> Iterator[None]:
-        """It ends after this: in order, or if the command failed or was interrupted, at once."""
-        try:
-            yield
-        except BaseException:
-            self.hurry()
-            raise
-        finally:
-            self._over = True
-            with self._one_at_a_time:
-                host = self._host
-            if host is not None:
-                host.stop(at_once=self._hurried)

@@ -2,33 +2,29 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from rapkit.cli.agent_api import AgentAway
+from rapkit.cli.agent_api import AgentAway, AgentLate
 from rapkit.cli.agents import Reached, Wanted, agent_options, reached
-from rapkit.cli.awaiting import Awaiting, Outcome
-from rapkit.cli.remote import printable
-from rapkit.cli.threads.journal import read_journal
+from rapkit.cli.awaiting import Awaiting, Beginning, Outcome
+from rapkit.cli.options import in_seconds
+from rapkit.cli.resuming import beginning_of
+from rapkit.cli.said import Said
 from rapkit.cli.threads.naming import complete_thread, find_thread, path_of
 from rapkit.cli.threads.paper import Paper, print_json, when_it_works
 from rapkit.cli.threads.questions import show_authorization, show_question
-from rapkit.config_file import duration
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
+from rapkit.printable import printable
 
 _CODES = {"answered": 0, "sent": 0, "stopped": 1, "late": 3, "asks": 4}
 _INTERRUPTED = 130
 _PATIENCE = 15.0
-_RECENT = 200
-
-
-def _seconds(_ctx: click.Context, _param: click.Parameter, given: str | None) -> float | None:
-    seconds = None if given is None else duration(given)
-    if given is not None and not seconds:
-        raise ConfigError(f"--timeout {given} is not a time. Write it like 45s, 5m or 1h.")
-    return seconds
+_TO_ASK = 3.0  # a time that is shorter is for the answer, if the agent is slow to take the question
+_LAST_LOOK = 5.0  # at the thread when the time is over, for those who want to know what it is at
 
 
 @click.command()
@@ -40,9 +36,9 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, given: str | None) ->
     help='Go on in this thread: its id, an end of it, or "latest".  [default: a new one]',
 )
 @click.option("--user-id", metavar="ID", help="The user a new thread works for, which tools are told.")
-@click.option("--timeout", callback=_seconds, metavar="DURATION", help="How long to wait, like 45s or 5m.")
+@click.option("--timeout", callback=in_seconds, metavar="DURATION", help="How long to wait, like 45s or 5m.")
 @click.option("--no-wait", is_flag=True, help="Print the thread's id and end. It is answered all the same.")
-@click.option("--resume", is_flag=True, help="Say nothing new: wait for the answer to the last message of --thread.")
+@click.option("--resume", is_flag=True, help="Say nothing new: wait for what --thread is at, or print its last answer.")
 @click.option("--wait-for-user", is_flag=True, help="Wait on when a person is asked something, instead of exit code 4.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object about what became of it.")
 @agent_options
@@ -94,25 +90,32 @@ def command(
         raise click.UsageError("--resume says nothing new: leave out the text.")
     said = None if resume else _text(text)
     set_up_logging("text", "warning")
-    ends_at = None if timeout is None else time.monotonic() + timeout
-    with reached(wanted, working=not no_wait) as agent:
-        asking = _Asking(agent, said, ends_at, patient=wait_for_user)
-        try:
-            thread_id = asking.ask(thread, user_id)
-            outcome = Outcome("sent") if no_wait else asking.wait()
-        except KeyboardInterrupt:
-            asking.interrupted()
-            sys.exit(_INTERRUPTED)
-        code = _CODES[outcome.word]
-        if outcome.word == "late":
-            agent.leave_at_once()
+    begun = time.monotonic()
+    ends_at = None if timeout is None else begun + timeout
+    try:
+        with reached(wanted, working=not no_wait, ends_at=ends_at and max(ends_at, begun + _TO_ASK)) as agent:
+            asking = _Asking(agent, said, ends_at, patient=wait_for_user)
+            try:
+                thread_id = asking.ask(thread, user_id)
+                outcome = Outcome("sent") if no_wait else asking.wait()
+            except KeyboardInterrupt:
+                asking.interrupted()
+                sys.exit(_INTERRUPTED)
+            code = _CODES[outcome.word]
+            if outcome.word == "late":
+                agent.leave_at_once()
+            if as_json:
+                print_json(asking.as_json(outcome))
+            elif outcome.text is not None:
+                click.echo(printable(outcome.text))
+            elif no_wait:
+                click.echo(thread_id)
+            asking.explain(outcome, timeout)
+    except AgentLate:
         if as_json:
-            print_json(asking.as_json(outcome))
-        elif outcome.text is not None:
-            click.echo(printable(outcome.text))
-        elif no_wait:
-            click.echo(thread_id)
-        asking.explain(outcome, timeout)
+            print_json(_document(Outcome("late")))
+        _tell(f"rapkit: The agent did not answer within {timeout:g} s. {_perhaps(wanted.said)}")
+        code = _CODES["late"]
     sys.exit(code)
 
 
@@ -134,6 +137,25 @@ def _tell(line: str) -> None:
     click.echo(printable(line).replace("\n", "\n  "), err=True)
 
 
+def _perhaps(said: Said) -> str:
+    return f"Perhaps it was asked all the same: see {said.threads('list')}"
+
+
+def _document(outcome: Outcome, thread: Mapping[str, Any] | None = None, **known: Any) -> dict[str, Any]:
+    """What `--json` prints."""
+    about = {
+        "thread_id": None,
+        "message_id": None,
+        "outcome": outcome.word,
+        "text": outcome.text,
+        "seq": outcome.seq,
+        "problem": outcome.problem or None,
+        "usage": None,
+        **known,
+    }
+    return about | {key: (thread or {}).get(key) for key in ("status", "pending_calls", "choices", "oauth")}
+
+
 class _Asking:
     """One message to a thread, and what becomes of it."""
 
@@ -144,8 +166,7 @@ class _Asking:
         self._ends_at = ends_at
         self._patient = patient
         self._thread_id = ""
-        self._message_id: str | None = None
-        self._after: str | None = None
+        self._beginning = Beginning()
         self._awaiting: Awaiting | None = None
 
     def ask(self, thread: str | None, user_id: str | None) -> str:
@@ -156,33 +177,24 @@ class _Asking:
             self._thread_id = made["thread_id"]
             self._note(f"thread {self._thread_id}")
             return self._thread_id
-        found = find_thread(self._api, thread)
+        found = find_thread(self._api, thread, self._agent.said)
         self._thread_id = found["thread_id"]
         if self._text is None:
-            last = self._last_message(found["length"])
-            self._message_id, self._after = last["id"], str(last["seq"] - 1)
+            self._beginning = beginning_of(self._api, found)
             return self._thread_id
-        self._after = str(found["length"])
         sent = self._api.post(path_of(self._thread_id, "messages"), {"text": self._text}, patience=_PATIENCE)
-        self._message_id = sent["message_id"]
+        self._beginning = Beginning(str(found["length"]), sent["message_id"])
         return self._thread_id
 
-    def _last_message(self, length: int) -> Any:
-        for after in (max(0, length - _RECENT), 0):
-            messages = [each for each in read_journal(self._api, self._thread_id, after) if each["kind"] == "user"]
-            if messages:
-                return messages[-1]
-        raise ConfigError(f"Nobody has said anything in thread {self._thread_id}, so there is no answer to wait for.")
-
     def wait(self) -> Outcome:
-        """For the answer to that, and no other."""
+        """For the answer to that, and no other; or if nothing was said, for what the thread is at."""
         if not self._agent.works:
             _tell(self._nobody_works)
         self._awaiting = Awaiting(
             self._api,
             self._thread_id,
-            after=self._after,
-            message_id=self._message_id,
+            self._beginning,
+            said=self._agent.said,
             ends_at=self._ends_at,
             patient=self._patient,
             tell=_tell,
@@ -204,20 +216,19 @@ class _Asking:
 
     def as_json(self, outcome: Outcome) -> Any:
         """What `--json` prints."""
+        if self._api.ends_at is not None:
+            self._api.ends_at = max(self._api.ends_at, time.monotonic() + _LAST_LOOK)
         try:
             thread = self._api.get(path_of(self._thread_id))
-        except AgentAway:  # just now; what we know is true all the same
-            thread = {}
-        return {
-            "thread_id": self._thread_id,
-            "message_id": self._awaiting.message_id if self._awaiting else self._message_id,
-            "outcome": outcome.word,
-            "text": outcome.text,
-            "seq": outcome.seq,
-            "problem": outcome.problem or None,
-            "usage": self._awaiting.usage if self._awaiting else None,
-            **{key: thread.get(key) for key in ("status", "pending_calls", "choices", "oauth")},
-        }
+        except (AgentAway, AgentLate):  # just now; what we know is true all the same
+            thread = None
+        return _document(
+            outcome,
+            thread,
+            thread_id=self._thread_id,
+            message_id=self._awaiting.message_id if self._awaiting else self._beginning.message_id,
+            usage=self._awaiting.usage if self._awaiting else None,
+        )
 
     def explain(self, outcome: Outcome, timeout: float | None) -> None:
         """Say on standard error why there is no answer, and what to do."""
@@ -225,9 +236,8 @@ class _Asking:
             case "sent" if not self._agent.works:
                 _tell(f"rapkit: {self._nobody_works}")
             case "stopped":
-                _tell(
-                    f"rapkit: {self._thread} did not answer. {outcome.problem} See: rapkit threads show {self._thread_id}"
-                )
+                show = self._agent.said.threads(f"show {self._thread_id}")
+                _tell(f"rapkit: {self._thread} did not answer. {outcome.problem} See: {show}")
             case "late":
                 _tell(f"rapkit: {self._thread} did not answer within {timeout:g} s. {self.what_next()}")
             case "asks":
@@ -244,16 +254,20 @@ class _Asking:
     def what_next(self) -> str:
         """What becomes of the thread when nobody waits, and how to wait again."""
         if not self._thread_id:
-            return "Perhaps it was asked all the same: see rapkit threads list"
-        goes_on = "goes on when the agent runs (rapkit up)" if self._agent.is_ours else "goes on"
-        return f"The thread {goes_on}. Wait for its answer: rapkit ask --thread {self._thread_id} --resume"
+            return _perhaps(self._agent.said)
+        goes_on = f"goes on {when_it_works(self._agent)}" if self._agent.is_ours else "goes on"
+        return f"The thread {goes_on}. Wait for its answer: {self._resume}"
+
+    @property
+    def _resume(self) -> str:
+        return self._agent.said.ask(f"--thread {self._thread_id} --resume")
 
     def _show_what_is_asked(self) -> None:
         thread = self._api.get(path_of(self._thread_id))
         _tell(f"rapkit: {self._thread} asks a person first.")
         paper = Paper(error=True)
         for question in thread["choices"]:
-            show_question(paper, self._thread_id, question, named=len(thread["choices"]) > 1)
+            show_question(paper, self._thread_id, question, self._agent.said, named=len(thread["choices"]) > 1)
         for each in thread["oauth"]:
             show_authorization(paper, each)
-        _tell(f"Then: rapkit ask --thread {self._thread_id} --resume")
+        _tell(f"Then: {self._resume}")

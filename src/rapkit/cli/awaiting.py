@@ -4,10 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rapkit.cli.agent_api import AgentApi, AgentAway, StreamEvent
+from rapkit.cli.agent_api import AgentApi, AgentAway, AgentLate, StreamEvent
 from rapkit.cli.following import Back, Following, Lost
+from rapkit.cli.said import Said
 from rapkit.cli.threads.naming import path_of
 from rapkit.cli.threads.timeline import call_text
+from rapkit.cli.threads.undelivered import is_undelivered, what_to_do
 
 Word = Literal["answered", "stopped", "asks", "late", "sent"]
 _USAGE = ("requests", "input_tokens", "output_tokens", "cost")
@@ -23,21 +25,34 @@ class Outcome:
     problem: str = ""
 
 
-class Awaiting:
-    """Waits for the answer to a message: the first reply without calls after it.
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """From where an answer is waited for: `after` is an event of the thread.
 
-    `after` is an event of the thread from before the message was sent. Without a `message_id` the first message after that is meant, which
-    is known then. `usage` is what the model took for it so far. Unless we are `patient` with people, a question to them ends it, if the
-    model waits for the answer to that. `tell` is told that the agent is away, `show` what goes on meanwhile.
+    It is the answer to the message with this id that is waited for, or else to the first one after that event. `heard`: to none in
+    particular, for something is under way already; then it is the next answer after that event.
+    """
+
+    after: str | None = None
+    message_id: str | None = None
+    heard: bool = False
+
+
+class Awaiting:
+    """Waits for an answer: the first reply without calls after its `beginning`.
+
+    `message_id` is known when the message was heard. `usage` is what the model took for it so far. Unless we are `patient` with people, a
+    question to them ends it, if the model waits for the answer to that. `tell` is told that the agent is away, and what hinders the thread;
+    `show` what goes on meanwhile.
     """
 
     def __init__(
         self,
         api: AgentApi,
         thread_id: str,
+        beginning: Beginning,
         *,
-        after: str | None,
-        message_id: str | None,
+        said: Said,
         ends_at: float | None,
         patient: bool,
         tell: Callable[[str], None],
@@ -45,14 +60,17 @@ class Awaiting:
     ) -> None:
         self._api = api
         self._thread_id = thread_id
-        self._following = Following(api, thread_id, after, ends_at=ends_at)
+        self._following = Following(api, thread_id, beginning.after, ends_at=ends_at)
+        self._said = said
         self._patient = patient
         self._tell = tell
         self._show = show
-        self._heard = False
+        self._heard = beginning.heard
         self._aside: str | None = None
+        self._undelivered: str | None = None
+        self._perhaps_answered = False
         self._seq = 0
-        self.message_id = message_id
+        self.message_id = beginning.message_id
         self.usage: dict[str, float] = dict.fromkeys(_USAGE, 0)
 
     def wait(self) -> Outcome:
@@ -62,7 +80,7 @@ class Awaiting:
                 outcome = self._heed(event)
                 if outcome is not None:
                     return outcome
-        except TimeoutError:
+        except (TimeoutError, AgentLate):
             return Outcome("late")
         return Outcome("stopped", problem="It was closed before it answered.")
 
@@ -74,7 +92,8 @@ class Awaiting:
                 self._tell("The agent is back.")
             case StreamEvent(kind="entry", data=entry):
                 self._seq = entry["seq"]
-                return self._entry(entry)
+                outcome = self._entry(entry)
+                return self._rest() if outcome is None and self._perhaps_answered else outcome
             case StreamEvent(kind="status" | "choice" | "oauth"):
                 return self._rest()
         return None
@@ -85,6 +104,9 @@ class Awaiting:
                 self._heard, self.message_id = True, id
             case {"kind": "ignored", "what": "user", "reason": reason}:
                 self._aside = reason
+                return self._rest()
+            case {"kind": "error", "text": text} if is_undelivered(entry):
+                self._undelivered = text
                 return self._rest()
             case {"kind": "closed"}:
                 return Outcome("stopped", problem="It was closed before it answered.")
@@ -112,5 +134,10 @@ class Awaiting:
                 return Outcome("stopped", problem=f"The message was not taken: {self._aside}")
             return None
         waited_for = {each["call_id"] for each in thread["pending_calls"] if not each["still_running_shown"]}
+        if self._undelivered is not None and waited_for:
+            self._tell(f"{self._undelivered}. {what_to_do(self._undelivered, self._said)}")
+            self._undelivered = None
         asking = {each["call_id"] for each in (*thread["choices"], *thread["oauth"])}
-        return Outcome("asks") if asking & waited_for and not self._patient else None
+        # What it will read next may be the answer. Then that is what happens next, or something else does.
+        self._perhaps_answered = thread["status"] == "running" and bool(asking)
+        return Outcome("asks") if asking & waited_for and not self._patient and not self._perhaps_answered else None

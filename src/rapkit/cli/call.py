@@ -1,19 +1,26 @@
 """`rapkit call`."""
 
+import json
 import secrets
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 import click
 
+from rapkit.cli.answering import Answering
 from rapkit.cli.arguments import read_arguments
+from rapkit.cli.keyboard import Typed
+from rapkit.cli.leaving import Told, hearing_the_first
 from rapkit.cli.listener import Listener
-from rapkit.cli.remote import explain, fetch_toolset, post, printable, read_token
+from rapkit.cli.made_call import MadeCall
+from rapkit.cli.options import in_seconds, read_token
+from rapkit.cli.progress import PROGRESS, read_progress
+from rapkit.cli.remote import fetch_toolset
 from rapkit.errors import ConfigError, DeliveryError
 from rapkit.http.callers import is_loopback_host
+from rapkit.printable import printable
 from rapkit.protocol import (
     Callback,
     OAuthRequest,
@@ -22,8 +29,12 @@ from rapkit.protocol import (
     ToolResult,
     ToolsetDocument,
     UserChoice,
+    ViewUpdate,
     dump,
 )
+
+_LAST_WORDS = 2.0
+_LONGEST_VIEW = 100
 
 
 @click.command()
@@ -32,7 +43,12 @@ from rapkit.protocol import (
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...")
 @click.option("--token", help="The token to send: env:VARIABLE, file:PATH or the token itself.")
 @click.option("--callback-url", metavar="URL", help="Have the answer sent there instead of waiting for it here.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="How long to wait for the answer.  [default: for ever]")
+@click.option(
+    "--timeout",
+    callback=in_seconds,
+    metavar="DURATION",
+    help="How long to wait for the answer, like 45s or 5m.  [default: for ever]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the messages as they come, one a line.")
 def command(
     url: str,
@@ -43,7 +59,12 @@ def command(
     timeout: float | None,
     as_json: bool,
 ) -> None:
-    """Call OPERATION of the tool server at URL and wait for its answer.
+    """Call OPERATION of the tool server at URL and wait for its answer, or for all that a subscription sends.
+
+    If you stop waiting, with Ctrl-C or after --timeout, the server is told to cancel the call: nobody else could be sent the answer. A
+    second Ctrl-C does not wait for that. With --callback-url the call goes on, whatever happens here.
+
+    What the tool asks meanwhile, you are asked on the terminal. Standard output has what it answers, and nothing else.
 
     Values are read as the types the tool's schema gives them; after := stands JSON.
 
@@ -56,9 +77,8 @@ def command(
                1  a result that is an error
                2  the call could not be made
                3  no answer came in time
+             130  Ctrl-C
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
-    if timeout is not None and not 0 < timeout <= threading.TIMEOUT_MAX:
-        raise ConfigError("--timeout is a number of seconds above 0. To wait for ever, leave it out.")
     secret = read_token(token)
     document = fetch_toolset(url, secret)
     tool = _find(document, operation, url)
@@ -69,9 +89,10 @@ def command(
         "group_id": f"cli_{secrets.token_hex(6)}",
         "toolset_version": document.version,
     }
+    call = MadeCall(url, document.endpoint, invocation, secret)
     if callback_url:
-        _send(document.endpoint, {**invocation, "callback_url": callback_url}, secret)
-        click.echo(f"accepted as {invocation['id']}; the answer goes to {callback_url}", err=True)
+        call.send(callback_url)
+        click.echo(f"accepted as {call.id}; the answer goes to {callback_url}", err=True)
         return
     if not is_loopback_host(urlsplit(url).hostname or ""):
         raise ConfigError(
@@ -79,10 +100,9 @@ def command(
             "Give --callback-url with an address that it can reach."
         )
     try:
-        code = _call_and_wait(document.endpoint, invocation, secret, timeout, as_json)
-    except KeyboardInterrupt:
-        click.echo(f"not waiting any longer; the call {invocation['id']} goes on", err=True)
-        code = 130
+        code = _call_and_wait(call, timeout, as_json)
+    except Told as told:
+        code = told.exit_code
     sys.exit(code)
 
 
@@ -94,44 +114,86 @@ def _find(document: ToolsetDocument, operation: str, url: str) -> ToolDefinition
     raise ConfigError(f"toolset {document.name!r} at {url} has no operation {operation!r}. It offers: {known}.")
 
 
-def _send(endpoint: str, invocation: dict[str, object], token: str | None) -> None:
-    status, text = post(endpoint, invocation, token)
-    if status != 200:
-        raise DeliveryError(f"{endpoint} {explain(status, text)}")
-
-
-def _call_and_wait(
-    endpoint: str, invocation: Mapping[str, object], token: str | None, timeout: float | None, as_json: bool
-) -> int:
+def _call_and_wait(call: MadeCall, timeout: float | None, as_json: bool) -> int:
+    """The exit code, once it has ended or it is time; or `Told`. If it has not ended by then, it is cancelled."""
     ends_at = None if timeout is None else time.monotonic() + timeout
-    awaited = "answer"
-    with Listener() as listener:
-        _send(endpoint, {**invocation, "callback_url": listener.url}, token)
-        while message := listener.next(None if ends_at is None else max(0.0, ends_at - time.monotonic())):
-            click.echo(dump(message).decode() if as_json else printable(_in_words(message)))
-            match message:
-                case ToolResult() if not message.subscription:
-                    return 1 if _in_words(message).startswith("Error:") else 0
-                case SubscriptionEvent() if message.final:
-                    return 0
-            awaited = "end"
-    click.echo(f"no {awaited} within {timeout:g} s; the call {invocation['id']} goes on", err=True)
+    with Listener() as listener, hearing_the_first():
+        answering = Answering(call, listener.hand_on, as_json=as_json)
+        try:
+            call.send(listener.url)
+            while message := listener.next(_left(ends_at)):
+                if isinstance(message, Typed):
+                    answering.typed(message)
+                    continue
+                ended = call.heard(message)
+                if as_json:
+                    click.echo(dump(message).decode())
+                if isinstance(message, UserChoice):
+                    answering.ask(message)
+                elif not as_json:
+                    with answering.aside(over=ended):
+                        _show(message)
+                if ended:
+                    return 1 if isinstance(message, ToolResult) and _answer_of(message).startswith("Error:") else 0
+        except DeliveryError:
+            if not call.was_refused:
+                call.cancel()  # perhaps it came there all the same, and only the acknowledgement was lost
+            raise
+        except BaseException as left:
+            # Also when nobody reads any more what we print, as after `| head -1`.
+            if isinstance(left, Told) and sys.stderr.isatty():
+                click.echo(err=True)  # not behind the ^C
+            _cancel(call, listener, "not waiting any longer")
+            raise
+        with answering.aside(over=True):
+            _cancel(call, listener, f"no {'end' if call.is_subscription else 'answer'} within {timeout:g} s")
     return 3
 
 
-def _in_words(message: Callback) -> str:
+def _cancel(call: MadeCall, listener: Listener, why: str) -> None:
+    if call.has_ended:
+        return
+    problem = call.cancel()
+    if problem is not None:
+        click.echo(f"{why}; the call {call.id} goes on, for the server could not be told: {problem}", err=True)
+        return
+    click.echo(f"{why}; cancelled the call {call.id} on the server", err=True)
+    if call.is_subscription:
+        return
+    # What it still has to say is that it was cancelled, and that is sent for days unless somebody takes it.
+    ends_at = time.monotonic() + _LAST_WORDS
+    while message := listener.next(_left(ends_at)):
+        if not isinstance(message, Typed) and call.heard(message):
+            return
+
+
+def _left(ends_at: float | None) -> float | None:
+    return None if ends_at is None else min(max(0.0, ends_at - time.monotonic()), threading.TIMEOUT_MAX)
+
+
+def _show(message: Callback) -> None:
+    """What comes of a call: what it answers on standard output, what goes on meanwhile on standard error."""
     match message:
-        case ToolResult(text=None):
-            # Images are named, not shown: their bytes mean nothing to a terminal.
-            return "\n".join(
-                item.text if item.type == "text" else f"[{item.mediaType}]" for item in message.content or ()
-            )
         case ToolResult() | SubscriptionEvent():
-            return message.text or ""
+            click.echo(printable(_answer_of(message)))
         case OAuthRequest():
-            return f"It needs your authorisation: {message.auth_url}"
-        case UserChoice():
-            choices = [f"  {number}: {choice}" for number, choice in enumerate(message.choices)]
-            choices[message.default] += " (the default)"
-            return "\n".join([message.prompt, *choices, f"It waits for a choice, to be sent to {message.response_url}"])
-    return dump(message).decode()
+            click.echo(f"It needs your authorisation: {printable(message.auth_url)}", err=True)
+        case ViewUpdate():
+            click.echo(printable(_view_of(message)), err=True)
+
+
+def _answer_of(message: ToolResult | SubscriptionEvent) -> str:
+    if isinstance(message, ToolResult) and message.text is None:
+        # Images are named, not shown: their bytes mean nothing to a terminal.
+        return "\n".join(item.text if item.type == "text" else f"[{item.mediaType}]" for item in message.content or ())
+    return message.text or ""
+
+
+def _view_of(message: ViewUpdate) -> str:
+    """A view in one line."""
+    progress = read_progress(message.content) if message.view_type == PROGRESS else None
+    if progress is not None:
+        return progress.in_words
+    content = message.content
+    text = " ".join((content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)).split())
+    return f"{message.view_type}: {text if len(text) <= _LONGEST_VIEW else f'{text[: _LONGEST_VIEW - 1]}…'}"

@@ -19,7 +19,10 @@ from rapkit.secret import read_secret
 from rapkit.settings import Settings
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from rapkit.kernel.completion import Question
+    from rapkit.runtime.agent import Agent
 
 _LOOPBACK = "127.0.0.1"
 _GRACE = 2.0  # for what is under way on other threads, when a command has what it wanted
@@ -53,6 +56,7 @@ class Host:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end = asyncio.Event()  # only the loop touches it
         self._task: asyncio.Task[None] | None = None
+        self._agent: Agent | None = None
         self._over = self._at_once = False
         self.problem: BaseException | None = None
 
@@ -79,6 +83,17 @@ class Host:
             self._listener.close()
         else:
             self._thread.join(_PATIENCE if at_once else None)
+
+    def look_at_servers(self) -> "Future[dict[str, str]] | None":
+        """Ask its tool servers: what is wrong with those that do not answer as they should, by their names. None if it does not work."""
+        if self._agent is None or self._loop is None:
+            return None
+        asking = _problems(self._agent)
+        try:
+            return asyncio.run_coroutine_threadsafe(asking, self._loop)
+        except RuntimeError:  # it has ended already
+            asking.close()
+            return None
 
     def _leave(self, loop: asyncio.AbstractEventLoop, at_once: bool) -> None:
         self._end.set()
@@ -120,6 +135,7 @@ class Host:
         port = self._settings.port  # tools call back where the settings say
         url = public_url(self._settings, None if port else self._listener.getsockname()[1])
         async with agent.lifespan(public_url=url), in_background(agent.app, self._listener):
+            self._agent = agent
             yield agent.end_streams
 
     @contextlib.asynccontextmanager
@@ -146,6 +162,11 @@ class Host:
             )
             async with in_background(app, self._listener):
                 yield engine.hub.end
+
+
+async def _problems(agent: "Agent") -> dict[str, str]:
+    findings = await agent.engine.toolsets.survey()
+    return {finding.server.key: finding.problem for finding in findings if finding.problem is not None}
 
 
 def _nobody(_question: "Question") -> str:

@@ -7,17 +7,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
 
+from rapkit.cli.keyboard import Typed
 from rapkit.errors import InvalidMessage
 from rapkit.protocol import Callback, parse_callback
 
 _LARGEST = 16 * 1024 * 1024
+_MOMENT = 1.0  # for an acknowledgement that is under way
 
 
 class Listener:
     """Receives callbacks under a URL nobody can guess, and hands them on in the order they came."""
 
     def __init__(self) -> None:
-        self._messages: queue.Queue[Callback] = queue.Queue()
+        self._messages: queue.Queue[Callback | Typed] = queue.Queue()
+        self._acknowledging = threading.Lock()
         self._path = f"/callback/{secrets.token_urlsafe(16)}"
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -31,11 +34,17 @@ class Listener:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop to listen."""
+        """Stop to listen. Who sent a message that was handed on is told so first, and need not send it again."""
+        if self._acknowledging.acquire(timeout=_MOMENT):
+            self._acknowledging.release()
         self._server.shutdown()
         self._server.server_close()
 
-    def next(self, timeout: float | None) -> Callback | None:
+    def hand_on(self, typed: Typed) -> None:
+        """What somebody types comes between the messages."""
+        self._messages.put(typed)
+
+    def next(self, timeout: float | None) -> Callback | Typed | None:
         """The next message, or None if none comes in time."""
         try:
             return self._messages.get(timeout=timeout)
@@ -43,7 +52,7 @@ class Listener:
             return None
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        path, messages = self._path, self._messages
+        path, messages, acknowledging = self._path, self._messages, self._acknowledging
         seen: set[str] = set()
 
         class Handler(BaseHTTPRequestHandler):
@@ -65,11 +74,12 @@ class Listener:
                     self._answer(400, str(error))
                     return
                 id = self.headers.get("webhook-id")
-                if id is None or id not in seen:  # a message that was sent twice is shown once
-                    messages.put(message)
-                if id is not None:
-                    seen.add(id)
-                self._answer(200)
+                with acknowledging:
+                    if id is None or id not in seen:  # a message that was sent twice is shown once
+                        messages.put(message)
+                    if id is not None:
+                        seen.add(id)
+                    self._answer(200)
 
             def _answer(self, status: int, text: str = "") -> None:
                 self.send_response(status)

@@ -2,7 +2,10 @@
 
 import click
 
+from rapkit.config_file import duration
 from rapkit.errors import ConfigError
+from rapkit.printable import printable
+from rapkit.secret import read_bearer
 
 _LONGEST_NAME_TO_SHOW = 15  # shorter than any token may be
 
@@ -21,6 +24,25 @@ log_level = click.option(
     show_default=True,
     help="The least that is logged: debug, info, warning or error.",
 )
+
+
+def in_seconds(_ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
+    """For options that are a time: 45s, 5m, 1h and 2d are what they say, a bare number is seconds; `ConfigError` if it is none, or 0."""
+    if given is None:
+        return None
+    seconds = duration(given) or duration(f"{given}s")
+    if not seconds:
+        raise ConfigError(f"{param.opts[0]} {printable(given)} is not a time. Write it like 45s, 5m or 1h.")
+    return seconds
+
+
+def read_token(given: str | None) -> str | None:
+    """The token a --token option refers to, if it was given."""
+    if given is None:
+        return None
+    if not given:
+        raise ConfigError("--token is empty. Give env:VARIABLE, file:PATH or the token itself.")
+    return read_bearer(given)
 
 
 def tokens_by_name(tokens: tuple[str, ...]) -> dict[str, list[str]]:

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rapkit.cli.options import log_format, log_level
+from rapkit.cli.options import in_seconds, log_format, log_level
 from rapkit.cli.reaching import public_url as url_of
 from rapkit.cli.settings_options import settings_options
 from rapkit.cli.spans import span
-from rapkit.config_file import duration
-from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
 from rapkit.settings import Flags, load_settings
 
@@ -27,17 +25,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("rapkit.cli")
 
 
-def _seconds(_ctx: click.Context, _param: click.Parameter, given: str | None) -> float | None:
-    seconds = None if given is None else duration(given)
-    if given is not None and seconds is None:
-        raise ConfigError(f"--at-most {given} is not a time. Write it like 45s, 5m or 1h.")
-    return seconds
-
-
 @click.command()
 @settings_options
 @click.option(
-    "--at-most", callback=_seconds, metavar="DURATION", help="Begin nothing more after this time, like 45s or 5m."
+    "--at-most", callback=in_seconds, metavar="DURATION", help="Begin nothing more after this time, like 45s or 5m."
 )
 @log_format
 @log_level

@@ -35,10 +35,8 @@ def test_it_can_be_looked_at(still: Home) -> None:
 
     assert still.run("threads", "list").code == 0
     assert "Hello." in still.run("threads", "show", idle).out
-    assert (
-        "Nobody works on threads now. It goes on when the agent runs: rapkit up"
-        in still.run("threads", "show", waits).out
-    )
+    goes_on = "Nobody works on threads now. It goes on when the agent runs (rapkit up)."
+    assert goes_on in still.run("threads", "show", waits).out
     assert still.run("threads", "export", asks).code == 0
 
 

@@ -8,9 +8,10 @@ from rapkit.cli.threads.close import close
 from rapkit.cli.threads.export import export
 from rapkit.cli.threads.list import list_
 from rapkit.cli.threads.show import show
+from rapkit.cli.threads.subcommands import Subcommands
 
 
-@click.group()
+@click.group(cls=Subcommands)
 def command() -> None:
     """See what an agent is at, and have a say in it.
 

@@ -19,7 +19,7 @@ def cancel(wanted: Wanted, thread: str, call: str | None) -> None:
     The model is told, and so is the tool, which may have done something already.
     """
     with reached(wanted, working=False) as agent:
-        found = find_thread(agent.api, thread)
+        found = find_thread(agent.api, thread, agent.said)
         live = {each["call_id"]: call_text(each) for each in (*found["pending_calls"], *found["subscriptions"])}
         if not live:
             raise ConfigError(f"Nothing is pending in thread {found['thread_id']}, and it has no subscriptions.")

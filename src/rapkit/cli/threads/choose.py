@@ -6,11 +6,12 @@ from typing import Any
 import click
 
 from rapkit.cli.agents import Reached, Wanted, looking_options, reached
-from rapkit.cli.remote import printable
+from rapkit.cli.said import Said
 from rapkit.cli.threads.naming import find_call, find_thread, path_of, thread_argument
 from rapkit.cli.threads.paper import Paper, print_json, say_done
 from rapkit.cli.threads.questions import number_of, show_authorization, show_question
 from rapkit.errors import ConfigError
+from rapkit.printable import printable
 
 _MOST_WORDS = 2
 
@@ -37,18 +38,18 @@ def choose(wanted: Wanted, thread: str, words: tuple[str, ...], text: str | None
     if len(words) > _MOST_WORDS:
         raise click.UsageError("Give at most a call and a choice. A label of several words is put in quotes.")
     with reached(wanted, working=False) as agent:
-        found = find_thread(agent.api, thread)
+        found = find_thread(agent.api, thread, agent.said)
         if as_json:
             print_json({key: found[key] for key in ("thread_id", "choices", "oauth")})
             return
-        question, choice = _meant(found, words, answers=text is not None or dismiss)
+        question, choice = _meant(found, words, agent.said, answers=text is not None or dismiss)
         if sum((text is not None, choice is not None, dismiss)) > 1:
             raise click.UsageError("Give one answer: a choice, --text or --dismiss.")
         if question is None:
-            _show_all(found)
+            _show_all(found, agent.said)
             return
         if choice is None and text is None and not dismiss:
-            show_question(Paper(), found["thread_id"], question, with_command=not _is_terminal())
+            show_question(Paper(), found["thread_id"], question, None if _is_terminal() else agent.said)
             if not _is_terminal():
                 return
             choice, text = _asked(question)
@@ -58,13 +59,14 @@ def choose(wanted: Wanted, thread: str, words: tuple[str, ...], text: str | None
         _answer(agent, found["thread_id"], question, choice, text)
 
 
-def _meant(found: Any, words: tuple[str, ...], *, answers: bool) -> tuple[Any, str | None]:
+def _meant(found: Any, words: tuple[str, ...], said: Said, *, answers: bool) -> tuple[Any, str | None]:
     """The question that is meant, and the choice. None is meant if there are several, and nothing was said of them."""
     open_ = {each["call_id"]: each for each in found["choices"]}
     if not open_:
         if found["oauth"] and not words and not answers:
             return None, None
-        waits = " It waits to be authorised: see rapkit threads show." if found["oauth"] else ""
+        see = said.threads(f"show {found['thread_id']}")
+        waits = f" It waits to be authorised. See: {see}" if found["oauth"] else ""
         raise ConfigError(f"Thread {found['thread_id']} asks nothing.{waits}")
     if len(words) == _MOST_WORDS:
         return open_[find_call(words[0], open_, "open question of a call")], words[1]
@@ -78,10 +80,10 @@ def _meant(found: Any, words: tuple[str, ...], *, answers: bool) -> tuple[Any, s
     return None, None
 
 
-def _show_all(found: Any) -> None:
+def _show_all(found: Any, said: Said) -> None:
     paper = Paper()
     for question in found["choices"]:
-        show_question(paper, found["thread_id"], question, named=True)
+        show_question(paper, found["thread_id"], question, said, named=True)
         paper.line()
     for each in found["oauth"]:
         show_authorization(paper, each)

@@ -17,7 +17,7 @@ def close(wanted: Wanted, threads: tuple[str, ...]) -> None:
     """
     with reached(wanted, working=False) as agent:
         # All are found before the first is closed: who mistypes one has closed none.
-        for thread in [find_thread(agent.api, each) for each in threads]:
+        for thread in [find_thread(agent.api, each, agent.said) for each in threads]:
             if thread["status"] == "closed":
                 click.echo(f"{thread['thread_id']} was closed already.")
                 continue

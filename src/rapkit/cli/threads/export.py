@@ -12,12 +12,12 @@ import click
 
 from rapkit.cli.agent_api import AgentApi
 from rapkit.cli.agents import Wanted, looking_options, reached
-from rapkit.cli.remote import printable
 from rapkit.cli.threads.journal import read_journal
 from rapkit.cli.threads.markdown import in_markdown
 from rapkit.cli.threads.naming import all_threads, find_thread, path_of, thread_argument
 from rapkit.cli.threads.paper import as_json
 from rapkit.errors import ConfigError
+from rapkit.printable import printable
 
 Write = Callable[[str], None]
 Journals = Iterable[tuple[Any, Iterator[Any]]]
@@ -47,7 +47,7 @@ def export(wanted: Wanted, thread: str, format_: str, output: str | None, family
     A file is complete or not there: it is put in its place when all of it is written.
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
     with reached(wanted, working=False) as agent:
-        found = find_thread(agent.api, thread)
+        found = find_thread(agent.api, thread, agent.said)
         threads = list(_family(agent.api, found)) if family else [found]
         with _writing(output) as write, _progress(output) as counted:
             journals = ((each, counted(read_journal(agent.api, each["thread_id"]))) for each in threads)

@@ -12,12 +12,12 @@ from rich.text import Text
 
 from rapkit.cli.agent_api import AgentApi
 from rapkit.cli.agents import Wanted, looking_options, reached
-from rapkit.cli.remote import printable
 from rapkit.cli.spans import span
 from rapkit.cli.threads.journal import read_journal
 from rapkit.cli.threads.naming import all_threads, complete_thread, find_thread, path_of
 from rapkit.cli.threads.paper import Paper, print_json, status_text
 from rapkit.cli.threads.timeline import dollars
+from rapkit.printable import printable
 
 _STATUSES = ("idle", "running", "waiting", "parked", "closed")
 _AT_ONCE = 8
@@ -56,7 +56,7 @@ def list_(wanted: Wanted, status: str | None, parent: str | None, limit: int, as
     "asks you" is where somebody waits for your answer: see `rapkit threads show`. Calls are those that are not answered yet.
     """
     with reached(wanted, working=False) as agent:
-        parent_id = None if parent is None else find_thread(agent.api, parent)["thread_id"]
+        parent_id = None if parent is None else find_thread(agent.api, parent, agent.said)["thread_id"]
         found = all_threads(agent.api, status=status, parent=parent_id, limit=min(limit + 1, 200))
         threads = list(itertools.islice(found, limit + 1))
         more = len(threads) > limit
@@ -66,7 +66,8 @@ def list_(wanted: Wanted, status: str | None, parent: str | None, limit: int, as
             return
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             rows = list(pool.map(lambda thread: _row(agent.api, thread), threads))
-    _print(rows, more, limit)
+    options = "".join(f" --{name} {value}" for name, value in (("status", status), ("parent", parent_id)) if value)
+    _print(rows, agent.said.threads(f"list{options} --limit {limit * 5}") if more else None)
 
 
 def _row(api: AgentApi, summary: Any) -> _Row:
@@ -94,7 +95,7 @@ def _last_words(api: AgentApi, thread: Any) -> str:
     return " ".join(printable(words).split())[:_WORDS]
 
 
-def _print(rows: Sequence[_Row], more: bool, limit: int) -> None:
+def _print(rows: Sequence[_Row], to_see_more: str | None) -> None:
     paper = Paper()
     if not rows:
         paper.line("There are no such threads.")
@@ -108,9 +109,9 @@ def _print(rows: Sequence[_Row], more: bool, limit: int) -> None:
     else:
         for row in (head, *rows):
             _print_wide(paper, row, widths, left, "dim" if row is head else "")
-    if more:
+    if to_see_more is not None:
         paper.line()
-        paper.whole(f"There are more: rapkit threads list --limit {limit * 5}")
+        paper.whole(f"There are more: {to_see_more}")
 
 
 def _cells(row: _Row) -> list[Text]:

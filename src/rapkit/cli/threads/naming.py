@@ -9,9 +9,11 @@ from click.shell_completion import CompletionItem
 
 from rapkit.cli.agent_api import AgentApi, AgentRefused
 from rapkit.cli.agents import Wanted, reached
-from rapkit.cli.remote import printable, read_token
+from rapkit.cli.options import read_token
+from rapkit.cli.said import Said
 from rapkit.errors import ConfigError, RapkitError
-from rapkit.settings import Flags
+from rapkit.printable import printable
+from rapkit.settings_whereabouts import Flags
 
 LATEST = "latest"
 _SHORTEST = 4
@@ -19,11 +21,13 @@ _PAGE = 200
 _MOST_SHOWN = 5
 _MOST_COMPLETED = 50
 _NOT_FOUND = 404
+_NOTHING_SAID = Said()
 
 
 def path_of(thread_id: str, *parts: str) -> str:
-    """Where the API has a thread, or a part of it."""
-    return "/".join(("threads", *(quote(each, safe="") for each in (thread_id, *parts))))
+    """Where the API has a thread, or a part of it. Bytes that are no text are in no id: nothing is there."""
+    ids = (quote(each, safe="", errors="backslashreplace") for each in (thread_id, *parts))
+    return "/".join(("threads", *ids))
 
 
 def all_threads(api: AgentApi, **query: Any) -> Iterator[Any]:
@@ -37,10 +41,10 @@ def all_threads(api: AgentApi, **query: Any) -> Iterator[Any]:
             return
 
 
-def find_thread(api: AgentApi, given: str) -> Any:
+def find_thread(api: AgentApi, given: str, said: Said = _NOTHING_SAID) -> Any:
     """The thread somebody means, as it is now; `ConfigError` if that is none, or one of several."""
     if given == LATEST:
-        return api.get(path_of(_latest(api)))
+        return api.get(path_of(_latest(api, said)))
     try:
         return api.get(path_of(given))
     except AgentRefused as refusal:
@@ -50,7 +54,7 @@ def find_thread(api: AgentApi, given: str) -> Any:
     found = _without_descendants(matching(given, found))
     if len(found) == 1:
         return api.get(path_of(found[0]))
-    raise _not_one(f"thread {printable(given)!r}", found, "See: rapkit threads list")
+    raise _not_one(f"thread {printable(given)!r}", found, f"See: {said.threads('list')}")
 
 
 def matching(given: str, ids: Iterable[str]) -> list[str]:
@@ -79,12 +83,13 @@ def _not_one(what: str, found: list[str], otherwise: str) -> ConfigError:
     return ConfigError(f"More than one could be {what}: {', '.join(found[:_MOST_SHOWN])}{more}. Say more of its id.")
 
 
-def _latest(api: AgentApi) -> str:
+def _latest(api: AgentApi, said: Said) -> str:
     """The latest conversation. Children are somebody's part of one, and not meant."""
     for each in all_threads(api):
         if each["parent_id"] is None:
             return str(each["thread_id"])
-    raise ConfigError('There is no thread yet. Begin one: rapkit ask "…", or rapkit chat.')
+    begin = said.ask('"…"')
+    raise ConfigError(f"There is no thread yet. Begin one: {begin}, or rapkit chat.")
 
 
 def _without_descendants(ids: list[str]) -> list[str]:

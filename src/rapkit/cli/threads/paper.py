@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rapkit.cli.agents import Reached
-from rapkit.cli.remote import printable
+from rapkit.printable import printable
 
 _NARROWEST = 20
 STATUS_STYLES = {"running": "green", "waiting": "cyan", "parked": "red", "closed": "dim", "idle": ""}
@@ -75,5 +75,10 @@ def say_done(agent: Reached, done: str) -> None:
 
 
 def when_it_works(agent: Reached) -> str:
-    """When somebody works on threads on which nobody works now: one that runs without a worker hibernates."""
-    return "when the agent runs (rapkit up)" if agent.is_ours else "when the agent is woken (rapkit wake)"
+    """When somebody works on threads on which nobody works now: one that runs without a worker hibernates.
+
+    Whether that is woken by a command of its own, it does not tell.
+    """
+    if agent.is_ours:
+        return f"when the agent runs ({agent.said.up})"
+    return f"when the agent is woken ({agent.said.wake}), unless it is woken by itself"

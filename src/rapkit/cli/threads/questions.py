@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
+from rapkit.cli.said import Said
 from rapkit.cli.threads.paper import Paper
 from rapkit.cli.threads.times import ago
 from rapkit.errors import ConfigError
@@ -13,28 +14,26 @@ from rapkit.errors import ConfigError
 _INDENT = 2
 
 
-def show_question(
-    paper: Paper, thread_id: str, question: Any, *, named: bool = False, with_command: bool = True
-) -> None:
-    """A question with its choices, numbered from 1 as people count; `named`: the answer has to say which call it is for."""
-    paper.line(Text(question["prompt"], "bold"), indent=_INDENT, first="? ")
-    for number, choice in enumerate(question["choices"], 1):
-        stands = " (if dismissed)" if number - 1 == question["default"] else ""
-        paper.line(choice + stands, indent=_INDENT + 4, first=f"  {number:>2}")
+def show_choices(paper: Paper, prompt: str, choices: Sequence[str], default: int | None, stands: str) -> None:
+    """A question with its choices, numbered from 1 as people count; `stands` says why the default is one."""
+    paper.line(Text(prompt, "bold"), indent=_INDENT, first="? ")
+    for number, choice in enumerate(choices):
+        note = f" ({stands})" if number == default else ""
+        paper.line(choice + note, indent=_INDENT + 4, first=f"  {number + 1:>2}")
+
+
+def show_question(paper: Paper, thread_id: str, question: Any, said: Said | None, *, named: bool = False) -> None:
+    """A question, and how it is answered, unless `said` is None; `named`: the answer has to say which call it is for."""
+    show_choices(paper, question["prompt"], question["choices"], question["default"], "if dismissed")
     paper.line(
         Text(f"asked {ago(question['asked_at'], time.time())} by {question['call_id']}", "dim"),
         indent=_INDENT,
         first="  ",
     )
-    if with_command:
-        paper.whole(f"  Answer: {answer_command(thread_id, question, named=named)}")
-
-
-def answer_command(thread_id: str, question: Any, *, named: bool = False) -> str:
-    """What to type to answer a question."""
-    answer = "NUMBER" if question["choices"] else '--text "…"'
-    call = f" {question['call_id']}" if named else ""
-    return f"rapkit threads choose {thread_id}{call} {answer}"
+    if said is not None:
+        answer = "NUMBER" if question["choices"] else '--text "…"'
+        call = f" {question['call_id']}" if named else ""
+        paper.whole(f"  Answer: {said.threads(f'choose {thread_id}{call} {answer}')}")
 
 
 def show_authorization(paper: Paper, authorization: Any) -> None:

@@ -1,5 +1,6 @@
 """`rapkit threads show`."""
 
+import dataclasses
 import time
 from typing import Any
 
@@ -11,10 +12,11 @@ from rapkit.cli.progress import PROGRESS, read_progress
 from rapkit.cli.spans import span
 from rapkit.cli.threads.journal import read_journal
 from rapkit.cli.threads.naming import find_thread, path_of, thread_argument
-from rapkit.cli.threads.paper import Paper, print_json, status_text
+from rapkit.cli.threads.paper import Paper, print_json, status_text, when_it_works
 from rapkit.cli.threads.questions import show_authorization, show_question
 from rapkit.cli.threads.timeline import Moment, Timeline, call_text, dollars
 from rapkit.cli.threads.times import ago, clock, day, lasted, until
+from rapkit.cli.threads.undelivered import is_undelivered, what_to_do
 
 _INDENT = 2
 _WIDE = 72
@@ -51,14 +53,14 @@ def show(wanted: Wanted, thread: str, limit: int, everything: bool, as_json: boo
     Times in the timeline say how long it took: a model to reply, a tool to answer, a person to choose.
     """
     with reached(wanted, working=False) as agent:
-        found = find_thread(agent.api, thread)
+        found = find_thread(agent.api, thread, agent.said)
         family = agent.api.get(path_of(found["thread_id"], "family"))
         after = 0 if everything or as_json else max(0, found["length"] - limit)
         entries = list(read_journal(agent.api, found["thread_id"], after))
+        page = _Page(Paper(), found, agent)
     if as_json:
         print_json({"thread": found, "family": family, "entries": entries})
         return
-    page = _Page(Paper(), found, agent)
     page.head()
     page.family(family)
     page.timeline(entries, after, longest=None if everything else _LONGEST_TEXT)
@@ -73,7 +75,8 @@ class _Page:
     def __init__(self, paper: Paper, thread: Any, agent: Reached) -> None:
         self._paper = paper
         self._thread = thread
-        self._agent = agent
+        self._said = agent.said
+        self._goes_on = None if agent.works else when_it_works(agent)
         self._now = time.time()
 
     def head(self) -> None:
@@ -115,7 +118,8 @@ class _Page:
             is_last = number == len(children) - 1 and not relative["more_children"]
             self._relative(child, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
         if relative["more_children"]:
-            self._paper.whole(f"{rest}└─ and more: rapkit threads list --parent {relative['thread_id']}")
+            more = self._said.threads(f"list --parent {relative['thread_id']}")
+            self._paper.whole(f"{rest}└─ and more: {more}")
 
     def timeline(self, entries: list[Any], after: int, *, longest: int | None) -> None:
         self._paper.title("Timeline")
@@ -124,7 +128,7 @@ class _Page:
         if not entries:
             self._note("nothing has happened yet")
         timeline = Timeline()
-        moments = [moment for entry in entries if (moment := timeline.moment(entry)) is not None]
+        moments = [moment for entry in entries if (moment := self._at(timeline, entry)) is not None]
         who = min(_WHO, max((len(moment.who) for moment in moments), default=0))
         last_day = ""
         for moment in moments:
@@ -132,6 +136,12 @@ class _Page:
                 last_day = today
                 self._note(today)
             self._moment(moment, who, longest)
+
+    def _at(self, timeline: Timeline, entry: Any) -> Moment | None:
+        moment = timeline.moment(entry)
+        if moment is None or not is_undelivered(entry) or not self._thread["pending_calls"]:
+            return moment
+        return dataclasses.replace(moment, text=f"{moment.text}.\n{what_to_do(moment.text, self._said)}")
 
     def _moment(self, moment: Moment, who: int, longest: int | None) -> None:
         text = moment.text if longest is None else _cut(moment.text, longest)
@@ -189,7 +199,8 @@ class _Page:
         if thread["choices"] or thread["oauth"]:
             self._paper.title("Asks you")
         for question in thread["choices"]:
-            show_question(self._paper, thread["thread_id"], question, named=len(thread["choices"]) > 1)
+            named = len(thread["choices"]) > 1
+            show_question(self._paper, thread["thread_id"], question, self._said, named=named)
         for each in thread["oauth"]:
             show_authorization(self._paper, each)
 
@@ -203,10 +214,11 @@ class _Page:
                     f"Grant it more: POST /v1/threads/{thread['thread_id']}/budget. See the guide of the HTTP API."
                 )
             else:
-                self._paper.whole(f'  rapkit ask --thread {thread["thread_id"]} "…"')
-        if thread["status"] in ("running", "waiting") and not self._agent.works:
+                again = f'--thread {thread["thread_id"]} "…"'
+                self._paper.whole(f"  {self._said.ask(again)}")
+        if thread["status"] in ("running", "waiting") and self._goes_on is not None:
             self._paper.line()
-            self._note("Nobody works on threads now. It goes on when the agent runs: rapkit up")
+            self._paper.whole(Text(f"  Nobody works on threads now. It goes on {self._goes_on}.", "dim"))
 
     def _note(self, text: str) -> None:
         self._paper.line(Text(text, "dim"), indent=_INDENT, first="  ")

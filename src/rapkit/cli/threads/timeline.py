@@ -5,10 +5,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from rapkit.cli.progress import PROGRESS
-from rapkit.kernel.entries import SHOWN
-from rapkit.protocol.display_script import in_words
 
 Entry = Mapping[str, Any]
+
+HEARD = frozenset(
+    (
+        "user",
+        "schedule",
+        "assistant",
+        "result",
+        "event",
+        "released",
+        "began",
+        "task",
+        "parent",
+        "report",
+        "unsubscribed",
+    )
+)
+"""The kinds of entries that a model hears something of. Said here again, because the kernel's own list takes long to load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +84,7 @@ class Timeline:
                 self._asked[entry["call_id"]] = entry
             case "child":
                 self._begun[entry["thread_id"]] = entry["at"]
-        if entry["kind"] in SHOWN:
+        if entry["kind"] in HEARD:
             self._heard_at = entry["at"]
 
     # In words
@@ -126,7 +141,13 @@ def result_text(entry: Entry) -> str:
 
 def call_text(call: Entry) -> str:
     """A call in one line, as its tool says it, or else its name and arguments."""
-    return call.get("display") or in_words(call["name"], call["arguments"])
+    display: str | None = call.get("display")
+    if display:
+        return display
+    # Here, and not above: messages as they are on the wire are loaded with it, and most commands that show threads see none.
+    from rapkit.protocol.display_script import in_words
+
+    return in_words(call["name"], call["arguments"])
 
 
 def _call(call: Entry) -> str:
