@@ -8,7 +8,8 @@
 #
 # A tool server, from a file of yours.
 #   docker run -v weather:/data -v ./weather.py:/app/weather.py:ro -e AGENT_TOKEN -e RAPKIT_SECRET_KEY -p 8001:8001 \
-#       rapkit serve weather.py --host 0.0.0.0 --token agent=env:AGENT_TOKEN --store sqlite:////data/weather.db
+#       rapkit serve weather.py --host 0.0.0.0 --token agent=env:AGENT_TOKEN --store sqlite:////data/weather.db \
+#       --public-url https://weather.example.com
 #
 # /data has to be on a local disk. Add --init if tools start programs of their own, and stop with `docker stop -t 30`.
 
