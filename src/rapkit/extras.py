@@ -6,14 +6,13 @@ from urllib.parse import unquote, urlsplit
 
 
 def how_to_install(extra: str) -> str:
-    """The command that adds an extra to this installation, from where the rest of it came: an index, or a folder."""
-    return f'pip install "{_source()}[{extra}]"'
-
-
-def _source() -> str:
+    """The command that adds an extra to this installation: from the folder that the rest of it came from, or from an index."""
     try:
-        origin = metadata.distribution("rapkit").read_text("direct_url.json")
+        found = metadata.distribution("rapkit").read_text("direct_url.json")
     except metadata.PackageNotFoundError:
-        origin = None
-    url = urlsplit(json.loads(origin).get("url", "") if origin else "")
-    return unquote(url.path) if url.scheme == "file" else "rapkit"
+        found = None
+    origin = json.loads(found) if found else {}
+    url = urlsplit(origin.get("url", ""))
+    source = unquote(url.path) if url.scheme == "file" else "rapkit"
+    editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    return f'pip install {editable}"{source}[{extra}]"'

@@ -20,6 +20,12 @@ def is_in_memory(url: str) -> bool:
     return url == f"{_SQLITE}{_MEMORY}"
 
 
+def shown(url: str) -> str:
+    """What can be told of a URL to people: all, unless it may hold a password, as those of databases do."""
+    scheme, separator, _ = url.partition("://")
+    return f"{scheme}{separator}…" if "@" in url and not url.startswith(_SQLITE) else url
+
+
 def file_in(folder: Path) -> str:
     """What to say instead of a folder, which is no store."""
     return f"{_SQLITE}{folder / 'store.db'}"

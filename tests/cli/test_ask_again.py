@@ -111,7 +111,7 @@ def test_a_choice_for_a_server_that_is_gone_is_no_secret(home: Home) -> None:
     settings = home.folder / "rapkit.toml"
     settings.write_text(settings.read_text().partition("[[servers]]")[0])
 
-    cure = "Name that server again, with --server or in rapkit.toml. Then send it again: rapkit outbox resend ID."
+    cure = "Name that server again, with --server or in rapkit.toml. Then send it again: rapkit outbox resend ID --store sqlite:///"
     problem = f"{home.tools.url} is not configured any more. The call waits for it. {cure}"
     with running("ask", "--thread", thread_id, "--resume", folder=home.folder) as ask:
         eventually(lambda: cure in ask.err or not ask.alive)

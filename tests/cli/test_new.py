@@ -85,7 +85,7 @@ def test_its_tools_can_be_called(made: Path, served: Running) -> None:
 
     assert outcome.code == 0
     assert outcome.out.splitlines()[-1] == "A cup of green tea."
-    assert '"note":"brewing"' in outcome.out
+    assert outcome.err == "0/2 brewing\n1/2 brewing\n"
 
 
 def test_its_agent_answers_with_the_help_of_its_tools(made: Path, served: Running, tmp_path: Path) -> None:

@@ -164,7 +164,10 @@ def test_a_port_that_is_taken(weather: Path) -> None:
         port = str(taken.getsockname()[1])
         said = refused("weather.py", "--port", port, folder=weather)
 
-    assert said == f"Port {port} on 127.0.0.1 is taken. Stop what uses it, or choose another (--port)."
+    assert (
+        said
+        == f"Port {port} on 127.0.0.1 is taken. Stop what uses it, or choose another port, with --port or in the settings."
+    )
 
 
 @pytest.mark.parametrize(

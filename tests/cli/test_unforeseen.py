@@ -22,14 +22,14 @@ def run(traceback: str = "") -> Outcome:
     return command("new", "my-tools", environment={"RAPKIT_TRACEBACK": traceback})
 
 
-def test_it_is_one_sentence_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_one_sentence_and_exit_code_70(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_with(TypeError("no\nsuch\x1b[31m thing."), monkeypatch)
     line = fail_with.__code__.co_firstlineno + 2
 
     outcome = run()
 
     what = f"TypeError: no such\N{REPLACEMENT CHARACTER}[31m thing ({Path(__file__).name}, line {line})"
-    assert outcome == Outcome(1, "", f"rapkit: Nobody foresaw this: {what}. {SEE_MORE}")
+    assert outcome == Outcome(70, "", f"rapkit: Nobody foresaw this: {what}. {SEE_MORE}")
 
 
 def test_of_a_group_the_first_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

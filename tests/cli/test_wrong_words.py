@@ -106,7 +106,8 @@ def test_no_tool_server_is_where_no_text_says(url: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["http://me:hunter2@here/", "http://me:hunter2@[::1", "http://me:hunter2@here:port", "me:hunter2@here", "ftp://me:hunter2@here"],
+    ["http://me:hunter2@here/", "http://me:hunter2@[::1", "http://me:hunter2@here:port", "me:hunter2@here", "ftp://me:hunter2@here",
+     "http:///me:hunter2@here", "http:/me:hunter2@here"],
 )  # fmt: skip
 def test_a_password_in_the_url_of_a_tool_server_is_not_repeated(url: str) -> None:
     for words in (("inspect", url), ("call", url, "quote")):
@@ -116,6 +117,33 @@ def test_a_password_in_the_url_of_a_tool_server_is_not_repeated(url: str) -> Non
     with pytest.raises(ConfigError, match="holds no user name or password") as caught:
         Server(url)  # which --server makes
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("words", [("up",), ("ask", "hi"), ("threads", "list"), ("doctor",)], ids=" ".join)
+def test_a_password_in_the_url_of_a_store_is_not_repeated(tmp_path: Path, words: tuple[str, ...]) -> None:
+    settings = '[agent]\nmodel = "scripted:plan.yaml"\nport = 0\nstore = "postgres://me:hunter2@db/agent"\n'
+    (tmp_path / "rapkit.toml").write_text(settings)
+    (tmp_path / "plan.yaml").write_text("- say: Hello.\n")
+
+    outcome = rapkit(*words, folder=tmp_path)
+
+    assert outcome.code != 0
+    assert "postgres://…" in outcome.out + outcome.err
+    assert "hunter2" not in outcome.out + outcome.err
+
+
+def test_a_token_that_no_header_can_hold_is_not_repeated(tmp_path: Path, impostor: Impostor) -> None:
+    port = impostor.url.rpartition(":")[2]
+    (tmp_path / "token").write_text("hunter2-and-more-letters\nanother-line")
+    (tmp_path / "rapkit.toml").write_text(
+        f'[agent]\nmodel = "scripted:plan.yaml"\nport = {port}\n[agent.tokens]\nme = "file:token"\n'
+    )
+
+    outcome = rapkit("threads", "list", folder=tmp_path)
+
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("rapkit: The token cannot be sent: it has characters other than printable ASCII")
+    assert "hunter2" not in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,10 @@ def test_a_port_that_is_taken_is_told_in_one_sentence(tools: Toolset) -> None:
 
         with pytest.raises(ConfigError) as refused:
             serve(tools, "127.0.0.1", port)
-    assert str(refused.value) == f"Port {port} on 127.0.0.1 is taken. Stop what uses it, or choose another (--port)."
+    assert (
+        str(refused.value)
+        == f"Port {port} on 127.0.0.1 is taken. Stop what uses it, or choose another port, with --port or in the settings."
+    )
 
 
 def test_an_address_of_another_machine_is_told_in_one_sentence(toolset: Callable[..., Toolset]) -> None:

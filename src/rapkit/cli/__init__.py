@@ -39,7 +39,7 @@ _SECTIONS = {
 }
 _COMMANDS = {name: summary for commands in _SECTIONS.values() for name, summary in commands.items()}
 _WIDEST = max(map(len, _COMMANDS))
-_UNFORESEEN = 1
+_UNFORESEEN = 70  # EX_SOFTWARE of sysexits.h
 _WRONG = 2
 _INTERRUPTED = 130  # what shells give to a command that Ctrl-C ended
 
@@ -84,7 +84,7 @@ def rapkit() -> None:
 
 
 def main() -> None:
-    """Run the command line. A mistake of the user's is one sentence and exit code 2; one of ours a sentence and exit code 1."""
+    """Run the command line. A mistake of the user's is one sentence and exit code 2; one of ours a sentence and exit code 70."""
     with standard_streams():
         _run()
 

@@ -19,9 +19,9 @@ from rapkit.cli.said import Said
 from rapkit.cli.settings_options import config_file
 from rapkit.errors import ConfigError
 from rapkit.printable import printable
-from rapkit.secret import read_secret
+from rapkit.secret import read_bearer
 from rapkit.settings_whereabouts import Flags, Whereabouts
-from rapkit.store_url import absolute, file_of
+from rapkit.store_url import absolute, file_of, shown
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -136,7 +136,7 @@ def reached(wanted: Wanted, *, working: bool, ends_at: float | None = None) -> I
         api = AgentApi(wanted.url, wanted.token, ends_at=ends_at)
         agent = _about(api)
         _check_flags(api, agent, wanted.flags, ())
-        yield Reached(api, wanted.said, works=agent["works"])
+        yield Reached(api, wanted.said.of(agent["store"]), works=agent["works"])
         return
     flags = wanted.flags
     if not working and flags.model is None:
@@ -157,8 +157,8 @@ def _running(wanted: Wanted, here: Here, ends_at: float | None) -> Reached | Non
     if here.may_work and not agent.get("lasting", True):
         here.prepare()
         api.when_gone = here.take_over
-        return Reached(api, wanted.said, works=agent["works"], here=here)
-    return Reached(api, wanted.said, works=agent["works"])
+        return Reached(api, wanted.said.of(agent["store"]), works=agent["works"], here=here)
+    return Reached(api, wanted.said.of(agent["store"]), works=agent["works"])
 
 
 def _run_here(wanted: Wanted, here: Here, ends_at: float | None) -> Reached:
@@ -176,7 +176,7 @@ def _run_here(wanted: Wanted, here: Here, ends_at: float | None) -> Reached:
     # Who may use it is as configured: another command may want to talk to it while this one runs.
     api = AgentApi(url, _first_token(here.whereabouts))
     api.when_gone = here.take_over
-    return Reached(api, wanted.said, works=here.may_work, here=here)
+    return Reached(api, wanted.said.of(here.whereabouts.store), works=here.may_work, here=here)
 
 
 def is_lasting(settings: "Settings") -> bool | None:
@@ -205,7 +205,7 @@ def _listening(
     if agent["store"] != ours or file_of(where.store) is None:
         raise ConfigError(
             f"The agent at {api.url} is another one: its threads are in {printable(str(agent['store']))}, those of these settings in "
-            f"{ours}{' of their own' * (agent['store'] == ours)}. "
+            f"{shown(ours)}{' of their own' * (agent['store'] == ours)}. "
             f"Give one of them another port in its rapkit.toml, or say --url {api.url} to use that one."
         )
     return api, agent
@@ -253,7 +253,7 @@ def _about(api: AgentApi) -> Any:
 
 def _first_token(where: Whereabouts) -> str | None:
     """One of those that are named: who may read them may use the agent."""
-    return next((read_secret(each) for tokens in where.tokens.values() for each in tokens), None)
+    return next((read_bearer(each) for tokens in where.tokens.values() for each in tokens), None)
 
 
 def _check_that_there_is_one(where: Whereabouts) -> None:
@@ -262,6 +262,5 @@ def _check_that_there_is_one(where: Whereabouts) -> None:
     if file is None or not file.is_file():
         raise ConfigError(
             f"There is no agent here: none listens on {where.host} port {where.port}, and there is no store "
-            f"{where.store}. "
-            "Run this where its rapkit.toml is, or name a running one with --url."
+            f"{shown(where.store)}. Run this where its rapkit.toml is, or name a running one with --url."
         )

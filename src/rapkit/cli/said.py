@@ -2,7 +2,10 @@
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from rapkit.printable import printable
+from rapkit.store_url import shown
 
 _REFERENCES = ("env:", "file:")
 _HIDDEN = "…"
@@ -13,6 +16,7 @@ class Said:
     """The options that stood on the command line. What comes from the environment, or is the default, need not be said again.
 
     Commands are as somebody would type them, with these options where they take them. A token that is no reference is not repeated.
+    `kept_in` is the store of the agent that was found.
     """
 
     config: str | None = None
@@ -21,6 +25,11 @@ class Said:
     store: str | None = None
     model: str | None = None
     servers: tuple[str, ...] = ()
+    kept_in: str | None = None
+
+    def of(self, store: object) -> "Said":
+        """The same, about an agent that has this store."""
+        return replace(self, kept_in=str(store))
 
     def threads(self, rest: str) -> str:
         """`rapkit threads …`."""
@@ -42,7 +51,7 @@ class Said:
 
     def outbox(self, rest: str) -> str:
         """`rapkit outbox …`, which knows stores and no settings."""
-        return _with(f"rapkit outbox {rest}", [("--store", self.store)])
+        return _with(f"rapkit outbox {rest}", [("--store", self.store or self.kept_in)])
 
     @property
     def _settings(self) -> Iterable[tuple[str, str | None]]:
@@ -59,5 +68,9 @@ class Said:
 
 
 def _with(command: str, options: Iterable[tuple[str, str | None]]) -> str:
-    given = (f"{name} {value if value == _HIDDEN else shlex.quote(value)}" for name, value in options if value)
+    given = (
+        f"{name} {value if value == _HIDDEN else shlex.quote(printable(shown(value)))}"
+        for name, value in options
+        if value
+    )
     return " ".join([command, *given])

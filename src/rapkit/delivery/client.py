@@ -28,6 +28,7 @@ _BODY_LIMIT = 64 * 1024
 _PROBE_PATIENCE = 1.0
 _MOST_PROBES = 4
 _CLOSED = "the HTTP client is closed"
+_NO_SECRETS = ("accept", "content-type", "user-agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class HttpClient:
                 status = response.status
                 wait = _retry_after(response) if status >= 300 else None
                 if 400 <= status < 500 and _is_problem(response):
-                    return Answer(status, wait, reason_of(await _read_problem(response), headers.values()))
+                    return Answer(status, wait, reason_of(await _read_problem(response), _secrets(headers)))
                 if response.get_header("content-length") != "0":
                     await _discard_body(response)
                 return Answer(status, wait)
@@ -329,3 +330,7 @@ def _causes(error: Exception) -> list[str]:
     if not isinstance(error, DetailedPyreqwestError):
         return []
     return [cause["message"] for cause in error.details["causes"] or ()]
+
+
+def _secrets(headers: Mapping[str, str]) -> list[str]:
+    return [value for name, value in headers.items() if name.lower() not in _NO_SECRETS]

@@ -33,7 +33,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         if error.errno == errno.EADDRINUSE:
             raise ConfigError(
-                f"Port {port} on {host} is taken. Stop what uses it, or choose another (--port)."
+                f"Port {port} on {host} is taken. Stop what uses it, or choose another port, with --port or in the settings."
             ) from None
         raise ConfigError(f"Cannot listen on {host} port {port}: {error.strerror or error}.") from None
     return listener

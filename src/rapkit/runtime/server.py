@@ -8,6 +8,8 @@ from rapkit.http.callers import is_loopback_host
 from rapkit.protocol import ToolsetDocument
 from rapkit.secret import read_bearer
 
+_NO_LOGIN = "The URL of a tool server holds no user name or password. Give the server a token."
+
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -26,13 +28,14 @@ class Server:
 
     def __post_init__(self) -> None:
         """Refuse what is no base URL."""
-        if "@" in self.url.split("://", 1)[-1].split("/", 1)[0]:  # before anything is said that repeats it
-            raise ConfigError("The URL of a tool server holds no user name or password. Give the server a token.")
         try:
             parts = urlsplit(self.url)
             _ = parts.port
         except ValueError as error:
-            raise ConfigError(f"{self.url!r} is not the URL of a tool server: {error}.") from None
+            said = "" if "@" in self.url else f"{self.url!r} is not the URL of a tool server: {error}."
+            raise ConfigError(said or _NO_LOGIN) from None
+        if "@" in self.url and (parts.username is not None or not parts.hostname):  # and it is not repeated here
+            raise ConfigError(_NO_LOGIN)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ConfigError(f"{self.url!r} is not the URL of a tool server. Write it like http://127.0.0.1:8001.")
         if not self.name.isprintable():

@@ -3,7 +3,7 @@
 from rapkit.errors import ConfigError, StoreError
 from rapkit.keys import load_keyring
 from rapkit.mailbox import Lease, Store
-from rapkit.store_url import file_in, file_of, is_in_memory
+from rapkit.store_url import file_in, file_of, is_in_memory, shown
 from rapkit.stores.sqlite import SqliteStore
 
 _MEMORY = ":memory:"
@@ -16,9 +16,8 @@ def open_store(url: str, *, lease: Lease | None = None) -> Store:
         return SqliteStore(_MEMORY, load_keyring(None), lease=lease)
     file = file_of(url)
     if file is None:
-        shown = "The URL that is set" if "@" in url else repr(url)  # before it may be a password
         raise ConfigError(
-            f"{shown} is no store. Use sqlite:///file.db, sqlite:////absolute/file.db or sqlite:///:memory:."
+            f"{shown(url)!r} is no store. Use sqlite:///file.db, sqlite:////absolute/file.db or sqlite:///:memory:."
         )
     try:
         if file.is_dir():

@@ -11,7 +11,7 @@ from rapkit.cli.doctor.verdict import State, Verdict
 from rapkit.cli.spans import span
 from rapkit.errors import ConfigError
 from rapkit.keys import VARIABLE, Keyring
-from rapkit.store_url import file_in, file_of, is_in_memory
+from rapkit.store_url import file_in, file_of, is_in_memory, shown
 
 _CHECK = "store"
 _FOLDER = Path(".rapkit")  # where `rapkit serve` keeps its stores by default
@@ -51,8 +51,9 @@ def _of_agent(url: str, path: Path | None) -> Verdict:
     if is_in_memory(url):
         lost = "threads are kept in memory, and lost when the agent ends"
         return Verdict(_CHECK, "warning", lost, 'Set store = "sqlite:///.rapkit/agent.db" to keep them.')
-    shown = "what is set" if "@" in url else repr(url)  # before it may be a password
-    return Verdict(_CHECK, "failed", f"{shown} is no store", "Use sqlite:///file.db, or sqlite:////absolute/file.db.")
+    return Verdict(
+        _CHECK, "failed", f"{shown(url)!r} is no store", "Use sqlite:///file.db, or sqlite:////absolute/file.db."
+    )
 
 
 def _of_file(path: Path) -> Verdict:

@@ -29,21 +29,11 @@ def connect(path: str, keys: Keyring) -> apsw.Connection:
         if path != MEMORY:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         db = apsw.Connection(path)
-        db.set_busy_timeout(BUSY_TIMEOUT_MS)
-        # Not `with db`, which would roll back what a full disk has rolled back, and complain of that instead.
-        db.execute("BEGIN")
-        _schema_version(db, path)  # before anything is written to what may be somebody else's
-        db.execute("COMMIT")
-        # Otherwise SQLite plans a statement anew for every value it looks for in an index, which takes several times as long as to run it.
-        db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        db.pragma("foreign_keys", True)
-        if path != MEMORY:
-            # FULL: a commit is on the disk when it returns. NORMAL would survive kill -9 but not a power cut.
-            _use_wal(db)
-            db.pragma("synchronous", "full")
-        db.pragma("cache_size", -64 * 1024)
-        _migrate(db, path)
-        _check_keys(db, keys, path)
+        try:
+            _prepare(db, path, keys)
+        except BaseException:
+            db.close()
+            raise
     except apsw.Error as error:
         raise explain(error, path) from error
     except OSError as error:
@@ -51,6 +41,24 @@ def connect(path: str, keys: Keyring) -> apsw.Connection:
             f"{path} cannot be opened for writing ({error}). Check the folder and its permissions."
         ) from error
     return db
+
+
+def _prepare(db: apsw.Connection, path: str, keys: Keyring) -> None:
+    db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    # Not `with db`, which would roll back what a full disk has rolled back, and complain of that instead.
+    db.execute("BEGIN")
+    _schema_version(db, path)  # before anything is written to what may be somebody else's
+    db.execute("COMMIT")
+    # Otherwise SQLite plans a statement anew for every value it looks for in an index, which takes several times as long as to run it.
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    db.pragma("foreign_keys", True)
+    if path != MEMORY:
+        # FULL: a commit is on the disk when it returns. NORMAL would survive kill -9 but not a power cut.
+        _use_wal(db)
+        db.pragma("synchronous", "full")
+    db.pragma("cache_size", -64 * 1024)
+    _migrate(db, path)
+    _check_keys(db, keys, path)
 
 
 def _use_wal(db: apsw.Connection) -> None:
