@@ -3,11 +3,15 @@
 import json
 import shlex
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from rapkit.cli import awaiting
+from rapkit.cli.agent_api import AgentApi
+from rapkit.cli.awaiting import Awaiting
 from tests.cli.agent_home import Home, agent_home, command
 from tests.cli.command import Outcome, eventually, running
 
@@ -36,6 +40,57 @@ def test_the_time_counts_for_an_agent_that_hangs(home: Home) -> None:
     assert found == Outcome(3, "", f"{perhaps}\n")
     assert (named.code, named.err) == (3, f"{perhaps} --url {home.url}\n")
     assert (json.loads(named.out)["outcome"], json.loads(named.out)["thread_id"]) == ("late", None)
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)], ids=["for people", "as JSON"])
+class TestAQuestionAtTheLastMoment:
+    """That a person is asked is known then, and stays so."""
+
+    def test_what_is_asked_may_be_seen_when_the_time_is_over(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    ) -> None:
+        def be_over(api: AgentApi) -> None:
+            assert api.ends_at is not None
+            api.ends_at = time.monotonic()
+
+        when_waited(monkeypatch, be_over)
+        with home.up():
+            outcome = home.run("ask", "ask me", "--timeout", "1h", *words)
+
+        assert outcome.code == 4
+        assert "asks a person first.\n? Where to?\n" in outcome.err
+        assert not words or json.loads(outcome.out)["outcome"] == "asks"
+
+    def test_an_agent_that_is_gone_does_not_say_what(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    ) -> None:
+        with home.up() as up:
+
+            def be_gone(_: AgentApi) -> None:
+                up.send(signal.SIGKILL)
+                up.ended()
+
+            when_waited(monkeypatch, be_gone)
+            outcome = home.run("ask", "ask me", *words)
+
+        asks, see, then = outcome.err.splitlines()
+        assert outcome.code == 4
+        assert asks.endswith(" asks a person first.")
+        assert see.startswith("The agent does not say what just now. See: rapkit threads show ")
+        assert then.startswith("Then: rapkit ask --thread ")
+        assert not words or json.loads(outcome.out)["outcome"] == "asks"
+
+
+def when_waited(monkeypatch: pytest.MonkeyPatch, then: Callable[[AgentApi], None]) -> None:
+    """Let something happen just when the waiting is over."""
+
+    class Interrupted(Awaiting):
+        def wait(self) -> awaiting.Outcome:
+            outcome = super().wait()
+            then(self._api)
+            return outcome
+
+    monkeypatch.setattr("rapkit.cli.ask.Awaiting", Interrupted)
 
 
 # What is to be typed next

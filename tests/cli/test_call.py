@@ -323,7 +323,17 @@ def test_what_is_sent_elsewhere_is_not_cancelled(stranger: Stranger, tmp_path: P
 
 def test_what_was_refused_is_not_cancelled(stranger: Stranger, tmp_path: Path) -> None:
     stranger.offer()
-    stranger.status = 503
+    stranger.status = 400
     rapkit("call", stranger.url, "watch", folder=tmp_path)
 
     assert stranger.paths == ["/invoke"]
+
+
+@pytest.mark.parametrize("status", [502, 503])
+def test_what_was_perhaps_taken_is_cancelled(stranger: Stranger, tmp_path: Path, status: int) -> None:
+    stranger.offer()
+    stranger.status = status
+    outcome = rapkit("call", stranger.url, "watch", folder=tmp_path)
+
+    assert outcome == Outcome(2, "", f"rapkit: {stranger.url}/invoke answered {status}: no explanation\n")
+    assert stranger.paths == ["/invoke", "/cancel_tool_call"]

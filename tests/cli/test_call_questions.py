@@ -75,6 +75,43 @@ def test_what_was_typed_before_the_question_is_no_answer(stranger: Stranger, tmp
     assert stranger.received[1] == {"id": stranger.received[0]["id"], "selected": 1}
 
 
+def test_an_enter_too_many_is_no_answer_to_the_next_question(stranger: Stranger, tmp_path: Path) -> None:
+    stranger.offer()
+    with in_terminal("call", stranger.url, "watch", folder=tmp_path) as terminal:
+        eventually(lambda: len(stranger.received) == 1)
+        ask(stranger, response_url=f"{stranger.url}/choice")
+        terminal.until("Your choice")
+        ask(stranger, response_url=f"{stranger.url}/other")
+        stranger.answering.clear()
+        terminal.send("2\r\r")
+        eventually(lambda: len(stranger.received) == 2)
+        stranger.answering.set()
+        terminal.until(lambda text: text.count("Your choice") == 2)
+        terminal.send("1\r")
+        eventually(lambda: len(stranger.received) == 3)
+
+    assert stranger.paths[1:3] == ["/choice", "/other"]
+    assert [answer["selected"] for answer in stranger.received[1:3]] == [1, 0]
+
+
+def test_nor_to_one_that_has_to_be_asked_again(stranger: Stranger, tmp_path: Path) -> None:
+    stranger.offer()
+    with in_terminal("call", stranger.url, "watch", folder=tmp_path) as terminal:
+        eventually(lambda: len(stranger.received) == 1)
+        ask(stranger, response_url=f"{stranger.url}/choice")
+        terminal.until("Your choice")
+        stranger.status = 503
+        stranger.answering.clear()
+        terminal.send("1\r\r")
+        eventually(lambda: len(stranger.received) == 2)
+        stranger.answering.set()
+        terminal.until(lambda text: text.count("Your choice") == 2)
+        terminal.send("1\r")
+        eventually(lambda: len(stranger.received) == 3)
+
+    assert [answer["selected"] for answer in stranger.received[1:3]] == [0, 0]
+
+
 def test_the_choice_is_sent_with_the_token_of_the_call(stranger: Stranger, tmp_path: Path) -> None:
     stranger.offer()
     with in_terminal("call", stranger.url, "watch", "--token", TOKEN, folder=tmp_path) as terminal:
@@ -139,6 +176,23 @@ def test_who_has_no_more_to_say_is_told_how_else_to_answer(asking: Running, tmp_
         terminal.until(FIRST)
         terminal.send("\x04")
         terminal.until("It waits for your choice. For 'Limit order': curl -d")
+
+
+def test_so_is_who_had_no_more_to_say_before_they_were_asked(stranger: Stranger, tmp_path: Path) -> None:
+    stranger.offer()
+    with in_terminal("call", stranger.url, "watch", folder=tmp_path) as terminal:
+        eventually(lambda: len(stranger.received) == 1)
+        ask(stranger, response_url=f"{stranger.url}/choice")
+        terminal.until("Your choice")
+        stranger.answering.clear()
+        terminal.send("1\r\x04")
+        eventually(lambda: len(stranger.received) == 2)
+        stranger.answering.set()
+        terminal.until("Chose 'Yes'.")
+        ask(stranger, response_url=f"{stranger.url}/other")
+        terminal.until(lambda text: text.count("? Sure?") == 2)
+        terminal.send("\x04")  # if the first one was not read by then, it is forgotten
+        terminal.until("It waits for your choice. For 'No': curl -d")
 
 
 def test_nothing_is_sent_to_somebody_else(stranger: Stranger, tmp_path: Path) -> None:

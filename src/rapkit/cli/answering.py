@@ -47,26 +47,33 @@ class Answering:
         _say_how(question)
 
     def typed(self, typed: Typed) -> None:
-        """Somebody typed something: an answer, if anything is asked."""
-        if not self._open:
+        """Somebody typed something: an answer, if they had been asked by then."""
+        if typed.line is None:
+            self._nobody_types()
+            return
+        if not self._open or self._keyboard is None or self._keyboard.is_forgotten(typed):
             return
         question = self._open[0]
-        if typed.line is None:
-            self._keyboard = None
-            click.echo(err=True)
-            while self._open:
-                _say_how(self._open.popleft())
-            return
         try:
             selected = number_of(typed.line, question.choices) if typed.line.strip() else question.default
         except ConfigError as error:
             click.echo(printable(str(error)), err=True)
             self._prompt()
             return
-        self._answer(question, selected)
+        self._answer(question, selected, self._keyboard)
 
-    def _answer(self, question: UserChoice, selected: int) -> None:
+    def _nobody_types(self) -> None:
+        """Any more, so that nobody can be asked from now on."""
+        self._keyboard = None
+        if self._open:
+            click.echo(err=True)  # not behind the prompt
+        while self._open:
+            _say_how(self._open.popleft())
+
+    def _answer(self, question: UserChoice, selected: int, keyboard: Keyboard) -> None:
         problem, is_final = self._call.answer(question, selected)
+        if not is_final:
+            keyboard.listen()  # an Enter too many must not be the default of what is asked for again
         if problem is None:
             click.echo(f"Chose {printable(question.choices[selected])!r}.", err=True)
         else:
@@ -75,8 +82,8 @@ class Answering:
             self._prompt()
             return
         self._open.popleft()
-        if self._open and self._keyboard is not None:
-            self._show(self._open[0], self._keyboard)
+        if self._open:
+            self._show(self._open[0], keyboard)
 
     @contextlib.contextmanager
     def aside(self, *, over: bool) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """`rapkit ask`."""
 
+import functools
 import sys
 import time
 from collections.abc import Mapping
@@ -216,19 +217,23 @@ class _Asking:
 
     def as_json(self, outcome: Outcome) -> Any:
         """What `--json` prints."""
-        if self._api.ends_at is not None:
-            self._api.ends_at = max(self._api.ends_at, time.monotonic() + _LAST_LOOK)
-        try:
-            thread = self._api.get(path_of(self._thread_id))
-        except (AgentAway, AgentLate):  # just now; what we know is true all the same
-            thread = None
         return _document(
             outcome,
-            thread,
+            self._as_it_is,
             thread_id=self._thread_id,
             message_id=self._awaiting.message_id if self._awaiting else self._beginning.message_id,
             usage=self._awaiting.usage if self._awaiting else None,
         )
+
+    @functools.cached_property
+    def _as_it_is(self) -> Any:
+        """The thread at last; None if the agent does not answer just now. What we know is true all the same."""
+        if self._api.ends_at is not None:
+            self._api.ends_at = max(self._api.ends_at, time.monotonic() + _LAST_LOOK)
+        try:
+            return self._api.get(path_of(self._thread_id))
+        except (AgentAway, AgentLate):
+            return None
 
     def explain(self, outcome: Outcome, timeout: float | None) -> None:
         """Say on standard error why there is no answer, and what to do."""
@@ -236,8 +241,7 @@ class _Asking:
             case "sent" if not self._agent.works:
                 _tell(f"rapkit: {self._nobody_works}")
             case "stopped":
-                show = self._agent.said.threads(f"show {self._thread_id}")
-                _tell(f"rapkit: {self._thread} did not answer. {outcome.problem} See: {show}")
+                _tell(f"rapkit: {self._thread} did not answer. {outcome.problem} See: {self._show}")
             case "late":
                 _tell(f"rapkit: {self._thread} did not answer within {timeout:g} s. {self.what_next()}")
             case "asks":
@@ -262,9 +266,16 @@ class _Asking:
     def _resume(self) -> str:
         return self._agent.said.ask(f"--thread {self._thread_id} --resume")
 
+    @property
+    def _show(self) -> str:
+        return self._agent.said.threads(f"show {self._thread_id}")
+
     def _show_what_is_asked(self) -> None:
-        thread = self._api.get(path_of(self._thread_id))
         _tell(f"rapkit: {self._thread} asks a person first.")
+        thread = self._as_it_is
+        if thread is None:
+            _tell(f"The agent does not say what just now. See: {self._show}")
+            thread = {"choices": (), "oauth": ()}
         paper = Paper(error=True)
         for question in thread["choices"]:
             show_question(paper, self._thread_id, question, self._agent.said, named=len(thread["choices"]) > 1)

@@ -32,7 +32,7 @@ class MadeCall:
         """Make it; what comes of it goes to the URL. `DeliveryError` if it was refused, or perhaps never came there."""
         status, text = post(self._endpoint, {**self._invocation, "callback_url": callback_url}, self._token)
         if status != _ACCEPTED:
-            self.was_refused = True
+            self.was_refused = status in _REFUSALS  # all else leaves it open whether it was taken
             raise DeliveryError(f"{self._endpoint} {explain(status, text)}{self._hint(status)}")
 
     def heard(self, message: Callback) -> bool:
