@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rapkit.cli import awaiting
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.awaiting import Awaiting
+from rapkit.cli.ask import awaiting
+from rapkit.cli.ask.awaiting import Awaiting
 from tests.cli.agent_home import Home, agent_home, command
 from tests.cli.command import Outcome, eventually, running
 

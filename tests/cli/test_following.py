@@ -10,7 +10,7 @@ import pytest
 from rapkit.cli import following
 from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused, EventStream, StreamEvent
 from rapkit.cli.agents import Wanted, reached
-from rapkit.cli.awaiting import Awaiting, Beginning, Outcome
+from rapkit.cli.ask.awaiting import Awaiting, Beginning, Outcome
 from rapkit.cli.following import Back, Following, Lost
 from rapkit.cli.said import Said
 from tests.cli.impostor import Answer, Impostor, document, entry, events, problem, raw

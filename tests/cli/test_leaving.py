@@ -10,7 +10,7 @@ from tests.cli.command import PATIENCE
 
 TOLD_TWICE = """
 import signal, sys
-from rapkit.cli.leaving import Told, hearing_the_first
+from rapkit.cli.call.leaving import Told, hearing_the_first
 
 first, second, later = signal.Signals[sys.argv[1]], signal.Signals[sys.argv[2]], float(sys.argv[3])
 clock = [0.0]
@@ -46,7 +46,7 @@ def test_one_that_is_passed_on_to_us_though_we_had_it_already_is_no_second_one(n
 
 IGNORED = """
 import signal
-from rapkit.cli.leaving import hearing_the_first
+from rapkit.cli.call.leaving import hearing_the_first
 
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 with hearing_the_first():

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from rapkit import Durations, Toolset
-from rapkit.cli.listener import Listener
+from rapkit.cli.call.listener import Listener
 from rapkit.errors import ConfigError, StoreError
 from rapkit.protocol import ToolResult
 from rapkit.server.serving import announcement, serve

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 import click
 
-from rapkit.cli.answering import Answering
 from rapkit.cli.arguments import read_arguments
-from rapkit.cli.keyboard import Typed
-from rapkit.cli.leaving import Told, hearing_the_first
-from rapkit.cli.listener import Listener
-from rapkit.cli.made_call import MadeCall
+from rapkit.cli.call.answering import Answering
+from rapkit.cli.call.keyboard import Typed
+from rapkit.cli.call.leaving import Told, hearing_the_first
+from rapkit.cli.call.listener import Listener
+from rapkit.cli.call.made_call import MadeCall
 from rapkit.cli.options import in_seconds, read_token
 from rapkit.cli.progress import PROGRESS, read_progress
 from rapkit.cli.remote import fetch_toolset

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
 
-from rapkit.cli.keyboard import Typed
+from rapkit.cli.call.keyboard import Typed
 from rapkit.errors import InvalidMessage
 from rapkit.protocol import Callback, parse_callback
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.awaiting import Beginning
+from rapkit.cli.ask.awaiting import Beginning
 from rapkit.cli.threads.journal import read_journal
 from rapkit.errors import ConfigError
 

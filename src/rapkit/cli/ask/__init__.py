@@ -10,9 +10,9 @@ import click
 
 from rapkit.cli.agent_api import AgentAway, AgentLate
 from rapkit.cli.agents import Reached, Wanted, agent_options, reached
-from rapkit.cli.awaiting import Awaiting, Beginning, Outcome
+from rapkit.cli.ask.awaiting import Awaiting, Beginning, Outcome
+from rapkit.cli.ask.resuming import beginning_of
 from rapkit.cli.options import in_seconds
-from rapkit.cli.resuming import beginning_of
 from rapkit.cli.said import Said
 from rapkit.cli.threads.naming import complete_thread, find_thread, path_of
 from rapkit.cli.threads.paper import Paper, print_json, when_it_works

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import click
 
-from rapkit.cli.keyboard import Keyboard, Typed
-from rapkit.cli.made_call import MadeCall
+from rapkit.cli.call.keyboard import Keyboard, Typed
+from rapkit.cli.call.made_call import MadeCall
 from rapkit.cli.threads.paper import Paper
 from rapkit.cli.threads.questions import number_of, show_choices
 from rapkit.errors import ConfigError
