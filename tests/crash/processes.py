@@ -12,10 +12,25 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import apsw
+
 from tests.crash.history import Death
 
 HERE = Path(__file__).parent
 _PATIENCE = 30.0
+_LONGEST_COMMIT_MS = 300
+
+
+def _can_be_locked(store: Path) -> bool:
+    db = apsw.Connection(str(store))
+    db.set_busy_timeout(_LONGEST_COMMIT_MS)
+    try:
+        db.execute("BEGIN IMMEDIATE; ROLLBACK")
+    except apsw.BusyError:
+        return False
+    finally:
+        db.close()
+    return True
 
 
 def free_port() -> int:
@@ -90,6 +105,16 @@ class Process:
     def pause(self) -> None:
         """SIGSTOP: the process stands still and does not know it. To the others it is as good as dead."""
         self._signal(signal.SIGSTOP)
+
+    async def pause_beside(self, store: Path) -> None:
+        """Pause it when it does not have the store locked: nobody else could write then, so nobody could keep a lease either."""
+        while True:
+            self.pause()
+            if await asyncio.to_thread(_can_be_locked, store):
+                return
+            self.deaths.pop()
+            self.resume()
+            await asyncio.sleep(0.05)
 
     def resume(self) -> None:
         """SIGCONT."""

@@ -64,7 +64,7 @@ class Arena:
         self.random = random.Random(seed)
         self.folder = folder
         self.setting = setting or Setting()
-        self._path = folder / "runtime.db"
+        self.path = folder / "runtime.db"
         self._are_ours = servers is None
         self.servers = [server_process(folder, name) for name in ("a", "b")] if servers is None else list(servers)
         ports = [free_port() for _ in range(self.setting.runtimes)]
@@ -95,7 +95,7 @@ class Arena:
 
     @property
     def _url(self) -> str:
-        return f"sqlite:///{self._path}"
+        return f"sqlite:///{self.path}"
 
     @property
     def processes(self) -> list[Process]:
@@ -197,7 +197,7 @@ class Arena:
 
     @property
     def _paths(self) -> list[Path]:
-        return [self._path, *(server.folder / f"{server.who}.db" for server in self.servers)]
+        return [self.path, *(server.folder / f"{server.who}.db" for server in self.servers)]
 
     async def _unfinished(self) -> list[str]:
         left = [what for path in self._paths for what in unfinished(path)]
@@ -208,7 +208,7 @@ class Arena:
         """All that is known when the processes have ended."""
         ledger = self.client.ledger
         lines = read_trace(self.folder / _TRACE)
-        journals = await journals_of(self._store, self._path)
+        journals = await journals_of(self._store, self.path)
         # 404 is the answer to what nobody waits for any more: a cancelled call's result, a choice that came too late.
         refused = [
             f"{path.name} has what could not be delivered: {each}"
@@ -247,9 +247,7 @@ class Arena:
     def _timetables(self) -> tuple[Timetable, ...]:
         if not self.setting.schedules:
             return ()
-        return tuple(
-            self._hurry.timetable(each, configured_at(self._path, each.name)) for each in self._hurry.schedules
-        )
+        return tuple(self._hurry.timetable(each, configured_at(self.path, each.name)) for each in self._hurry.schedules)
 
 
 def _command(settings: Settings) -> list[str]:

@@ -47,13 +47,13 @@ async def test_thirty_kills_of_runtimes_and_tool_servers_lose_nothing_and_repeat
 
 
 async def test_a_runtime_that_stood_still_too_long_comes_back_and_changes_nothing(tmp_path: Path, seed: int) -> None:
-    async with Arena(tmp_path, seed, Setting(lease=1.0, conversations=15, slowest=0.6)) as arena:
+    async with Arena(tmp_path, seed, Setting(conversations=15, slowest=0.6)) as arena:
         _, frozen = arena.runtimes
         async with arena.under_load():
             await arena.some_time(2.0, 3.0)
-            frozen.pause()
+            await frozen.pause_beside(arena.path)
             # The other takes over what it had; clients that wait for it give up and go to the other.
-            await arena.some_time(2.0, 2.5)
+            await arena.some_time(4.0, 4.5)
             frozen.resume()
             await arena.some_time(1.0, 1.5)
         await arena.settle(patience=60)
