@@ -1,6 +1,8 @@
 """`rapkit call` of a tool that asks somebody something, or shows something meanwhile."""
 
+import contextlib
 import json
+import secrets
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -12,9 +14,9 @@ import pytest
 
 from tests.cli.command import PATIENCE, TOOLS, Outcome, Running, eventually, rapkit, running
 from tests.cli.stranger import Stranger
-from tests.cli.terminal import in_terminal
+from tests.cli.terminal import Terminal, in_terminal
 
-TOKEN = "abcdefghijklmnopqrst"
+TOKEN = secrets.token_hex(16)
 FIRST = "Your choice (nothing for 2):"
 SECOND = "Your choice (nothing for 1):"
 
@@ -76,11 +78,7 @@ def test_what_was_typed_before_the_question_is_no_answer(stranger: Stranger, tmp
 
 
 def test_an_enter_too_many_is_no_answer_to_the_next_question(stranger: Stranger, tmp_path: Path) -> None:
-    stranger.offer()
-    with in_terminal("call", stranger.url, "watch", folder=tmp_path) as terminal:
-        eventually(lambda: len(stranger.received) == 1)
-        ask(stranger, response_url=f"{stranger.url}/choice")
-        terminal.until("Your choice")
+    with asked(stranger, tmp_path) as terminal:
         ask(stranger, response_url=f"{stranger.url}/other")
         stranger.answering.clear()
         terminal.send("2\r\r")
@@ -95,11 +93,7 @@ def test_an_enter_too_many_is_no_answer_to_the_next_question(stranger: Stranger,
 
 
 def test_nor_to_one_that_has_to_be_asked_again(stranger: Stranger, tmp_path: Path) -> None:
-    stranger.offer()
-    with in_terminal("call", stranger.url, "watch", folder=tmp_path) as terminal:
-        eventually(lambda: len(stranger.received) == 1)
-        ask(stranger, response_url=f"{stranger.url}/choice")
-        terminal.until("Your choice")
+    with asked(stranger, tmp_path) as terminal:
         stranger.status = 503
         stranger.answering.clear()
         terminal.send("1\r\r")
@@ -113,11 +107,7 @@ def test_nor_to_one_that_has_to_be_asked_again(stranger: Stranger, tmp_path: Pat
 
 
 def test_the_choice_is_sent_with_the_token_of_the_call(stranger: Stranger, tmp_path: Path) -> None:
-    stranger.offer()
-    with in_terminal("call", stranger.url, "watch", "--token", TOKEN, folder=tmp_path) as terminal:
-        eventually(lambda: len(stranger.received) == 1)
-        ask(stranger, response_url=f"{stranger.url}/choice")
-        terminal.until("Your choice")
+    with asked(stranger, tmp_path, "--token", TOKEN) as terminal:
         terminal.send("1\r")
         eventually(lambda: len(stranger.received) == 2)
 
@@ -125,11 +115,7 @@ def test_the_choice_is_sent_with_the_token_of_the_call(stranger: Stranger, tmp_p
 
 
 def test_a_choice_that_did_not_get_there_is_asked_for_again(stranger: Stranger, tmp_path: Path) -> None:
-    stranger.offer()
-    with in_terminal("call", stranger.url, "watch", folder=tmp_path) as terminal:
-        eventually(lambda: len(stranger.received) == 1)
-        ask(stranger, response_url=f"{stranger.url}/choice")
-        terminal.until("Your choice")
+    with asked(stranger, tmp_path) as terminal:
         stranger.status = 503
         terminal.send("1\r")
         terminal.until(lambda text: "The choice was not taken" in text and text.count("Your choice") == 2)
@@ -142,11 +128,7 @@ def test_a_choice_that_did_not_get_there_is_asked_for_again(stranger: Stranger, 
 
 
 def test_other_news_do_not_stand_behind_the_prompt(stranger: Stranger, tmp_path: Path) -> None:
-    stranger.offer()
-    with in_terminal("call", stranger.url, "watch", folder=tmp_path) as terminal:
-        eventually(lambda: len(stranger.received) == 1)
-        ask(stranger, response_url=f"{stranger.url}/choice")
-        terminal.until("Your choice")
+    with asked(stranger, tmp_path) as terminal:
         say(stranger, type="view_update", view_type="note", content="Still here.")
         terminal.until(lambda text: text.endswith("\nnote: Still here.\nYour choice (nothing for 2):"))
         say(stranger, type="tool_result", text="Nobody chose.")
@@ -179,11 +161,7 @@ def test_who_has_no_more_to_say_is_told_how_else_to_answer(asking: Running, tmp_
 
 
 def test_so_is_who_had_no_more_to_say_before_they_were_asked(stranger: Stranger, tmp_path: Path) -> None:
-    stranger.offer()
-    with in_terminal("call", stranger.url, "watch", folder=tmp_path) as terminal:
-        eventually(lambda: len(stranger.received) == 1)
-        ask(stranger, response_url=f"{stranger.url}/choice")
-        terminal.until("Your choice")
+    with asked(stranger, tmp_path) as terminal:
         stranger.answering.clear()
         terminal.send("1\r\x04")
         eventually(lambda: len(stranger.received) == 2)
@@ -280,6 +258,17 @@ def question(response_url: str) -> dict[str, Any]:
         "default": 1,
         "response_url": response_url,
     }
+
+
+@contextlib.contextmanager
+def asked(stranger: Stranger, folder: Path, *words: str) -> Iterator[Terminal]:
+    """A call at a terminal that has come to its first question."""
+    stranger.offer()
+    with in_terminal("call", stranger.url, "watch", *words, folder=folder) as terminal:
+        eventually(lambda: len(stranger.received) == 1)
+        ask(stranger, response_url=f"{stranger.url}/choice")
+        terminal.until("Your choice")
+        yield terminal
 
 
 def ask(stranger: Stranger, *, response_url: str) -> None:

@@ -81,14 +81,7 @@ def command(
                usage: what the model took for it; cost in US dollars
                status, pending_calls, choices, oauth: the thread's
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
-    if thread is None and resume:
-        raise click.UsageError("--resume needs a --thread.")
-    if thread is not None and user_id is not None:
-        raise click.UsageError("--user-id is for new threads. A thread keeps the user it was begun for.")
-    if no_wait and (resume or timeout is not None or wait_for_user):
-        raise click.UsageError("--no-wait waits for nothing: leave out --resume, --timeout and --wait-for-user.")
-    if resume and text is not None:
-        raise click.UsageError("--resume says nothing new: leave out the text.")
+    _check_options(text, thread, user_id, resume=resume, no_wait=no_wait, waits=timeout is not None or wait_for_user)
     said = None if resume else _text(text)
     set_up_logging("text", "warning")
     begun = time.monotonic()
@@ -118,6 +111,20 @@ def command(
         _tell(f"rapkit: The agent did not answer within {timeout:g} s. {_perhaps(wanted.said)}")
         code = _CODES["late"]
     sys.exit(code)
+
+
+def _check_options(
+    text: str | None, thread: str | None, user_id: str | None, *, resume: bool, no_wait: bool, waits: bool
+) -> None:
+    """`UsageError` for what cannot be meant together; `waits` if it was said how to wait."""
+    if thread is None and resume:
+        raise click.UsageError("--resume needs a --thread.")
+    if thread is not None and user_id is not None:
+        raise click.UsageError("--user-id is for new threads. A thread keeps the user it was begun for.")
+    if no_wait and (resume or waits):
+        raise click.UsageError("--no-wait waits for nothing: leave out --resume, --timeout and --wait-for-user.")
+    if resume and text is not None:
+        raise click.UsageError("--resume says nothing new: leave out the text.")
 
 
 def _text(given: str | None) -> str:
