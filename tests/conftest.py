@@ -7,7 +7,13 @@ import pytest
 from tests.server.sink import Sink, listening
 
 # Not test modules themselves, so pytest would not explain their assertions. Here, because other folders use them too, and come first.
-pytest.register_assert_rewrite("tests.crash.arena", "tests.crash.patient_arena", "tests.crash.processes")
+pytest.register_assert_rewrite(
+    "tests.crash.arena",
+    "tests.crash.patient_arena",
+    "tests.crash.processes",
+    "tests.interop.http_peer",
+    "tests.interop.processes",
+)
 
 # A test, and whoever reads its log, wants to know where something comes from that nobody foresaw.
 os.environ.setdefault("RAPKIT_TRACEBACK", "1")
