@@ -267,8 +267,8 @@ def test_a_call_that_is_stale_again_is_not_sent_a_third_time() -> None:
 def test_a_stale_call_that_no_longer_fits_is_an_error_for_the_model() -> None:
     """DIS-10"""
     talk = calling(forecast())
-    talk.hears(Undelivered("call_1", "409", Correction("city: unknown; known are place")))
-    expected = "call_1: Error: The tool 'forecast' has changed. city: unknown; known are place"
+    talk.hears(Undelivered("call_1", "409", Correction("The city is unknown."), refused=True))
+    expected = "call_1: Error: The tool 'forecast' has changed. The city is unknown. The server refused the call: nothing was executed."
     assert talk.shown()[-1] == expected
     assert talk.is_asked()
 
@@ -282,8 +282,11 @@ def test_a_call_that_is_answered_before_it_is_sent_again_is_not_sent_again() -> 
 @pytest.mark.parametrize(
     ("refused", "advice"),
     [
-        (True, "The server refused it: it had no effect, and the same again would be refused again. Do without it, "),
-        (False, "Whether it had any effect is not known. Try again later, or do without it."),
+        (
+            True,
+            "The server refused the call: nothing was executed. The same call would be refused again. Do without it, ",
+        ),
+        (False, "Whether the call was executed is not known. Try again later, or do without it."),
     ],
     ids=["refused", "not answered"],
 )

@@ -65,8 +65,22 @@ async def test_a_call_that_is_refused_is_not_sent_again(agent: Working, stranger
     said = await talk.hears("Error: The call of 'work' could not be delivered")
 
     assert f"answered {status}" in said.text
+    assert "The server refused the call: nothing was executed." in said.text
     await agent.quiet()
     assert len(stranger.to(INVOKE)) == 1
+
+
+async def test_a_refusal_after_a_lost_answer_does_not_claim_that_nothing_was_executed(
+    agent: Working, stranger: Stranger
+) -> None:
+    """INV-6: the first attempt may have been executed before its answer was lost."""
+    stranger.script[INVOKE] = [reset, answer(404)]
+    talk = await agent.doing(call("work"))
+
+    said = await talk.hears("Error: The call of 'work' could not be delivered")
+
+    assert "answered 404" in said.text
+    assert "Whether the call was executed is not known." in said.text
 
 
 async def test_a_call_that_cannot_be_delivered_becomes_an_error_the_model_can_reason_about(
@@ -83,7 +97,7 @@ async def test_a_call_that_cannot_be_delivered_becomes_an_error_the_model_can_re
         said = await talk.hears("near")
 
         assert "Error: The call of 'far' could not be delivered: " in said.text
-        assert "Whether it had any effect is not known." in said.text
+        assert "Whether the call was executed is not known." in said.text
         assert far.url in said.text
 
 
@@ -139,7 +153,7 @@ async def test_after_a_change_the_session_uses_the_new_toolset(
     talk = await agent.talk("hello")
     await talk.hears("hello")
     stranger.script[INVOKE] = [answer(409)]
-    document = json.loads(stranger.toolset())
+    document = json.loads(stranger.toolset()) | {"version": "2"}
     document["endpoint"] = f"{stranger.url}/moved"
     document["tools"].append(tool("brand_new"))
     stranger.document = json.dumps(document).encode()
@@ -173,33 +187,67 @@ async def test_a_call_that_fits_no_more_becomes_an_error(
     said = await talk.hears("Error: The tool 'work' has changed.")
 
     assert reason in said.text
+    assert "The server refused the call: nothing was executed." in said.text
     await agent.quiet()
     assert len(stranger.to(INVOKE)) == 1
 
 
 async def test_a_server_that_says_409_twice_is_not_asked_a_third_time(agent: Working, stranger: Stranger) -> None:
     """DIS-10, INV-5"""
+    talk = await agent.talk("hello")
+    await talk.hears("hello")
+    stranger.version = "2"
     stranger.otherwise[INVOKE] = answer(409)
-    talk = await agent.doing(call("work"))
+    await talk.do(call("work"))
 
     said = await talk.hears("Error: The call of 'work' could not be delivered")
 
-    assert "says that we know an old toolset, again" in said.text
+    assert "it refuses the call as outdated" in said.text
+    assert "The server refused the call: nothing was executed." in said.text
     await agent.quiet()
-    assert len(stranger.to(INVOKE)) == 2
+    assert [post.message["toolset_version"] for post in stranger.to(INVOKE)] == ["1", "2"]
 
 
-async def test_a_409_whose_toolset_cannot_be_fetched_is_tried_as_it_was(agent: Working, stranger: Stranger) -> None:
-    """DIS-10, DIS-7: what was known is used, and the server says again what it thinks of that."""
+@pytest.mark.parametrize("version", ["1", None])
+@pytest.mark.parametrize("discovery", [None, answer(500)])
+async def test_a_409_is_not_retried_with_the_same_version(
+    model: Obedient, stranger: Stranger, store: str, version: str | None, discovery: Any
+) -> None:
+    """Item 11 · DIS-10, INV-5: whether the server still says the same version, has none, or does not answer."""
+    stranger.version = version
+    async with working(model, [stranger.url], store) as agent:
+        talk = await agent.talk("hello")
+        await talk.hears("hello")
+        if discovery is not None:
+            stranger.otherwise[TOOLSET] = discovery
+        stranger.otherwise[INVOKE] = answer(409)
+        await talk.do(call("work"))
+
+        said = await talk.hears("Error: The call of 'work' could not be delivered")
+
+        assert "it refuses the call as outdated, but offers no newer toolset." in said.text
+        assert "The server refused the call: nothing was executed." in said.text
+        await agent.quiet()
+        assert len(stranger.to(INVOKE)) == 1
+        assert len(stranger.to(TOOLSET)) == 2
+
+
+async def test_of_two_calls_refused_as_outdated_both_are_sent_with_the_new_version(
+    agent: Working, stranger: Stranger
+) -> None:
+    """DIS-10: what counts is the version a call was sent with, not whether its refusal was the first to fetch the new toolset."""
     talk = await agent.talk("hello")
     await talk.hears("hello")
-    stranger.otherwise[TOOLSET] = answer(500)
-    stranger.script[INVOKE] = [answer(409)]
-    await talk.do(call("work"))
+    stranger.version = "2"
+    stranger.script[INVOKE] = [answer(409), answer(409)]
+    await talk.do(call("work", n=1), call("work", n=2))
 
-    await (await stranger.invoked(2)).result("it took it")
+    posts = await stranger.received(INVOKE, 4)
 
-    await talk.hears("heard: it took it")
+    assert [post.message["toolset_version"] for post in posts] == ["1", "1", "2", "2"]
+    for post in posts[2:]:
+        await Invocation(post).result(f"done {post.message['arguments']['n']}")
+    await talk.hears("done 2")
 
 
 async def test_a_result_that_comes_with_the_409_is_the_result(agent: Working, stranger: Stranger) -> None:

@@ -14,6 +14,10 @@ from rapkit.kernel.thread import Expired, Pending, Subscription
 from rapkit.protocol import ToolResult
 
 CANCELLED_BY_USER = "Error: Cancelled. The user cancelled this call."
+_NOT_EXECUTED = "The server refused the call: nothing was executed."
+_NOT_AGAIN = "The same call would be refused again. Do without it, or tell the user."
+_UNKNOWN = "Whether the call was executed is not known."
+_LATER = "Try again later, or do without it."
 
 
 def receive_result(draft: Draft, result: ToolResult) -> None:
@@ -89,12 +93,11 @@ def receive_undelivered(draft: Draft, undelivered: Undelivered) -> None:
         draft.ignore("undelivered", "the toolset had changed; the call still fits and is sent again", call_id)
         return
     if correction is not None and correction.problem is not None:
-        _expire(draft, call_id, f"Error: The tool {call.name!r} has changed. {correction.problem}")
+        effect = _NOT_EXECUTED if undelivered.refused else _UNKNOWN
+        _expire(draft, call_id, f"Error: The tool {call.name!r} has changed. {correction.problem} {effect}")
         return
-    known = "Whether it had any effect is not known. Try again later, or do without it."
-    if undelivered.refused:
-        known = "The server refused it: it had no effect, and the same again would be refused again. Do without it, or tell the user."
-    _expire(draft, call_id, f"Error: The call of {call.name!r} could not be delivered: {undelivered.problem}. {known}")
+    effect = f"{_NOT_EXECUTED} {_NOT_AGAIN}" if undelivered.refused else f"{_UNKNOWN} {_LATER}"
+    _expire(draft, call_id, f"Error: The call of {call.name!r} could not be delivered: {undelivered.problem}. {effect}")
 
 
 def _expire(draft: Draft, call_id: str, text: str) -> None:

@@ -79,9 +79,12 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """An invocation did not get to its server, for good: nobody took it, or it was `refused`.
+    """An invocation was not delivered and is not retried.
 
-    One that was refused as `stale` (409) gets a `correction` before the kernel sees it.
+    `refused`: the server answered the only attempt with a 4xx, so the call was not executed. Otherwise nobody knows whether it was.
+
+    `stale`: the server refused it because of `version`, the toolset version it was sent with (409). The runtime fetches the toolset again
+    before the kernel sees the message: `correction` is what the new one says about the call; without one there is no newer toolset.
     """
 
     call_id: str
@@ -89,6 +92,7 @@ class Undelivered:
     correction: Correction | None = None
     refused: bool = False
     stale: bool = False
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ body say which server it is for and how to make the same callback URL again, the
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from rapkit.delivery.courier import Fate
 from rapkit.delivery.guard import Guard
@@ -140,11 +140,20 @@ class Dispatch:
         problem = (fate.problem or "it was refused").rstrip(".")
         message: Incoming = AnswerUndelivered(call_id, problem)
         if outgoing.kind == Kind.INVOCATION:
-            refused = fate.status is not None and 400 <= fate.status < 500
+            # A refusal says nothing about earlier attempts: their answers may have been lost after the call was executed.
+            refused = fate.status is not None and 400 <= fate.status < 500 and taken.attempts == 1
             if fate.status in _NEEDS_A_TOKEN:
                 problem += "; the agent has to be given the server's token"
-            message = Undelivered(call_id, problem, refused=refused, stale=fate.status == _STALE)
+            stale = fate.status == _STALE
+            version = _version_of(outgoing) if stale else None
+            message = Undelivered(call_id, problem, refused=refused, stale=stale, version=version)
         return letter(thread_id, message, live=call_id)
+
+
+def _version_of(invocation: Outgoing) -> str | None:
+    """The toolset version an invocation was sent with."""
+    version: str | None = from_json(invocation.body.split(b"\n", 2)[2]).get("toolset_version")
+    return version
 
 
 def lane_of(thread_id: str, call_id: str) -> str:

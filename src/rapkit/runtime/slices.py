@@ -163,14 +163,21 @@ class Slice:
         return replace(message, problem=_problem(call, catalog))
 
     async def _corrected(self, thread: Thread, message: Undelivered) -> Undelivered:
-        """What a fresh toolset says about a call that was refused as stale (DIS-10)."""
+        """What the toolset, fetched again, says about a call that was refused as stale (DIS-10).
+
+        The call is sent again only as a corrected request, with another version: an equal one would be the retry of a 4xx (INV-5).
+        """
         call = thread.pending.get(message.call_id)
         if call is None:
             return message
         self._catalog = catalog = await self._premises.toolsets.refresh(thread.root, call.server)
         if problem := _problem(call, catalog):
-            return Undelivered(message.call_id, "its toolset has changed", Correction(problem))
-        return Undelivered(message.call_id, "its server says that we know an old toolset, again", Correction())
+            return replace(message, correction=Correction(problem))
+        problem = f"{message.problem}: it refuses the call as outdated"
+        document = catalog.document(call.server)
+        if document is None or document.version == message.version:
+            return replace(message, problem=f"{problem}, but offers no newer toolset")
+        return replace(message, problem=problem, correction=Correction())
 
     # The model
 
