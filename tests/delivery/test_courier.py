@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 from tests.server.sink import PATIENCE, Sink, after, answer, listening, never, reset
 
 from rapkit.delivery.client import Answer, HttpClient, Timeouts
-from rapkit.delivery.courier import Courier, Fate, Report, Traffic
+from rapkit.delivery.courier import Consequence, Courier, Fate, Report, Traffic
 from rapkit.delivery.guard import Guard
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
 from rapkit.errors import ConfigError
@@ -412,9 +412,9 @@ async def test_why_a_post_was_refused_is_for_the_log_and_for_nobody_else(
 ) -> None:
     fates: list[Fate] = []
 
-    def report(_taken: Taken, fate: Fate) -> Letter | None:
+    async def report(_taken: Taken, fate: Fate) -> Consequence:
         fates.append(fate)
-        return None
+        return Consequence()
 
     problem = b'{"detail": "It leads to 127.0.0.1."}'
     sink.script = [answer(400, "Content-Type: application/problem+json\r\n", problem)]
@@ -439,9 +439,9 @@ async def test_whoever_wants_to_know_gets_a_letter_with_the_fate(
 ) -> None:
     told: list[tuple[str, Fate]] = []
 
-    def report(taken: Taken, fate: Fate) -> Letter | None:
+    async def report(taken: Taken, fate: Fate) -> Consequence:
         told.append((taken.outgoing.id, fate))
-        return Letter("thread", "fate", taken.outgoing.id.encode(), dedup=taken.outgoing.id)
+        return Consequence(Letter("thread", "fate", taken.outgoing.id.encode(), dedup=taken.outgoing.id))
 
     reporting: Report = report
     sink.script = [answer(503), behaviour]
@@ -684,9 +684,9 @@ async def test_a_thread_is_told_of_an_invocation_or_answer_that_was_given_up(
             raise ConfigError("no token")
         return taken.outgoing.body, {}
 
-    def report(taken: Taken, fate: Fate) -> Letter | None:
+    async def report(taken: Taken, fate: Fate) -> Consequence:
         told = f"{taken.outgoing.kind} {fate.outcome} {fate.status}: {fate.problem}"
-        return Letter("thread", "fate", told.encode(), dedup=taken.outgoing.id)
+        return Consequence(Letter("thread", "fate", told.encode(), dedup=taken.outgoing.id))
 
     problems = {
         "refused": f"422: {sink.url} answered 422",

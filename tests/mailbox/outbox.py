@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from rapkit.mailbox import Outcome, Outgoing, Parcel, Settlement
+from rapkit.mailbox import Fact, Outcome, Outgoing, Parcel, Settlement
 from tests.mailbox.harness import (
     ANNA,
     BERT,
@@ -259,6 +259,26 @@ class OutboxContract:
             await store.settle(taken, Settlement(outcome, "why", 60.0, news))
 
         assert texts(await claim_one(store)) == ["p1 delivered", "p2 retry", "p3 dead"]
+
+    async def test_the_outcome_and_its_fact_are_written_together(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await send(store, post("p1", "x"), post("p2", "x"), post("p3", "x"))
+        await store.settle(await take_one(store), Settlement(Outcome.DEAD, "404", fact=Fact("b1", "mark", "", b"1")))
+        assert [record.body for record in await store.records("b1", "mark")] == [b"1"]
+
+        late = await take_one(store)
+        await store.settle(late, retry(0))
+        await store.settle(late, Settlement(Outcome.DEAD, "404", fact=Fact("b1", "mark", "", b"late")))
+        assert [record.body for record in await store.records("b1", "mark")] == [b"1"]
+
+        await store.settle(await take_one(store), Settlement(Outcome.DELIVERED, fact=Fact("b1", "mark", "", None)))
+        assert await store.records("b1", "mark") == []
+        await store.settle(
+            await take_one(store), Settlement(Outcome.DEAD, "404", fact=Fact("nobody", "mark", "", b"1"))
+        )
+        assert await store.outbox(dead=False) == []
+        assert await claim(store) == []
 
     async def test_a_letter_nobody_wants_does_not_keep_an_attempt_from_being_settled(self, harness: Harness) -> None:
         store = harness.store

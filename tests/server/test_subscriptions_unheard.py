@@ -94,16 +94,15 @@ async def test_what_is_shown_comes_before_the_final_event(toolset: Callable[...,
         ]
 
 
-@pytest.mark.parametrize("status", [404, 410])
 async def test_a_subscription_nobody_listens_to_ends_silently(
-    tools: Toolset, feed: Feed, status: int, caplog: pytest.LogCaptureFixture
+    tools: Toolset, feed: Feed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """semantics 18"""
     caplog.set_level(logging.INFO)
     async with testing.serve(tools) as client:
         subscription = await client.subscribe("follow")
         await client.settled()
-        client.callbacks.fail(1, status)
+        client.callbacks.fail(1, 410)
         feed.add("rain")
         await client.settled()
         await until(lambda: feed.following == 0)
@@ -160,11 +159,89 @@ async def test_the_rest_of_the_lane_is_dropped_when_nobody_listens(tools: Toolse
         await client.settled()
         attempts = client.callbacks.attempts
         client.callbacks.up()
-        client.callbacks.fail(1, 404)
+        client.callbacks.fail(1, 410)
         await client.advance(60)
 
         assert client.callbacks.attempts == attempts
         assert feed.following == 0
+
+
+async def test_one_404_loses_that_event_and_not_the_subscription(tools: Toolset, feed: Feed) -> None:
+    """Item 9, semantics 18: it is not retried, and what follows still arrives."""
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("follow")
+        await client.settled()
+        client.callbacks.fail(1, 404)
+        feed.add("rain", "wind")
+        await client.advance(3600)
+        client.callbacks.fail(1, 404)
+        feed.add("snow", "hail")
+        await client.advance(3600)
+
+        assert texts(subscription) == ["wind", "hail"]
+        assert feed.following == 1
+
+
+async def test_events_a_minute_apart_that_are_all_answered_404_end_the_subscription(
+    tools: Toolset, feed: Feed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Item 9, semantics 18: through a crash in between."""
+    caplog.set_level(logging.INFO)
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("follow")
+        await client.settled()
+        client.callbacks.fail(10, 404)
+        feed.add("rain", "wind")
+        await client.advance(30)
+        feed.add("snow")
+        await client.advance(29)
+        assert feed.following == 1
+        await client.crash()
+        await client.advance(10)
+        await until(lambda: feed.following == 1)
+        feed.add("hail")
+        await client.settled()
+        await until(lambda: feed.following == 0)
+        client.callbacks.up()
+        feed.add("sun")
+        await client.advance(3600)
+
+        assert texts(subscription) == []
+        assert "subscription ended" in caplog.text
+
+
+async def test_an_event_that_arrives_ends_the_doubt_that_a_404_has_raised(tools: Toolset, feed: Feed) -> None:
+    """Item 9, semantics 18: through a crash in between, too."""
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("follow")
+        for text in ("rain", "snow"):
+            await client.settled()
+            client.callbacks.fail(1, 404)
+            feed.add(text)
+            await client.advance(61)
+            feed.add(f"more {text}")
+            await client.crash()
+            await client.advance(61)
+
+        assert texts(subscription) == ["more rain", "more snow"]
+        assert feed.following == 1
+
+
+async def test_a_confirmation_that_is_answered_404_does_not_end_the_subscription(tools: Toolset, feed: Feed) -> None:
+    """Item 9, semantics 18"""
+    async with testing.serve(tools) as client:
+        client.callbacks.fail(2, 404)
+        await client.start("follow")
+        await client.advance(10)
+        assert client.callbacks.attempts == 1
+        feed.add("rain")
+        await client.advance(10)
+        assert (client.callbacks.attempts, feed.following) == (2, 1)
+        await client.advance(60)
+        client.callbacks.fail(1, 404)
+        feed.add("snow")
+        await client.advance(1)
+        assert (client.callbacks.attempts, feed.following) == (3, 0)
 
 
 async def test_a_refused_event_is_only_that(tools: Toolset, feed: Feed) -> None:
@@ -315,7 +392,7 @@ async def test_a_server_that_sees_that_nobody_listens_ends_what_another_runs(
             await one.invoke(invocation(sink.url, "follow", id=f"c{number}"))
         await sink.received(6)
         await until(lambda: feed.following == 6)
-        sink.otherwise = answer(404)
+        sink.otherwise = answer(410)
         feed.add("rain")
         await until(lambda: feed.following == 0)
         feed.add("snow")

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from rapkit.delivery.courier import Courier, Fate
+from rapkit.delivery.courier import Consequence, Courier, Fate
 from rapkit.delivery.retry import Kind
 from rapkit.errors import StoreError
-from rapkit.mailbox import Claim, Commit, Letter, Outgoing, Taken
+from rapkit.mailbox import Claim, Commit, Outgoing, Taken
 from rapkit.server import subscriptions, telling
 from rapkit.server.engine import Engine
 from rapkit.server.hold import Hold
@@ -96,8 +96,8 @@ def _any_number_is_a_choice() -> Patch:
 def _nobody_hears_that_nobody_listens() -> Patch:
     original = Subscriptions.report
 
-    def report(self: Subscriptions, taken: Taken, fate: Fate) -> Letter | None:
-        return original(self, taken, fate) if taken.outgoing.kind == Kind.FINAL else None
+    async def report(self: Subscriptions, taken: Taken, fate: Fate) -> Consequence:
+        return await original(self, taken, fate) if taken.outgoing.kind == Kind.FINAL else Consequence()
 
     return patch.object(Subscriptions, "report", report)
 

@@ -284,6 +284,8 @@ class Model:
                 post.dead = True
         if settlement.outcome is not Outcome.RETRY:
             self._advance(post.made.lane)
+        if settlement.fact is not None:
+            self._state(settlement.fact)
         if settlement.letter is not None:
             self.accept(settlement.letter)
 

@@ -442,7 +442,10 @@ class Mailboxes(RuleBasedStateMachine):
     def take_and_settle(self, slot: int, outcome: Outcome, delay: float, tell: str | None) -> None:
         worker = self.workers[slot]
         for taken in self._take(worker, 2):
-            self._settle(worker, taken, Settlement(outcome, "why", delay, self._letter(tell) if tell else None))
+            letter = self._letter(tell) if tell else None
+            body = None if outcome is Outcome.DELIVERED else b"settled"
+            fact = Fact(tell, "fact", "settled", body) if tell else None
+            self._settle(worker, taken, Settlement(outcome, "why", delay, letter, fact))
 
     @precondition(lambda self: self.taken)
     @rule(pick=picks, outcome=st.sampled_from(Outcome), delay=st.sampled_from([0.0, 5.0]))

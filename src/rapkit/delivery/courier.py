@@ -9,14 +9,14 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rapkit.delivery.client import Answer, Poster
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy, Verdict, verdict
 from rapkit.delivery.signatures import headers
 from rapkit.errors import DeliveryError, ForbiddenTarget, RapkitError, StoreError
-from rapkit.mailbox import OUTBOX, Letter, Outcome, Settlement, Store, Taken
+from rapkit.mailbox import OUTBOX, Fact, Letter, Outcome, Settlement, Store, Taken
 from rapkit.pump import Pump
 from rapkit.tracing import HEADER, Span, Tracing
 
@@ -28,15 +28,28 @@ log = logging.getLogger("rapkit.delivery")
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """How a POST ended for good. `status` is None when nobody answered."""
+    """How a POST ended for good. `status` is None when nobody answered; `sent_at` is when its last attempt began."""
 
     outcome: Outcome
     status: int | None
     problem: str | None
+    sent_at: float = field(default=0.0, compare=False)
 
 
-Report = Callable[[Taken, Fate], Letter | None]
-"""The letter, if any, that is to be written together with a POST's fate."""
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """What is written together with a POST's fate."""
+
+    letter: Letter | None = None
+    fact: Fact | None = None
+
+
+Report = Callable[[Taken, Fate], Awaitable[Consequence]]
+"""Called when a POST has ended for good; says what is to be written together with that."""
+
+
+async def _no_consequence(_taken: Taken, _fate: Fate) -> Consequence:
+    return Consequence()
 
 
 Prepare = Callable[[Taken], tuple[bytes, Mapping[str, str]]]
@@ -72,7 +85,7 @@ class Courier:
         traffic: Traffic | None = None,
         secrets: Sequence[str] = (),
         prepare: Prepare = lambda taken: (taken.outgoing.body, {}),
-        report: Report = lambda _taken, _fate: None,
+        report: Report = _no_consequence,
         on_attempt: Callable[[Taken, Settlement], None] = lambda _taken, _settlement: None,
         tracing: Tracing | None = None,
         clock: Callable[[], float] = time.time,
@@ -204,31 +217,33 @@ class Courier:
 
     async def _post(self, taken: Taken, span: Span) -> Settlement:
         outgoing = taken.outgoing
+        sent_at = self._clock()
         try:
             answer = await self._send(taken, span)
         except (ForbiddenTarget, _Unsendable) as error:
-            return self._end(taken, Fate(Outcome.DEAD, None, str(error)))
+            return await self._end(taken, Fate(Outcome.DEAD, None, str(error), sent_at))
         except DeliveryError as error:
             self._silent.add(outgoing.origin)
-            return self._try_again(taken, None, str(error))
+            return await self._try_again(taken, None, str(error), sent_at)
         except Exception as error:
             # A mistake of ours: a person must know, and the next version may get it through.
             log.critical("a message could not be sent", exc_info=error, extra={"message_id": outgoing.id})
-            return self._try_again(taken, None, f"{outgoing.origin}: it could not be sent; the log says why")
+            return await self._try_again(
+                taken, None, f"{outgoing.origin}: it could not be sent; the log says why", sent_at
+            )
         self._silent.discard(outgoing.origin)
         span.answered(answer.status)
         match verdict(answer.status):
             case Verdict.DELIVERED:
-                return self._end(taken, Fate(Outcome.DELIVERED, answer.status, None))
+                return await self._end(taken, Fate(Outcome.DELIVERED, answer.status, None, sent_at))
             case Verdict.GONE if outgoing.kind == Kind.CANCELLED:
-                return self._end(
-                    taken, Fate(Outcome.DELIVERED, answer.status, None)
-                )  # nobody waits for it, as it should be
+                # nobody waits for it, as it should be
+                return await self._end(taken, Fate(Outcome.DELIVERED, answer.status, None, sent_at))
             case Verdict.RETRY:
-                return self._try_again(taken, answer, f"{outgoing.origin} answered {answer.status}")
+                return await self._try_again(taken, answer, f"{outgoing.origin} answered {answer.status}", sent_at)
             case Verdict.GONE | Verdict.REFUSED:
                 problem = f"{outgoing.origin} answered {answer.status}"
-                return self._end(taken, Fate(Outcome.DEAD, answer.status, problem), answer.reason)
+                return await self._end(taken, Fate(Outcome.DEAD, answer.status, problem, sent_at), answer.reason)
 
     async def _send(self, taken: Taken, span: Span) -> Answer:
         outgoing = taken.outgoing
@@ -243,13 +258,14 @@ class Courier:
             stamp[HEADER] = span.traceparent
         return await self._client.post(outgoing.url, body, stamp)
 
-    def _try_again(self, taken: Taken, answer: Answer | None, problem: str) -> Settlement:
+    async def _try_again(self, taken: Taken, answer: Answer | None, problem: str, sent_at: float) -> Settlement:
         policy = self._policies[Kind(taken.outgoing.kind)]
         retry_after = answer.retry_after if answer else None
         delay = policy.delay(taken.attempts, taken.age, self._dice(), retry_after)
         if delay is None:
             status = answer.status if answer else None
-            return self._end(taken, Fate(Outcome.DEAD, status, f"{problem}; given up after {taken.attempts} attempts"))
+            problem = f"{problem}; given up after {taken.attempts} attempts"
+            return await self._end(taken, Fate(Outcome.DEAD, status, problem, sent_at))
         log.info(
             "%s; attempt %d, next in %.1f s",
             problem.rstrip("."),
@@ -259,12 +275,13 @@ class Courier:
         )
         return Settlement(Outcome.RETRY, problem, delay)
 
-    def _end(self, taken: Taken, fate: Fate, reason: str | None = None) -> Settlement:
+    async def _end(self, taken: Taken, fate: Fate, reason: str | None = None) -> Settlement:
         if fate.outcome is Outcome.DEAD:
             # The reason is for whoever runs this: it is no part of the fate, which threads and models are told.
             said = f"; it says: {reason}" if reason else ""
             log.warning("undeliverable: %s%s", fate.problem, said, extra={"message_id": taken.outgoing.id})
-        return Settlement(fate.outcome, fate.problem, letter=self._report(taken, fate))
+        consequence = await self._report(taken, fate)
+        return Settlement(fate.outcome, fate.problem, letter=consequence.letter, fact=consequence.fact)
 
     async def _settle(self, taken: Taken, settlement: Settlement) -> None:
         while True:

@@ -5,8 +5,8 @@ Letters are put into it, a worker claims it, acts, and commits everything that f
 `tests/mailbox/contract.py` holds any implementation to them.
 """
 
-from rapkit.mailbox.box import Box, Letter, Mail, NewBox, Reception
-from rapkit.mailbox.commit import Claim, Commit, Entry, Fact, Record, Timer
+from rapkit.mailbox.box import Box, Fact, Letter, Mail, NewBox, Reception
+from rapkit.mailbox.commit import Claim, Commit, Entry, Record, Timer
 from rapkit.mailbox.outgoing import Outcome, Outgoing, Parcel, Settlement, Taken
 from rapkit.mailbox.store import MOST_COUNTED, OUTBOX, Lease, Load, Stopped, Store
 

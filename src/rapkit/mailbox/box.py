@@ -77,6 +77,16 @@ class Mail:
     traceparent: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A record written beside a box that the writer need not have claimed; `body=None` drops the record."""
+
+    box: str
+    kind: str
+    key: str
+    body: bytes | None
+
+
 class Reception(StrEnum):
     """What became of a letter. Whatever it says is durable when it is said."""
 

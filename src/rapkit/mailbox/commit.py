@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rapkit.mailbox.box import Box, Letter, Mail, NewBox
+from rapkit.mailbox.box import Box, Fact, Letter, Mail, NewBox
 from rapkit.mailbox.outgoing import Outgoing
 
 
@@ -45,16 +45,6 @@ class Record:
     key: str
     body: bytes = b""
     traceparent: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A record written beside a box that the writer need not have claimed; `body=None` drops the record."""
-
-    box: str
-    kind: str
-    key: str
-    body: bytes | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rapkit.mailbox.box import Letter
+from rapkit.mailbox.box import Fact, Letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How an attempt ended, and a letter to whoever wants to know, written together."""
+    """How an attempt ended, with a letter and a fact that follow from it, all written together. Both are dropped if their box is gone."""
 
     outcome: Outcome
     problem: str | None = None
     delay: float = 0.0
     letter: Letter | None = None
+    fact: Fact | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Final, Protocol
 
-from rapkit.mailbox.box import Box, Letter, NewBox, Reception
-from rapkit.mailbox.commit import Claim, Commit, Entry, Fact, Record
+from rapkit.mailbox.box import Box, Fact, Letter, NewBox, Reception
+from rapkit.mailbox.commit import Claim, Commit, Entry, Record
 from rapkit.mailbox.outgoing import Parcel, Settlement, Taken
 
 OUTBOX: Final = "outbox"
@@ -143,7 +143,7 @@ class Store(Protocol):
         """Up to `limit` POSTs that are due, longest due first, none to an origin in `avoid`. The worker must have a lease."""
 
     async def settle(self, taken: Taken, settlement: Settlement) -> None:
-        """Say how the attempt ended. Nothing happens if another sender has taken the POST over, or it was deleted."""
+        """Say how the attempt ended, with its letter and its fact. Nothing happens if another sender has the POST, or it was deleted."""
 
     async def resend(self, ids: Sequence[str]) -> int:
         """Put given-up POSTs back into the outbox, at their old place in the lane; says how many there were."""

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic_core import from_json, to_json
 
-from rapkit.delivery.courier import Fate
+from rapkit.delivery.courier import Consequence, Fate
 from rapkit.delivery.guard import Guard
 from rapkit.delivery.retry import Kind
 from rapkit.errors import ConfigError, DeliveryError, ForbiddenTarget
@@ -18,7 +18,7 @@ from rapkit.ids import new_id
 from rapkit.kernel.catalog import Catalog
 from rapkit.kernel.incoming import AnswerUndelivered, Incoming, Undelivered
 from rapkit.kernel.thread import Pending, Thread
-from rapkit.mailbox import Letter, Outcome, Outgoing, Taken
+from rapkit.mailbox import Outcome, Outgoing, Taken
 from rapkit.protocol import CallCancelled, ChoiceMade, ThreadClosed, dump
 from rapkit.runtime import audit
 from rapkit.runtime.addresses import Addresses
@@ -127,16 +127,16 @@ class Dispatch:
 
     # When it has come to an end
 
-    def report(self, taken: Taken, fate: Fate) -> Letter | None:
+    async def report(self, taken: Taken, fate: Fate) -> Consequence:
         """What the thread is told of a POST that was given up (INV-6)."""
         outgoing = taken.outgoing
         if outgoing.kind not in (Kind.INVOCATION, Kind.ANSWER):
-            return None
+            return Consequence()
         thread_id, call_id = ids_of(outgoing.lane)
         if outgoing.kind == Kind.INVOCATION:
             audit.dispatched(thread_id, call_id, outgoing.body, fate.problem)
         if fate.outcome is not Outcome.DEAD:
-            return None
+            return Consequence()
         problem = (fate.problem or "it was refused").rstrip(".")
         message: Incoming = AnswerUndelivered(call_id, problem)
         if outgoing.kind == Kind.INVOCATION:
@@ -147,7 +147,7 @@ class Dispatch:
             stale = fate.status == _STALE
             version = _version_of(outgoing) if stale else None
             message = Undelivered(call_id, problem, refused=refused, stale=stale, version=version)
-        return letter(thread_id, message, live=call_id)
+        return Consequence(letter(thread_id, message, live=call_id))
 
 
 def _version_of(invocation: Outgoing) -> str | None:

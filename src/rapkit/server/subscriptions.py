@@ -10,10 +10,11 @@ import asyncio
 import logging
 from dataclasses import dataclass, replace
 
-from rapkit.delivery.courier import Fate
+from rapkit.delivery.courier import Consequence, Fate
 from rapkit.delivery.retry import Kind, Verdict, verdict
 from rapkit.errors import Fenced, InvalidMessage, StoreError, ToolError
-from rapkit.mailbox import Claim, Commit, Letter, Outcome, Taken
+from rapkit.insisting import insist
+from rapkit.mailbox import Claim, Commit, Fact, Letter, Outcome, Taken
 from rapkit.protocol import Invocation
 from rapkit.pump import Pump
 from rapkit.server.generating import Generating
@@ -39,6 +40,10 @@ _PATIENCE_WITH_CANCELLED = 5.0
 _LANES = "s_"
 _DONE = "done"
 _GONE = "gone"
+_NOT_FOUND = "not_found"
+"""A record of when a POST was sent that the runtime answered 404, until another one is delivered."""
+_NOT_FOUND_FOR = 60.0
+_STATUS_NOT_FOUND = 404
 
 log = logging.getLogger("rapkit.subscriptions")
 
@@ -139,21 +144,34 @@ class Subscriptions:
                     running.workplace.context.cancel()
                 running.task.cancel()
 
-    def report(self, taken: Taken, fate: Fate) -> Letter | None:
-        """The letter to be written together with the fate of a POST, to the subscription it belongs to."""
+    async def report(self, taken: Taken, fate: Fate) -> Consequence:
+        """What is written for a subscription together with the fate of one of its POSTs."""
         lane = taken.outgoing.lane
         if not lane.startswith(_LANES):
-            return None
+            return Consequence()
         if taken.outgoing.kind == Kind.FINAL:
-            return Letter(lane, _DONE, b"")
-        if fate.outcome is not Outcome.DEAD or (fate.status is not None and verdict(fate.status) is Verdict.REFUSED):
-            return None
-        # Nobody listens any more (semantics 18): they said so, or could not be reached for days. The letter is for a box that nobody runs,
-        # or if we are lost before the box is stopped.
+            return Consequence(Letter(lane, _DONE, b""))
+        if fate.outcome is Outcome.DELIVERED:
+            return Consequence(fact=Fact(lane, _NOT_FOUND, "", None))
+        if fate.status == _STATUS_NOT_FOUND:
+            # Proxies answer 404 while the runtime behind them is replaced, so one alone does not end a subscription.
+            first = await self._first_not_found(lane)
+            if first is None or fate.sent_at < first + _NOT_FOUND_FOR:
+                at = str(fate.sent_at if first is None else first)
+                return Consequence(fact=Fact(lane, _NOT_FOUND, "", at.encode()))
+        elif fate.status is not None and verdict(fate.status) is Verdict.REFUSED:
+            return Consequence()
+        # The runtime no longer knows the subscription (semantics 18), or could not be reached for days. The letter is for a box that no
+        # worker has claimed, or if this process is lost before the box is stopped.
         ending = asyncio.create_task(self._stop(lane))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
-        return Letter(lane, _GONE, b"", dedup=_GONE)
+        return Consequence(Letter(lane, _GONE, b"", dedup=_GONE))
+
+    async def _first_not_found(self, lane: str) -> float | None:
+        """When the first POST was sent that was answered 404, if none was delivered since."""
+        records = await insist(lambda: self._store.records(lane, _NOT_FOUND))
+        return float(records[0].body) if records else None
 
     async def _stop(self, lane: str) -> None:
         try:

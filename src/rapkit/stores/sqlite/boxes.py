@@ -138,7 +138,7 @@ class Boxes:
             return False
         if fact.body is not None and status is None:
             self._insert(box, None, None, tx)
-        self._write_fact(fact, tx)
+        self.write_fact(fact, tx)
         return True
 
     def _is(self, expected: bytes | None, sealed: bytes | None) -> bool:
@@ -147,7 +147,7 @@ class Boxes:
             return expected is sealed
         return self._open(sealed) == expected
 
-    def _write_fact(self, fact: Fact, tx: Transaction) -> None:
+    def write_fact(self, fact: Fact, tx: Transaction) -> None:
         if fact.body is None:
             tx.write(sql.DROP_FACT, (fact.box, fact.kind, fact.key))
         else:
@@ -235,7 +235,7 @@ class Boxes:
         for box in commit.spawn:
             self.create(box, None, tx)
         for fact in commit.facts:
-            self._write_fact(fact, tx)
+            self.write_fact(fact, tx)
         for letter in commit.letters:
             self.accept(letter, tx)
         return [one for one in taken if one is not None]

@@ -106,7 +106,11 @@ class SqliteStore:
 
     async def settle(self, taken: Taken, settlement: Settlement) -> None:
         def operation(tx: Transaction) -> None:
-            if self._outbox.settle(taken, settlement, tx) and settlement.letter is not None:
+            if not self._outbox.settle(taken, settlement, tx):
+                return
+            if settlement.fact is not None:
+                self._boxes.write_fact(settlement.fact, tx)
+            if settlement.letter is not None:
                 self._boxes.accept(settlement.letter, tx)
 
         await self._writer.run(operation)
