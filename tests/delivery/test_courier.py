@@ -280,6 +280,24 @@ async def test_a_notice_is_sent_once_whatever_happens(post: Post, sink: Sink, tr
     assert "n1" not in [parcel.id for parcel in await post.store.outbox(dead=True)]
 
 
+@pytest.mark.parametrize(("status", "level"), [(404, "DEBUG"), (405, "DEBUG"), (410, "DEBUG"), (500, "WARNING")])
+async def test_a_notice_the_server_has_no_endpoint_for_alarms_nobody(
+    post: Post, sink: Sink, caplog: pytest.LogCaptureFixture, status: int, level: str
+) -> None:
+    """Item 16: notices are optional; servers that lack them answer 404."""
+    caplog.set_level("DEBUG", "rapkit.delivery")
+    sink.otherwise = answer(status)
+    await post.send(to(sink, "n1", kind=Kind.NOTICE, once=True))
+    done = asyncio.Event()
+    async with post.courier(on_attempt=lambda _taken, _settlement: done.set()):
+        async with asyncio.timeout(PATIENCE):
+            await done.wait()
+
+    ours = [record for record in caplog.records if record.__dict__.get("message_id") == "n1"]
+    assert [record.levelname for record in ours] == [level]
+    assert await post.store.outbox(dead=True) == []
+
+
 async def test_a_notice_nobody_receives_is_not_sent_later(post: Post, sink: Sink) -> None:
     await sink.down()
     await post.send(to(sink, "n1", kind=Kind.NOTICE, once=True))

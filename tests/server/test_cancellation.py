@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rapkit import Context, Durations, Limits, Toolset, testing
+from rapkit import Context, Durations, Limits, ToolError, Toolset, testing
 from tests.server.meddling import meddle
 from tests.server.served import invocation, serving, until
 from tests.server.sink import Sink, answer
@@ -91,6 +91,26 @@ async def test_nobody_waiting_for_the_end_of_a_cancelled_call_is_no_trouble(
 
         assert len(await server.dead_letters()) == letters
         assert len(sink.posts) == 1
+
+
+async def test_an_error_that_reads_like_a_cancellation_is_none(toolset: Callable[..., Toolset], sink: Sink) -> None:
+    """Item 17: the author's own words do not make a call cancelled, so a 404 to them is a result that was lost."""
+    tools = toolset()
+
+    @tools.tool
+    async def withdraw() -> None:
+        """Give up in words of its own."""
+        raise ToolError("Cancelled.")
+
+    sink.otherwise = answer(404)
+    async with serving(tools) as server:
+        await server.invoke(invocation(sink.url, "withdraw", id="c1"))
+        assert (await sink.result("c1")).text == CANCELLED
+        await server.quiet()
+
+        assert [letter.kind for letter in await server.dead_letters()] == ["callback"]
+        counted = (await server.get("/metrics")).body.decode()
+        assert 'operation="withdraw",outcome="error",toolset="tools"} 1.0' in counted
 
 
 async def test_a_plain_function_is_told_and_its_call_ends_at_once(

@@ -22,6 +22,7 @@ from rapkit.tracing import HEADER, Span, Tracing
 
 _PAUSE_BEFORE_SETTLING_AGAIN = 0.5
 _MOST_ABORTED = 10_000
+_NOT_IMPLEMENTED = (404, 405, 410, 501)
 
 log = logging.getLogger("rapkit.delivery")
 
@@ -233,6 +234,11 @@ class Courier:
             )
         self._silent.discard(outgoing.origin)
         span.answered(answer.status)
+        if outgoing.kind == Kind.NOTICE and answer.status in _NOT_IMPLEMENTED:
+            # Notices are optional, and many servers have no endpoint for them: no reason to alarm a person.
+            problem = f"{outgoing.origin} answered {answer.status} to a notice"
+            log.debug("%s", problem, extra={"message_id": outgoing.id})
+            return Settlement(Outcome.DEAD, problem)
         match verdict(answer.status):
             case Verdict.DELIVERED:
                 return await self._end(taken, Fate(Outcome.DELIVERED, answer.status, None, sent_at))

@@ -70,7 +70,8 @@ class Suspension:
 class Ending:
     """How a call ends: what is answered, the POSTs that leave before that, and what is written with it.
 
-    If it has `subscribed`, the first box to be made is the subscription's.
+    If it has `subscribed`, the first box to be made is the subscription's. `cancelled` says that the call was stopped: its text does not,
+    since an author may raise `ToolError("Cancelled.")`.
     """
 
     output: Output
@@ -79,6 +80,7 @@ class Ending:
     facts: Sequence[Fact] = ()
     letters: Sequence[Letter] = ()
     subscribed: bool = False
+    cancelled: bool = False
 
 
 class Visit:

@@ -206,7 +206,7 @@ class Worker:
             return "suspended"
         body = self._result(call.message, ending)
         lane = ending.spawn[0].id if ending.subscribed else None
-        kind = Kind.CANCELLED if ending.output.text == _CANCELLED else Kind.CALLBACK
+        kind = Kind.CANCELLED if ending.cancelled else Kind.CALLBACK
         commit = Commit(
             outgoing=[*ending.before, hold.post(body, kind, lane=lane)],
             spawn=ending.spawn,
@@ -215,9 +215,9 @@ class Worker:
             forget_for=self._premises.plan.durations.remember_calls,
         )
         ours = await hold.insist(commit)
-        if not ours or ending.output.text == _CANCELLED:
+        if not ours or ending.cancelled:
             return "cancelled"
-        return "error" if ending.output.text.startswith("Error: ") else "ok"
+        return "error" if ending.output.failed else "ok"
 
     def _span(self, call: Call) -> Span:
         message = call.message
@@ -256,16 +256,17 @@ class Worker:
         if not untouched or claim.box.stopped:
             await self._premises.kill_leftovers(claim.box.id)
         if claim.box.stopped:
-            return Ending(Output(_CANCELLED))
+            return Ending(Output(_CANCELLED, failed=True), cancelled=True)
         if isinstance(message, BadInvocation):
-            return Ending(Output(f"Error: {message.problem}"))
+            return Ending(Output(f"Error: {message.problem}", failed=True))
         tool = self._tools.get(message.operation)
         if tool is None:
             known = ", ".join(sorted(self._tools))
-            return Ending(Output(f"Error: there is no operation {message.operation!r}. There are: {known}."))
+            text = f"Error: there is no operation {message.operation!r}. There are: {known}."
+            return Ending(Output(text, failed=True))
         if not untouched:
             if (lost := await self._lost(claim, tool)) is not None:
-                return Ending(Output(lost))
+                return Ending(Output(lost, failed=True))
             if not await hear_answers(self._store, claim):
                 raise Fenced(
                     "The call was let go: an answer may have come in the last moment, and comes with the next claim."
