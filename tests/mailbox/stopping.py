@@ -70,6 +70,27 @@ class StoppingContract:
             assert found is not None
             assert not found.stopped
 
+    async def test_one_box_is_stopped_and_not_its_namesakes(self, harness: Harness) -> None:
+        store = harness.store
+        for box in (child("b1", "c1"), child("b2", "c1")):
+            await store.create(box)
+        claimed = {each.box.id: each for each in await claim(store)}
+        for id, each in claimed.items():
+            await store.commit(each, Commit(outgoing=[post(f"of {id}", id)], keep=True))
+        assert len(await take(store, BERT)) == 2
+
+        assert await store.stop_box("b1") == Stopped(("b1",), ("of b1",))
+        assert await store.stop_box("unknown") == NOTHING
+
+        with pytest.raises(Fenced):
+            await store.commit(claimed["b1"], Commit(outgoing=[post("too late", "b1")]))
+        again = await claim_one(store)
+        assert (again.box.id, again.box.stopped) == ("b1", True)
+        await store.commit(claimed["b2"], Commit())
+        namesake = await store.box("b2")
+        assert namesake is not None
+        assert not namesake.stopped
+
     async def test_boxes_of_several_kinds_are_stopped_in_one_step(self, harness: Harness) -> None:
         store = harness.store
         others = [child("b3", "c1", kind="third"), child("b4", "c2", kind="other")]

@@ -105,13 +105,8 @@ def test_what_is_not_a_json_object_is_refused(content: bytes) -> None:
     [
         ({"operation": ...}, "invocation.operation: missing; it is the name of the tool to run"),
         ({"operation": 3}, "invocation.operation: a number, must be a string; "),
-        ({"arguments": ...}, "invocation.arguments: missing; "),
         ({"arguments": [1]}, "invocation.arguments: an array, must be an object; "),
-        ({"arguments": None}, "invocation.arguments: null, must be an object; "),
-        ({"thread_ancestors": "root"}, "invocation.thread_ancestors: a string, must be an array; "),
-        ({"thread_ancestors": ["root", 2]}, "invocation.thread_ancestors[1]: a number, must be a string"),
-        ({"user_id": 5}, "invocation.user_id: a number, must be a string; "),
-        ({"toolset_version": 7}, "invocation.toolset_version: a number, must be a string; "),
+        ({"arguments": {"n": [float("nan")]}}, "invocation.arguments: holds a number that is not finite"),
     ],
 )
 def test_any_other_flaw_can_be_answered(fields: dict[str, Any], problem: str) -> None:
@@ -122,11 +117,52 @@ def test_any_other_flaw_can_be_answered(fields: dict[str, Any], problem: str) ->
     assert answer.problem.startswith(problem)
 
 
-def test_an_unusable_call_id_is_a_flaw_that_can_be_answered_without_it() -> None:
-    answer = bad(call_id=5)
+@pytest.mark.parametrize("arguments", [..., None, {}])
+def test_null_and_absent_arguments_are_no_arguments(arguments: Any) -> None:
+    """Item 12 · INV-14"""
+    invocation = parse_invocation(body(arguments=arguments))
 
-    assert answer.call_id is None
-    assert answer.problem.startswith("invocation.call_id: a number, must be a string; ")
+    assert isinstance(invocation, Invocation)
+    assert invocation.arguments == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "sent", "used"),
+    [
+        ("call_id", 5, "5"),
+        ("call_id", {}, None),
+        ("user_id", 5, "5"),
+        ("user_id", -12345678901234567890, "-12345678901234567890"),
+        ("user_id", 1.5, None),
+        ("user_id", True, None),
+        ("user_id", "", None),
+        ("user_id", "x" * 513, None),
+        ("user_id", "a\nb", None),
+        ("user_id", ["u1"], None),
+        ("toolset_version", 7, "7"),
+        ("toolset_version", [], None),
+        ("thread_ancestors", ["root", 2], ("root", "2")),
+        ("thread_ancestors", ["root", None], None),
+        ("thread_ancestors", "root", None),
+        ("thread_ancestors", ["x"] * 1001, None),
+    ],
+)
+def test_an_optional_field_is_used_as_text_or_ignored_and_never_a_flaw(field: str, sent: Any, used: Any) -> None:
+    """Item 12 · INV-14"""
+    invocation = parse_invocation(body(**{field: sent}))
+
+    assert isinstance(invocation, Invocation)
+    assert getattr(invocation, field) == used
+    assert invocation.arguments == parse_invocation(body()).arguments
+
+
+def test_a_bad_invocation_keeps_the_usable_optional_fields_and_what_was_asked() -> None:
+    """Item 12 · INV-10"""
+    answer = bad(call_id=5, operation=["f"], arguments="x", user_id={})
+
+    assert (answer.call_id, answer.operation, answer.arguments) == ("5", ["f"], "x")
+    assert answer.problem.startswith("invocation.operation: an array, must be a string; ")
+    assert "user_id" not in answer.problem
 
 
 def test_the_callback_url_is_shown_nowhere() -> None:

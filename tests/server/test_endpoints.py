@@ -169,17 +169,26 @@ async def test_ids_of_invocations_have_512_characters_at_most(tools: Toolset, si
         assert len(await sink.received(1)) == 1
 
 
-@pytest.mark.parametrize("field", ["operation", "call_id", "user_id", "toolset_version", "thread_ancestors"])
-async def test_other_long_ids_come_back_as_an_error_result(tools: Toolset, sink: Sink, field: str) -> None:
+async def test_an_operation_that_is_too_long_comes_back_as_an_error_result(tools: Toolset, sink: Sink) -> None:
     """INV-10, INV-14"""
-    long = ["x" * 513] if field == "thread_ancestors" else "x" * 513
     async with serving(tools) as server:
-        assert (await server.invoke(invocation(sink.url, **{"id": "c1", field: long}))).status == 200
+        assert (await server.invoke(invocation(sink.url, "x" * 513, id="c1"))).status == 200
         post = await sink.result("c1")
 
-        assert post.text.startswith(f"Error: invocation.{field}")
+        assert post.text.startswith("Error: invocation.operation")
         assert "longer than 512 characters" in post.text
         assert "xxx" not in post.text
+
+
+@pytest.mark.parametrize("field", ["call_id", "user_id", "toolset_version", "thread_ancestors"])
+@pytest.mark.parametrize("value", ["x" * 513, {}, False], ids=["long", "object", "boolean"])
+async def test_an_unusable_optional_field_is_ignored(tools: Toolset, sink: Sink, field: str, value: object) -> None:
+    """Item 12 · INV-14"""
+    async with serving(tools) as server:
+        assert (await server.invoke(invocation(sink.url, **{"id": "c1", field: value}))).status == 200
+        post = await sink.result("c1")
+
+        assert post.text == "echo"
         assert post.message.get("call_id") is None
 
 

@@ -30,6 +30,11 @@ def tools(toolset: Callable[..., Toolset], runs: list[str]) -> Toolset:
         await asyncio.sleep(0)
         return f"noted {text}"
 
+    @tools.tool(read_only=True)
+    async def echo(text: str = "echo") -> str:
+        """Say it again."""
+        return text
+
     @tools.tool
     async def wait(text: str) -> str:
         """Wait a little, then note it."""
@@ -84,17 +89,54 @@ async def test_the_same_call_sent_by_fifty_at_once_runs_once(tools: Toolset, run
         assert len(sink.posts) == 1
 
 
-async def test_a_repetition_is_recognised_by_its_ids_and_not_by_what_it_says(
+async def test_the_same_ids_with_other_contents_are_another_call_and_answered(
     tools: Toolset, runs: list[str], sink: Sink
 ) -> None:
-    """INV-17"""
+    """Item 2 · INV-11, INV-17: other arguments, another operation, and an operation there is none of."""
+    calls = [("note", {"text": "a"}), ("note", {"text": "b"}), ("echo", {"text": "a"}), ("nothing", {}), ("note", [])]
     async with serving(tools) as server:
-        for text in ("first", "second"):
-            await server.invoke(invocation(sink.url, "note", id="c1", arguments={"text": text}, call_id=text))
+        for operation, arguments in (*calls, *calls):
+            assert (await server.invoke(invocation(sink.url, operation, id="c1", arguments=arguments))).status == 200
         await server.quiet()
 
-        assert runs == ["first"]
+        assert runs == ["a", "b"]
+        assert {post.message["id"] for post in sink.posts} == {"c1"}
+        assert sorted(post.text.split(".")[0] for post in sink.posts) == sorted(
+            [
+                "noted a",
+                "noted b",
+                "a",
+                "Error: there is no operation 'nothing'",
+                "Error: invocation",
+            ]
+        )
+
+
+async def test_a_repetition_is_recognised_however_it_is_written(tools: Toolset, runs: list[str], sink: Sink) -> None:
+    """Item 2 · INV-17: by values, not by bytes; the version and the call_id are no part of it."""
+    head = f'{{"callback_url": "{sink.url}", "group_id": "t", "id": "c1", "operation": "note", '
+    bodies = [
+        head + '"arguments": {"text": "\u00fc", "extra": {"a": 1, "b": [2.0, 1e2]}}, "call_id": "first"}',
+        head + '"arguments": {"extra": {"b": [2, 100], "a": 1.0}, "text": "ü"}, "call_id": "second"}',
+        head + '"call_id": null, "toolset_version": "other", "arguments":{"extra":{"a":1e0,"b":[2,1E+2]},"text":"ü"}}',
+    ]
+    async with serving(tools) as server:
+        for body in bodies:
+            assert (await server.request("POST", "/invoke", body.encode())).status == 200
+        await server.quiet()
+
         assert [post.message["call_id"] for post in sink.posts] == ["first"]
+
+
+@pytest.mark.parametrize("first", [..., None, {}])
+async def test_null_absent_and_empty_arguments_are_the_same_call(tools: Toolset, sink: Sink, first: object) -> None:
+    """Item 2 · INV-17"""
+    async with serving(tools) as server:
+        for arguments in (first, ..., None, {}):
+            await server.invoke(invocation(sink.url, id="c1", arguments=arguments))
+        await server.quiet()
+
+        assert [post.text for post in sink.posts] == ["echo"]
 
 
 async def test_a_call_that_differs_in_id_thread_or_address_is_another(

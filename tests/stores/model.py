@@ -217,17 +217,25 @@ class Model:
             times = [*box.timers.values(), *([] if commit.again_at is None else [commit.again_at])]
             box.due_at = min(times, default=None)
 
+    def stop_box(self, id: str) -> tuple[set[str], set[str]]:
+        if (box := self.boxes.get(id)) is None:
+            return set(), set()
+        box.stopped, box.holder, box.due_at = True, None, self.now
+        flying = set()
+        for post in self.lane(id):
+            del self.posts[post.made.id]
+            flying |= {post.made.id} if post.holder else set()
+        return {id}, flying
+
     def stop(
         self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float
     ) -> tuple[set[str], set[str]]:
-        stopped, flying = set(), set()
+        stopped: set[str] = set()
+        flying: set[str] = set()
         for id, box in self.boxes.items():
             if box.made.kind in kinds and box.made.parent == parent and name in (None, box.made.name):
-                box.stopped, box.holder, box.due_at = True, None, self.now
                 stopped.add(id)
-                for post in self.lane(id):
-                    del self.posts[post.made.id]
-                    flying |= {post.made.id} if post.holder else set()
+                flying |= self.stop_box(id)[1]
         for kind in kinds if name is not None and not stopped else ():
             key = (kind, parent, str(name))
             self.stops[key] = max(self.stops.get(key, 0), self.now + remember_for)

@@ -417,6 +417,11 @@ class Mailboxes(RuleBasedStateMachine):
         stopped = self.run(self.store.stop(kinds, PARENT, name, remember_for))
         assert (set(stopped.boxes), set(stopped.in_flight)) == self.model.stop(kinds, PARENT, name, remember_for)
 
+    @rule(id=st.sampled_from(IDS))
+    def stop_box(self, id: str) -> None:
+        stopped = self.run(self.store.stop_box(id))
+        assert (set(stopped.boxes), set(stopped.in_flight)) == self.model.stop_box(id)
+
     # Out
 
     @rule(slot=slots, limit=st.integers(1, 3))

@@ -263,6 +263,20 @@ MUTATIONS = [
         Contract.test_a_worker_whose_box_was_stopped_leaves_no_trace,
     ),
     Mutation(
+        "a stop of one box that leaves it to its worker",
+        "STOP_BOX",
+        "epoch = epoch + 1, worker = NULL,",
+        "",
+        Contract.test_one_box_is_stopped_and_not_its_namesakes,
+    ),
+    Mutation(
+        "a stop of one box that stops its namesakes",
+        "STOP_BOX",
+        "WHERE id = ?2",
+        "WHERE name = (SELECT name FROM boxes WHERE id = ?2)",
+        Contract.test_one_box_is_stopped_and_not_its_namesakes,
+    ),
+    Mutation(
         "a stop that does not outlive its call",
         "CREATE_BOX",
         "'stopped/'",

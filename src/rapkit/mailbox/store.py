@@ -137,6 +137,9 @@ class Store(Protocol):
         of any of the kinds that comes within `remember_for` seconds is made stopped.
         """
 
+    async def stop_box(self, id: str) -> Stopped:
+        """Stop one box as `stop` does, and no other that has the same parent and name. Nothing is remembered if there is none."""
+
     # Out
 
     async def take(self, worker: str, limit: int, avoid: Collection[str] = ()) -> list[Taken]:

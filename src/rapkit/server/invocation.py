@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from rapkit.mailbox import NewBox
 from rapkit.protocol import BadInvocation, Invocation, parse_invocation
+from rapkit.protocol.canonical_json import canonical_json
 
 
 def call_kind(toolset: str) -> str:
@@ -44,9 +45,14 @@ class Call:
 
     @property
     def box_id(self) -> str:
-        """The same (caller, callback_url, group_id, id) is the same box (INV-17)."""
+        """The same (caller, callback_url, group_id, id) with the same operation and arguments is the same box (INV-17).
+
+        With other contents it is another call: taken for a repetition it would be acknowledged and never answered. The version and the
+        `call_id` are no part of it, because a sender that retries may have learnt another one.
+        """
         message = self.message
-        return digest("c", self.toolset, self.caller, message.callback_url, message.group_id, message.id)
+        contents = canonical_json([message.operation, {} if message.arguments is None else message.arguments])
+        return digest("c", self.toolset, self.caller, message.callback_url, message.group_id, message.id, contents)
 
     def to_box(self) -> NewBox:
         """The box to keep it in."""
@@ -83,6 +89,6 @@ def thread_key(toolset: str, caller: str, group_id: str) -> str:
 
 def digest(prefix: str, *parts: str) -> str:
     """An id no caller can choose, for what is known by these parts."""
-    # No part contains a NUL: messages with control characters in their ids or URLs are refused before they get here.
+    # No part contains a NUL: messages with control characters in their ids or URLs are refused before they get here, and JSON escapes it.
     digest = hashlib.sha256("\0".join(parts).encode()).digest()
     return f"{prefix}_{urlsafe_b64encode(digest[:18]).decode()}"

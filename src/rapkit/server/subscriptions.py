@@ -175,10 +175,7 @@ class Subscriptions:
 
     async def _stop(self, lane: str) -> None:
         try:
-            box = await self._store.box(lane)
-            if box is None or box.parent is None or box.name is None:
-                return
-            stopped = await self._store.stop([box.kind], box.parent, box.name, 0)
+            stopped = await self._store.stop_box(lane)
         except StoreError as error:
             log.error("cannot end a subscription that nobody listens to: %s", error)
             return
@@ -247,7 +244,7 @@ class Subscriptions:
             await self._forget(job, "ended: nobody listens any more" if _GONE in told else "ended: it was cancelled")
         elif _GONE in told:
             # Not forgotten yet: what may be under way is stopped with the box. Whoever claims it then forgets it.
-            stopped = await self._store.stop([self._kind], standing.call.thread_key, standing.message.id, 0)
+            stopped = await self._store.stop_box(claim.box.id)
             await self._premises.courier.abort(stopped.in_flight)
         elif standing.ended and _DONE in told:
             await self._forget(job, "is over")

@@ -285,6 +285,13 @@ class Boxes:
             # Only then: one that comes later under the name of one that was stopped is another one.
             for kind in kinds if name is not None else ():
                 tx.write(sql.SEE, (parent, f"stopped/{kind}/{name}", tx.now + remember_for))
+        return self._end_lanes(stopped, tx)
+
+    def stop_box(self, id: str, tx: Transaction) -> Stopped:
+        return self._end_lanes(tx.rows(sql.STOP_BOX, (tx.now, id)), tx)
+
+    def _end_lanes(self, stopped: Sequence[tuple[Any, ...]], tx: Transaction) -> Stopped:
+        if not stopped:
             return Stopped((), ())
         boxes = [id for id, _ in stopped]
         tx.due.update(kind for _, kind in stopped)

@@ -223,6 +223,11 @@ STOP_BOXES: Final = """
 """
 """Take boxes from whoever runs them and mark them stopped."""
 
+STOP_BOX: Final = """
+    UPDATE boxes SET stopped = 1, epoch = epoch + 1, worker = NULL, due_at = ?1 WHERE id = ?2 RETURNING id, kind
+"""
+"""The same for one box."""
+
 # Out
 
 INSERT_OUTGOING: Final = """

@@ -97,6 +97,9 @@ class SqliteStore:
     async def stop(self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float) -> Stopped:
         return await self._writer.run(partial(self._boxes.stop, kinds, parent, name, remember_for))
 
+    async def stop_box(self, id: str) -> Stopped:
+        return await self._writer.run(partial(self._boxes.stop_box, id))
+
     async def take(self, worker: str, limit: int, avoid: Collection[str] = ()) -> list[Taken]:
         self._bell(OUTBOX).clear()
         return await self._writer.run(
