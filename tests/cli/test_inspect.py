@@ -92,6 +92,25 @@ def test_what_is_wrong_with_a_toolset_is_listed(stranger: Stranger, tmp_path: Pa
     ]
 
 
+def test_what_an_agent_does_not_use_of_a_toolset_is_shown(stranger: Stranger, tmp_path: Path) -> None:
+    """Item 12: on standard error beside --json, whose output is the document as it is used."""
+    stranger.offer()
+    odd = json.loads(stranger.document) | {"version": 3}
+    odd["tools"].append({**odd["tools"][0], "name": "a b"})
+    stranger.document = json.dumps(odd).encode()
+
+    shown = rapkit("inspect", stranger.url, folder=tmp_path, environment={"COLUMNS": "200"})
+    machine = rapkit("inspect", stranger.url, "--json", folder=tmp_path, environment={"COLUMNS": "200"})
+
+    problems = [
+        "left out tool 'a b': name: has a character that is not allowed; it is 1 to 128 characters of A-Z a-z 0-9 _ . -",
+        "ignored  toolset: version: a number, must be a string; it is a text that changes when the toolset does",
+    ]
+    assert shown.code == machine.code == 0
+    assert shown.out.splitlines()[-2:] == machine.err.splitlines() == problems
+    assert [tool["name"] for tool in json.loads(machine.out)["tools"]] == ["watch"]
+
+
 @pytest.mark.parametrize(
     ("status", "token", "said"),
     [

@@ -1,7 +1,12 @@
 """Foreign tool servers whose toolsets are odd, outdated or out of reach."""
 
+import json
+from typing import Any
+
+import pytest
+
 from tests.interop.conftest import Join, Up
-from tests.interop.foreign_server import ForeignServer, result
+from tests.interop.foreign_server import ForeignServer, describe, result
 from tests.interop.http_peer import Answer, Json, Received
 
 PLAN = """
@@ -55,3 +60,69 @@ def test_a_call_refused_as_outdated_is_not_sent_again_with_the_same_version(up: 
     assert "refuses the call as outdated" in refused["text"]
     assert "nothing was executed" in refused["text"]
     assert len(server.invocations()) == 1
+
+
+class Odd(ForeignServer):
+    """Answers discovery without a content type, with a manifest as it is given."""
+
+    def __init__(self, **manifest: Any) -> None:
+        super().__init__({"add": three}, manifest=manifest)
+
+    def answer(self, request: Received) -> Answer:
+        """Leave the content type out; take invocations at the base URL too."""
+        if request.path == "/.well-known/rap-toolset":
+            return Answer(200, json.dumps(self.manifest).encode())
+        return super().answer(request)
+
+    def after(self, request: Received, answer: Answer) -> None:
+        """Run the tool, whichever path it was called on."""
+        if request.method == "POST" and request.path in ("/", ""):
+            self._run(request.json)
+        super().after(request, answer)
+
+
+ADD = describe("add", inputSchema={"type": "object", "properties": {"a": {}}, "required": []})
+
+ODD: dict[str, dict[str, Any]] = {
+    "an integer version": {"version": 3},
+    "annotations that are no booleans": {"tools": [ADD | {"annotations": {"readOnly": "yes", "destructive": 0}}]},
+    "a script that is none": {"tools": [ADD | {"displayScript": {"lang": "rhai"}}]},
+    "no name": {"name": None},
+    "an unusable tool beside a good one": {"tools": [ADD, describe("not a name"), describe("bad", inputSchema=[]), 7]},
+    "an empty list of required arguments": {"tools": [ADD]},
+}
+
+
+@pytest.mark.parametrize("manifest", ODD.values(), ids=ODD.keys())
+def test_a_toolset_with_odd_parts_is_used(up: Up, join: Join, manifest: dict[str, Any]) -> None:
+    """Item 12: what is wrong is ignored; the usable tools are called."""
+    server = join(Odd(**manifest))
+    runtime = up(PLAN, [server.url])
+
+    runtime.until(runtime.thread("add"), "It is 3.")
+
+    assert "toolset_version" not in server.invocations()[0]
+
+
+def test_an_endpoint_that_is_the_base_url_is_called(up: Up, join: Join) -> None:
+    """Item 12: wire, "what real peers do"."""
+    server = join(Odd())
+    server.manifest["endpoint"] = server.url
+    runtime = up(PLAN, [server.url])
+
+    runtime.until(runtime.thread("add"), "It is 3.")
+
+
+def test_an_endpoint_on_another_host_is_called_and_notices_go_to_the_base(up: Up, join: Join) -> None:
+    """Item 12: wire, "what real peers do"."""
+    elsewhere = join(ForeignServer({"add": three}))
+    server = join(Odd(endpoint=f"http://localhost:{elsewhere.port}/run"))
+    runtime = up(PLAN, [server.url])
+
+    thread = runtime.thread("add")
+    runtime.until(thread, "It is 3.")
+    runtime.close(thread)
+
+    assert server.notices("/close_thread", 1) == [{"thread_id": thread}]
+    assert len(elsewhere.invocations()) == 1
+    assert elsewhere.notices("/close_thread") == []

@@ -13,6 +13,7 @@ from rapkit.runtime.plan import Patience
 from rapkit.runtime.server import Server
 from tests.runtime.agents import Obedient, Working, call, opened, working
 from tests.runtime.clocks import ManualClock
+from tests.runtime.lives import hibernates
 from tests.runtime.stranger import INVOKE, TOOLSET, Stranger, listening, tool
 from tests.server.sink import answer, never, reset
 
@@ -40,17 +41,14 @@ def document(**changes: Any) -> bytes:
         b"",
         b"not json",
         b"[]",
-        document(name=""),
         document(tools=[]),
         document(endpoint="ftp://somewhere"),
         document(tools=[tool("fine"), tool("fine")]),
-        document(tools=[tool("fine"), tool("has a space")]),
-        document(tools=[tool("fine"), {"name": "no_schema", "description": "None."}]),
-        document(tools=[tool("fine"), tool("bad_schema", {"type": "nonsense"})]),
-        document(tools=[tool("fine"), {"name": "undescribed", "inputSchema": {"type": "object"}}]),
+        document(tools=[tool("has a space")]),
+        document(tools=[{"name": "no_schema", "description": "None."}, tool("bad_schema", {"type": "nonsense"})]),
     ],
 )
-async def test_a_toolset_that_is_not_valid_is_reported_and_nothing_of_it_is_offered(
+async def test_a_toolset_of_which_nothing_is_usable_is_reported_and_nothing_of_it_is_offered(
     model: Obedient, stranger: Stranger, store: str, body: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """DIS-4, DIS-12"""
@@ -64,6 +62,59 @@ async def test_a_toolset_that_is_not_valid_is_reported_and_nothing_of_it_is_offe
             good, bad = await agent.engine.toolsets.survey()
             assert (good.problem, bad.document) == (None, None)
             assert "is not a valid toolset" in (bad.problem or "")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        tool("has a space"),
+        {"name": "no_schema", "description": "None."},
+        tool("bad_schema", {"type": "nonsense"}),
+        {"name": "undescribed", "inputSchema": {"type": "object"}},
+        5,
+    ],
+)
+async def test_a_tool_that_cannot_be_used_is_reported_and_takes_no_other_away(
+    agent: Working, stranger: Stranger, model: Obedient, bad: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Item 12 · DIS-4"""
+    stranger.tools = [tool("work"), bad]
+    await (await agent.talk("hello")).hears("hello")
+
+    assert offered(model.last) == ["work"]
+    assert f"a tool is withheld: {stranger.url} offers a tool that cannot be used: " in caplog.text
+    (finding,) = await agent.engine.toolsets.survey()
+    assert len(finding.withheld) == 1
+
+
+async def test_a_field_that_cannot_be_used_is_ignored_and_reported_once(
+    agent: Working, stranger: Stranger, model: Obedient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Item 12 · DIS-4: a call is sent without the version that is none."""
+    stranger.document = json.dumps(
+        {
+            "name": "odd",
+            "endpoint": stranger.url + INVOKE,
+            "tools": [tool("work", annotations={"readOnly": "yes"})],
+            "version": 3,
+        }
+    ).encode()
+    await (await agent.talk("hello")).hears("hello")
+
+    talk = await agent.doing(call("work"))
+
+    invocation = await stranger.invoked()
+    assert "toolset_version" not in invocation.message
+    await invocation.result("works")
+    await talk.hears("heard: works")
+    reported = [
+        record.getMessage() for record in caplog.records if "cannot be used and is ignored" in record.getMessage()
+    ]
+    fields = [line.split(": ")[-2] for line in reported]
+    assert list(dict.fromkeys(fields)) == ["version", "annotations.readOnly"]
+    assert len(fields) == 2 or hibernates()  # once in each process that fetches it
+    (finding,) = await agent.engine.toolsets.survey()
+    assert len(finding.ignored) == 2
 
 
 async def test_of_two_tools_with_one_name_neither_is_offered_and_both_are_reported(

@@ -53,6 +53,8 @@ def show_findings(console: Console, findings: Sequence[Finding], unknown: Sequen
             notes.add_row(Text("problem", "red"), Text(printable(_full_problem(finding))))
     for reason in _reasons(findings):
         notes.add_row(Text("withheld", "yellow"), Text(printable(reason)))
+    for line in _ignored(findings):
+        notes.add_row(Text("ignored", "yellow"), Text(printable(line)))
     for sentence in unknown:
         notes.add_row(Text("unknown", "yellow"), Text(printable(sentence)))
     if notes.rows:
@@ -85,6 +87,8 @@ def log_findings(log: logging.Logger, findings: Sequence[Finding], unknown: Sequ
         log.info("server found", extra={**found, "tools": _names(finding), "withheld": withheld})
     for reason in _reasons(findings):
         log.warning("tool withheld", extra={"problem": reason})
+    for line in _ignored(findings):
+        log.warning("toolset field ignored", extra={"problem": line})
     for sentence in unknown:
         log.warning("tool unknown", extra={"problem": sentence})
 
@@ -120,3 +124,8 @@ def _full_problem(finding: Finding) -> str:
 def _reasons(findings: Sequence[Finding]) -> list[str]:
     """Why tools are withheld; each once, though several servers have to do with it."""
     return list(dict.fromkeys(each.reason for finding in findings for each in finding.withheld))
+
+
+def _ignored(findings: Sequence[Finding]) -> list[str]:
+    """Fields of toolsets that cannot be used, each with its server."""
+    return [f"{finding.server.base}: {line}" for finding in findings for line in finding.ignored]

@@ -9,7 +9,7 @@ from rich.text import Text
 from rapkit.cli.options import read_token
 from rapkit.cli.remote import fetch_toolset
 from rapkit.printable import printable
-from rapkit.protocol import ToolDefinition, dump
+from rapkit.protocol import ToolDefinition, UsableToolset, dump
 
 _NARROWEST = 20
 
@@ -21,11 +21,13 @@ _NARROWEST = 20
 def command(url: str, token: str | None, as_json: bool) -> None:
     """Show what the tool server at URL offers.
 
-    The toolset is checked against the protocol; what is wrong with it is listed.
+    The toolset is checked against the protocol; what is wrong with it, and what agents therefore do not use, is listed.
     """
-    document = fetch_toolset(url, read_token(token))
+    toolset = fetch_toolset(url, read_token(token))
+    document = toolset.document
     if as_json:
         click.echo(dump(document).decode())
+        _show_problems(Console(highlight=False, stderr=True), toolset)
         return
     console = Console(highlight=False)
     title = Text.assemble((document.name, "bold"), f"  {document.description}" if document.description else "")
@@ -36,6 +38,17 @@ def command(url: str, token: str | None, as_json: bool) -> None:
     for tool in document.tools:
         console.print()
         _show(console, tool)
+    if toolset.ignored or toolset.unusable:
+        console.print()
+        _show_problems(console, toolset)
+
+
+def _show_problems(console: Console, toolset: UsableToolset) -> None:
+    """What an agent does not use of it."""
+    for tool in toolset.unusable:
+        _print(console, Text.assemble(("left out ", "yellow"), tool.problem), indent=0)
+    for line in toolset.ignored:
+        _print(console, Text.assemble(("ignored  ", "yellow"), line), indent=0)
 
 
 def _show(console: Console, tool: ToolDefinition) -> None:

@@ -13,7 +13,7 @@ from rapkit.cli.apart import apart
 from rapkit.errors import ConfigError, DeliveryError, InvalidToolset
 from rapkit.http.callers import is_loopback_host
 from rapkit.printable import printable
-from rapkit.protocol import ToolsetDocument, parse_toolset
+from rapkit.protocol import UsableToolset, read_toolset
 
 _DISCOVERY = "/.well-known/rap-toolset"
 _PATIENCE = 15.0
@@ -22,8 +22,8 @@ _PORT = re.compile(r":?([1-9][0-9]{0,4})")
 _PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?(?:/[!-~]*)?")
 
 
-def fetch_toolset(base_url: str, token: str | None) -> ToolsetDocument:
-    """What the server at this base URL offers."""
+def fetch_toolset(base_url: str, token: str | None) -> UsableToolset:
+    """What the server at this base URL offers, and what of that cannot be used."""
     _check_url(base_url)
     url = base_url.rstrip("/") + _DISCOVERY
     try:
@@ -37,7 +37,7 @@ def fetch_toolset(base_url: str, token: str | None) -> ToolsetDocument:
     if status != 200:
         raise DeliveryError(f"{url} answered {status}. Is there a RAP tool server at {base_url}?")
     try:
-        return parse_toolset(body)
+        return read_toolset(body)
     except InvalidToolset as error:
         problems = "\n".join(f"  {line}" for line in str(error).splitlines())
         raise InvalidToolset(f"{url} is not a valid toolset:\n{problems}") from None

@@ -9,7 +9,7 @@ from typing import Any
 
 from rapkit.kernel.builtins import RESERVED
 from rapkit.kernel.completion import Tool
-from rapkit.protocol import ArgumentChecker, ToolDefinition, ToolsetDocument
+from rapkit.protocol import ArgumentChecker, ToolDefinition, ToolsetDocument, UnusableTool
 from rapkit.protocol.display_script import render
 
 _NOT_FOR_MODELS = re.compile(r"[^A-Za-z0-9_-]")
@@ -19,11 +19,15 @@ _MOST_LISTED = 100
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A server's toolset. `server` is its base URL; `prefix` comes before the names of its tools, for the model only."""
+    """A server's toolset. `server` is its base URL; `prefix` comes before the names of its tools, for the model only.
+
+    `unusable` are tools of the server that are not in the document, because they cannot be called.
+    """
 
     server: str
     document: ToolsetDocument
     prefix: str = ""
+    unusable: tuple[UnusableTool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,10 @@ class Catalog:
                 name = offered_name(each.prefix, definition.name)
                 named[name].append(Offer(name, each.server, definition))
         self.offers = {name: offers[0] for name, offers in named.items() if len(offers) == 1 and name not in RESERVED}
-        self.withheld = tuple(_withheld(name, offers) for name, offers in named.items() if name not in self.offers)
+        self.withheld = (
+            *(_withheld(name, offers) for name, offers in named.items() if name not in self.offers),
+            *(_left_out(each.server, tool) for each in loaded for tool in each.unusable),
+        )
 
     @cached_property
     def tools(self) -> tuple[Tool, ...]:
@@ -99,6 +106,12 @@ def _withheld(name: str, offers: Sequence[Offer]) -> Withheld:
     # A prefix is for all tools of a server, so it does not help where names became alike only because models take no others.
     way_out = "Give one of the servers a prefix." if len(servers) > 1 else "Rename one of them on the server."
     return Withheld(name, servers, f"{len(offers)} tools are called {name!r} by the model ({tools}). {way_out}")
+
+
+def _left_out(server: str, tool: UnusableTool) -> Withheld:
+    return Withheld(
+        tool.name, (server,), f"{server} offers a tool that cannot be used: {tool.problem}. Correct it on the server."
+    )
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,6 +1,7 @@
 """The wire: every RAP message as pure data, read from bytes and written to bytes. No I/O.
 
-`parse_*` functions read what a peer sent and raise InvalidMessage or InvalidToolset; `dump` writes.
+`parse_*` functions read what a peer sent and raise InvalidMessage or InvalidToolset; `read_toolset` takes what is usable of a toolset;
+`dump` writes.
 """
 
 from rapkit.protocol.arguments import ArgumentChecker
@@ -38,6 +39,7 @@ from rapkit.protocol.notices import (
     parse_thread_closed,
 )
 from rapkit.protocol.toolset import Annotations, ToolDefinition, ToolsetDocument, parse_toolset
+from rapkit.protocol.usable_toolset import UnusableTool, UsableToolset, read_toolset
 
 __all__ = [
     "Annotations",
@@ -65,6 +67,8 @@ __all__ = [
     "ToolDefinition",
     "ToolResult",
     "ToolsetDocument",
+    "UnusableTool",
+    "UsableToolset",
     "UserChoice",
     "ViewUpdate",
     "dump",
@@ -75,4 +79,5 @@ __all__ = [
     "parse_migrate",
     "parse_thread_closed",
     "parse_toolset",
+    "read_toolset",
 ]

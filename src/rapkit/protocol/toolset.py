@@ -95,11 +95,14 @@ class ToolsetDocument(Message):
 
 
 def parse_toolset(body: bytes) -> ToolsetDocument:
-    """The toolset in a discovery answer; InvalidToolset lists everything that is wrong with it (DIS-4)."""
+    """A toolset document that must be right as a whole; InvalidToolset lists everything that is wrong with it (DIS-3).
+
+    `read_toolset` takes the usable part of one that others have written.
+    """
     try:
         return ToolsetDocument.model_validate_json(body)
     except ValidationError as error:
-        raise InvalidToolset("\n".join(_problems(body, error))) from None
+        raise InvalidToolset("\n".join(problem_lines(body, error))) from None
 
 
 def _repeated(names: list[str]) -> list[str]:
@@ -108,18 +111,20 @@ def _repeated(names: list[str]) -> list[str]:
     ]
 
 
-def _problems(body: bytes, error: ValidationError) -> list[str]:
+def problem_lines(body: bytes, error: ValidationError) -> list[str]:
+    """One line for each problem of a document that was refused, up to a hundred."""
     details = details_of(error)
     if details[0]["type"] == "json_invalid":
         return [f"toolset: {problem_of(details[0])}"]
-    names = _tool_names(body)
+    names = tool_names(body)
     # Repeated names are looked for in any case: pydantic gets to them only when nothing else is wrong.
-    lines = [_line(detail, names) for detail in details if detail["type"] != "repeated_names"]
+    lines = [problem_line(detail, names) for detail in details if detail["type"] != "repeated_names"]
     lines += _repeated([name for name in names if name is not None])
     return lines if len(lines) <= MAX_LINES else [*lines[:MAX_LINES], f"and {len(lines) - MAX_LINES} problems more"]
 
 
-def _line(detail: ErrorDetails, names: list[str | None]) -> str:
+def problem_line(detail: ErrorDetails, names: list[str | None]) -> str:
+    """A problem in words, such as `tool 'forecast': description: missing; it is what the tool does, for the model`."""
     match detail["loc"]:
         case ("tools", int(index), *inside):
             name = names[index]
@@ -134,8 +139,8 @@ def _line(detail: ErrorDetails, names: list[str | None]) -> str:
     return f"{line}; it is {field.description}" if field and wants_hint else line
 
 
-def _tool_names(body: bytes) -> list[str | None]:
-    """The names as far as there are any, by position."""
+def tool_names(body: bytes) -> list[str | None]:
+    """The names of a document's tools as far as they have any, by position."""
     document = from_json(body)
     tools = document.get("tools") if isinstance(document, dict) else None
     if not isinstance(tools, list):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from rapkit.delivery.client import Fetcher
 from rapkit.errors import ConfigError, DeliveryError, ForbiddenTarget, InvalidToolset
 from rapkit.http.callers import is_loopback_host
-from rapkit.protocol import ToolsetDocument, parse_toolset
+from rapkit.protocol import ToolsetDocument, UsableToolset, read_toolset
 from rapkit.runtime.server import Server
 
 PATH = "/.well-known/rap-toolset"
@@ -29,11 +29,16 @@ log = logging.getLogger("rapkit.discovery")
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A toolset document as its server gave it, valid as a whole; `digest` names what it says."""
+    """A toolset document as its server gave it, and what of it can be used; `digest` names what it says."""
 
-    document: ToolsetDocument
+    toolset: UsableToolset
     body: bytes
     digest: str
+
+    @property
+    def document(self) -> ToolsetDocument:
+        """The usable part."""
+        return self.toolset.document
 
 
 class DiscoveryFailed(Exception):
@@ -79,10 +84,10 @@ class Discovery:
         await asyncio.wait({running})
         return await self._fetch(server)
 
-    async def parse(self, body: bytes) -> ToolsetDocument:
-        """A toolset document, checked as a whole. Off the loop: a large one takes a while."""
-        document: ToolsetDocument = await self._in_thread(parse_toolset, body)
-        return document
+    async def parse(self, body: bytes) -> UsableToolset:
+        """The usable part of a toolset document. Off the loop: a large one takes a while."""
+        toolset: UsableToolset = await self._in_thread(read_toolset, body)
+        return toolset
 
     async def fetch_all(self, servers: Sequence[Server]) -> list[Fetched | DiscoveryFailed]:
         """What each of them offers, asked at the same time: one that is down takes nothing from the others."""
@@ -113,9 +118,9 @@ class Discovery:
         if status != 200:
             raise DiscoveryFailed(f"{url} answered {status}. Is there a RAP tool server?")
         try:
-            document = await self.parse(body)
+            toolset = await self.parse(body)
         except InvalidToolset as error:
             raise DiscoveryFailed(f"{url} is not a valid toolset:\n{error}") from None
-        if not server.is_local and is_loopback_host(urlsplit(document.endpoint).hostname or ""):
+        if not server.is_local and is_loopback_host(urlsplit(toolset.document.endpoint).hostname or ""):
             raise DiscoveryFailed(f"{url} names an endpoint on this machine, and is not on it itself.")
-        return Fetched(document, body, digest_of(body))
+        return Fetched(toolset, body, digest_of(body))

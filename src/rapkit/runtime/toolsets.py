@@ -36,12 +36,35 @@ log = logging.getLogger("rapkit.discovery")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a server offers, or what is wrong with it. `withheld` are tools of its that are not offered to the model."""
+    """What a server offers, or what is wrong with it.
+
+    `withheld` are tools of its that are not offered to the model; `ignored` says which fields of its toolset are not usable.
+    """
 
     server: Server
     document: ToolsetDocument | None = None
     problem: str | None = None
     withheld: tuple[Withheld, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, server: Server, fetched: Fetched | DiscoveryFailed, catalog: Catalog) -> "Finding":
+        """What was found at a server, beside all others in the catalog."""
+        if isinstance(fetched, DiscoveryFailed):
+            return cls(server, problem=str(fetched))
+        withheld = tuple(each for each in catalog.withheld if server.key in each.servers)
+        return cls(server, fetched.document, withheld=withheld, ignored=fetched.toolset.ignored)
+
+
+def catalog_of(servers: Sequence[Server], fetched: Sequence[Fetched | DiscoveryFailed]) -> Catalog:
+    """The catalog of what was fetched from these servers."""
+    return Catalog(
+        [
+            Loaded(server.key, each.document, server.prefix, each.toolset.unusable)
+            for server, each in zip(servers, fetched, strict=True)
+            if isinstance(each, Fetched)
+        ]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +102,9 @@ class Toolsets:
     async def survey(self) -> list[Finding]:
         """What all servers offer now, and what is wrong, for people."""
         servers = list(self._servers.values())
-        fetched = dict(zip(self._servers, await self._discovery.fetch_all(servers), strict=True))
-        found = {name: each for name, each in fetched.items() if isinstance(each, Fetched)}
-        catalog = Catalog([Loaded(name, each.document, self._servers[name].prefix) for name, each in found.items()])
-        return [
-            Finding(
-                server,
-                found[name].document if name in found else None,
-                None if name in found else str(fetched[name]),
-                tuple(each for each in catalog.withheld if name in each.servers),
-            )
-            for name, server in self._servers.items()
-        ]
+        fetched = await self._discovery.fetch_all(servers)
+        catalog = catalog_of(servers, fetched)
+        return [Finding.of(server, each, catalog) for server, each in zip(servers, fetched, strict=True)]
 
     async def catalog(self, root: str) -> Catalog:
         """What the session of this root thread may use. A server that was down when it began is asked again from time to time."""
@@ -183,6 +197,8 @@ class Toolsets:
         """The digest of the document to be used: the one that was fetched, else the one that is known (DIS-7), else none (DIS-12)."""
         if isinstance(fetched, Fetched):
             if (server.key, fetched.digest) not in self._kept:
+                for line in fetched.toolset.ignored:
+                    log.warning("%s: a field of its toolset cannot be used and is ignored: %s", server.key, line)
                 await self._store.note(_SHELF, Fact(_SHELF.id, _DOCUMENT + fetched.digest, "", fetched.body))
                 await self._store.note(_SHELF, Fact(_SHELF.id, _LATEST, server.key, fetched.digest.encode()))
                 self._kept = {(name, digest) for name, digest in self._kept if name != server.key}
@@ -221,9 +237,9 @@ class Toolsets:
         """A kept toolset; None if it cannot be read: then the store is wrong, or another version of us has kept it."""
         try:
             (record,) = await self._store.records(_SHELF.id, _DOCUMENT + digest)
-            document = await self._discovery.parse(record.body)
+            toolset = await self._discovery.parse(record.body)
         except (InvalidToolset, ValueError) as error:
             log.error("the toolset of %s is not in the store as it was kept, and is fetched again: %s", name, error)
             self._kept.discard((name, digest))
             return None
-        return Loaded(name, document, self._servers[name].prefix)
+        return Loaded(name, toolset.document, self._servers[name].prefix, toolset.unusable)

@@ -34,6 +34,28 @@ def test_one_that_is_well(tmp_path: Path, stranger: Stranger) -> None:
     assert SECRET not in verdict.seen
 
 
+def test_one_whose_toolset_has_unusable_parts(tmp_path: Path, stranger: Stranger) -> None:
+    """Item 12"""
+    stranger.offer()
+    odd = json.loads(stranger.document) | {"version": 3}
+    stranger.document = json.dumps(odd).encode()
+
+    (verdict,) = servers.check(patient(tmp_path, "", entry(stranger.url)))
+
+    assert verdict.state == "warning"
+    assert "ignored, because it cannot be used: toolset: version: a number, must be a string" in verdict.seen
+    assert f"rapkit inspect {stranger.url}" in verdict.do
+
+    odd["tools"].append({**odd["tools"][0], "name": "a b"})
+    stranger.document = json.dumps(odd).encode()
+
+    (verdict,) = servers.check(patient(tmp_path, "", entry(stranger.url)))
+
+    assert verdict.state == "warning"
+    assert "withheld from the model: a b." in verdict.seen
+    assert "ignored, because it cannot be used: toolset: version" in verdict.seen
+
+
 @pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.parametrize(
     ("token", "sent", "seen", "do"),
@@ -222,7 +244,10 @@ def test_tools_that_are_withheld_and_tools_that_are_not_there(tmp_path: Path, st
     *both, unknown = servers.check(patient(tmp_path, '[agent.call_timeouts]\nwacth = "5m"', *twice))
 
     for verdict in both:
-        assert (verdict.state, verdict.do) == ("warning", "Give one of the servers a prefix, or have the tool renamed.")
+        assert (verdict.state, verdict.do) == (
+            "warning",
+            "Give one of the servers a prefix, or have the tool renamed or corrected.",
+        )
         assert "; withheld from the model: watch. " in verdict.seen
     assert (unknown.check, unknown.state) == ("tools", "warning")
     assert "[agent.call_timeouts] names 'wacth'" in unknown.seen

@@ -80,7 +80,7 @@ def command(
              130  Ctrl-C
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
     secret = read_token(token)
-    document = fetch_toolset(url, secret)
+    document = fetch_toolset(url, secret).document
     tool = _find(document, operation, url)
     invocation = {
         "operation": operation,

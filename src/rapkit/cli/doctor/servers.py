@@ -14,10 +14,9 @@ from rapkit.cli.doctor.tokens import NEEDS_A_TOKEN, Knocking, what_is_wrong, wha
 from rapkit.cli.doctor.verdict import Verdict
 from rapkit.cli.unknown_tools import unknown_tools
 from rapkit.errors import ConfigError, DeliveryError
-from rapkit.kernel.catalog import Catalog, Loaded
 from rapkit.runtime.discovery import Discovery, DiscoveryFailed, Fetched
 from rapkit.runtime.server import Server
-from rapkit.runtime.toolsets import Finding
+from rapkit.runtime.toolsets import Finding, catalog_of
 
 _CHECK = "server"
 _ANSWERED = re.compile(r" answered ([0-9]{3})\. ")
@@ -87,18 +86,8 @@ async def _ask(servers: Sequence[Server]) -> list[_Asked]:
 
 
 def _findings(asked: Sequence[_Asked]) -> list[Finding]:
-    found = {each.server.key: each.found for each in asked if isinstance(each.found, Fetched)}
-    prefixes = {each.server.key: each.server.prefix for each in asked}
-    catalog = Catalog([Loaded(name, each.document, prefixes[name]) for name, each in found.items()])
-    return [
-        Finding(
-            each.server,
-            each.found.document if isinstance(each.found, Fetched) else None,
-            None if isinstance(each.found, Fetched) else str(each.found),
-            tuple(withheld for withheld in catalog.withheld if each.server.key in withheld.servers),
-        )
-        for each in asked
-    ]
+    catalog = catalog_of([each.server for each in asked], [each.found for each in asked])
+    return [Finding.of(each.server, each.found, catalog) for each in asked]
 
 
 def _verdict(finding: Finding, asked: _Asked, patient: Patient) -> Verdict:
@@ -123,10 +112,20 @@ def _verdict(finding: Finding, asked: _Asked, patient: Patient) -> Verdict:
         return Verdict(
             _CHECK,
             "warning",
-            f"{seen}; withheld from the model: {', '.join(each.name for each in finding.withheld)}. {reasons}",
-            "Give one of the servers a prefix, or have the tool renamed.",
+            f"{seen}; withheld from the model: {', '.join(each.name for each in finding.withheld)}. {reasons}{_ignored(finding)}",
+            "Give one of the servers a prefix, or have the tool renamed or corrected.",
         )
+    if finding.ignored:
+        return Verdict(_CHECK, "warning", seen + _ignored(finding), f"Tell whoever runs it; {_inspect(server)}.")
     return Verdict(_CHECK, "ok", seen)
+
+
+def _ignored(finding: Finding) -> str:
+    return f"; ignored, because it cannot be used: {'; '.join(finding.ignored)}" if finding.ignored else ""
+
+
+def _inspect(server: Server) -> str:
+    return f"`rapkit inspect {server.base}` shows all of it"
 
 
 def _remedy(server: Server, problem: str, patient: Patient) -> str:
@@ -142,7 +141,7 @@ def _remedy(server: Server, problem: str, patient: Patient) -> str:
     if 0 < status < 500:
         return f"Correct {url}."
     if "valid toolset" in problem:
-        return f"Tell whoever runs it; `rapkit inspect {server.base}` shows all of it."
+        return f"Tell whoever runs it; {_inspect(server)}."
     if _SILENT in problem:
         return f"See whether it hangs, and restart it; or correct {url}."
     return f"Start it, or correct {url}."
