@@ -98,7 +98,7 @@ async def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyP
     async with opened({"/": guarded(Echo())}) as doors:
         reply = await doors.post_no_body("/")
 
-    assert (reply.status, reply.detail) == (408, "The body did not come within 0.1 seconds.")
+    assert (reply.status, reply.detail) == (503, "The body came too slowly. Send it again in 5 s.")
 
 
 async def test_waiting_for_the_client_to_go_is_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ async def test_what_is_not_even_json_is_refused(agent: Working, stranger: Strang
     talk, invocation = await waiting(agent, stranger)
 
     assert (await post_to(invocation.callback_url, body)).status == 400
-    assert (await post_to(invocation.callback_url, body, {"Content-Type": "text/plain"})).status == 415
+    assert (await post_to(invocation.callback_url, body, {"Content-Type": "text/plain"})).status == 400
 
     assert list((await talk.look()).thread.pending) == [invocation.id]
 

@@ -21,18 +21,26 @@ def body_for(path: str, sink: Sink) -> bytes:
     return json.dumps(messages[path]).encode()
 
 
-async def test_a_content_type_that_is_not_json_is_refused(tools: Toolset, sink: Sink) -> None:
+async def test_a_body_that_is_json_is_taken_whatever_its_content_type(tools: Toolset, sink: Sink) -> None:
     """TRA-1"""
     async with serving(tools) as server:
         for path in POSTS:
             for kind in (None, "", "text/plain", "application/json-patch+json", "application/jsonx", "text/json"):
                 reply = await server.request("POST", path, body_for(path, sink), {"Content-Type": kind})
 
-                assert reply.status == 415, (path, kind)
-                assert reply.detail == "Send Content-Type: application/json."
-        await server.quiet()
+                assert reply.status == 200, (path, kind)
 
-        assert sink.posts == []
+
+async def test_a_web_page_cannot_call_a_server_without_tokens(tools: Toolset, sink: Sink) -> None:
+    """TRA-3: any page may have its reader's browser POST plain text to this machine, and JSON only once we have agreed."""
+    async with serving(tools) as server:
+        page = {"Content-Type": "text/plain", "Origin": "https://example.com"}
+        for path in POSTS:
+            for headers in (page, {**page, "Origin": "null"}, {**page, "Content-Type": None}):
+                reply = await server.request("POST", path, body_for(path, sink), headers)
+                assert reply.status == 401, (path, headers)
+            own = {**page, "Origin": server.url}
+            assert (await server.request("POST", path, body_for(path, sink), own)).status == 200
 
 
 async def test_a_charset_parameter_and_any_spelling_are_accepted(tools: Toolset, sink: Sink) -> None:
@@ -294,8 +302,8 @@ async def test_a_body_that_does_not_come_is_given_up(
             reply = await read_reply(reader)
             writer.close()
 
-        assert reply.status == 408
-        assert reply.detail == "The body did not come within 0.1 seconds."
+        assert reply.status == 503  # what is slow once may be fast the next time, and after a 4xx there is none
+        assert reply.detail == "The body came too slowly. Send it again in 5 s."
         assert await server.stored_calls() == 0
 
 

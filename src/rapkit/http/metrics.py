@@ -53,7 +53,7 @@ class MetricsPage:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         try:
-            await read_request(scope, receive, self._callers, 0, is_json=False)
+            await read_request(scope, receive, self._callers, 0)
             await self._read()
             body, content_type = self._render()
         except Refusal as refusal:

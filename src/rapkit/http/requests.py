@@ -13,6 +13,8 @@ from starlette.types import Message, Receive, Scope, Send
 from rapkit.http.callers import Callers, is_loopback_host
 
 _BODY_PATIENCE = 15.0
+_BYTES_A_SECOND = 256 * 1024
+_RETRY_WHEN_SLOW = 5.0
 _MOST_DIGITS = 18
 # A name or an address, and a port. Anything else would make links that lead nowhere, or that no message can carry.
 _HOST = re.compile(r"([A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{0,5})?")
@@ -43,65 +45,105 @@ class Request:
 
 
 async def read_request(
-    scope: Scope, receive: Receive, callers: Callers, largest: int, *, is_json: bool = True
+    scope: Scope, receive: Receive, callers: Callers, largest: int, *, is_json: bool = False
 ) -> Request:
     """The whole request once it is known who sent it, or a `Refusal`.
 
-    Whoever shows a token is known before the body is read, whoever signed it after; strangers get no further than that. `is_json` is
-    whether the body must be declared to be JSON; a GET has none, and is signed with an empty one.
+    Whoever shows a token is known before the body is read, whoever signed it after; strangers get no further than that. With `is_json` a
+    body that is not declared to be JSON is refused; RAP messages are taken whatever they are declared to be.
     """
     headers = dict(scope["headers"])
     caller = callers.identify(headers.get(b"authorization", b""), address_of(scope), headers.get(b"host", b""))
     if caller is None and not callers.may_be_signed(headers):
         raise _turned_away(callers, scope, _what_is_missing(callers, scope, headers))
-    if is_json and headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
-        raise Refusal(415, "Send Content-Type: application/json.")
+    if not _is_declared_json(headers):
+        if is_json:
+            raise Refusal(415, "Send Content-Type: application/json.")
+        if callers.local_only and _is_from_another_page(scope, headers):
+            raise _turned_away(callers, scope, "a web page sent it, and no token is configured")
     body = await Body(scope, receive, largest).read()
     if caller is None and (caller := callers.identify_signed(headers, body)) is None:
         raise _turned_away(callers, scope, "its signature is not good, or too old")
     return Request(caller, body, headers, asked_url(scope))
 
 
+def _is_declared_json(headers: Mapping[bytes, bytes]) -> bool:
+    return headers.get(b"content-type", b"").partition(b";")[0].strip().lower() == b"application/json"
+
+
+def _is_from_another_page(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser sends this for a web page that is not ours: any page can have it POST what is not JSON without asking us first."""
+    origin = headers.get(b"origin")
+    return scope["method"] == "POST" and origin is not None and origin.partition(b"//")[2] != headers.get(b"host")
+
+
+class TooLarge(Refusal):
+    """A body past its limit."""
+
+    def __init__(self, largest: int) -> None:
+        super().__init__(413, f"A message may have {largest} bytes.")
+
+
 class Body:
-    """A body that comes in, if it is not too large and does not take too long: else a `Refusal`."""
+    """A body that comes in, if it is not too large and does not take too long: else a `Refusal`.
+
+    It has `_BODY_PATIENCE` seconds, and one more for every `_BYTES_A_SECOND` that come.
+    """
 
     def __init__(self, scope: Scope, receive: Receive, largest: int) -> None:
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
-        if length.isdigit() and (len(length) > _MOST_DIGITS or int(length) > largest):
-            raise _too_large(largest)
+        self._declared_too_large = length.isdigit() and (len(length) > _MOST_DIGITS or int(length) > largest)
         self._receive = receive
         self._largest = largest
         self._size = 0
         self._ended = False
-        self._deadline: float | None = None
+        self._begun_at: float | None = None
+        self._parts: list[bytes] = []
 
     async def read(self) -> bytes:
         """The whole of it."""
-        parts: list[bytes] = []
-        while True:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise Refusal(400, "The body ended too early.")
-            part: bytes = message.get("body", b"")
-            if self._ended:
-                return b"".join([*parts, part]) if parts else part
-            parts.append(part)
+        if self._declared_too_large:
+            raise TooLarge(self._largest)
+        while not self._ended:
+            await self._read_part()
+            if self._size > self._largest:
+                raise TooLarge(self._largest)
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    async def beginning(self, size: int) -> bytes:
+        """The first bytes of a body that may be too large."""
+        while not self._ended and self._size < size:
+            await self._read_part()
+        return b"".join(self._parts)[:size]
+
+    async def _read_part(self) -> None:
+        message = await self._next()
+        if message["type"] == "http.disconnect":
+            raise Refusal(400, "The body ended too early.")
+        self._parts.append(message.get("body", b""))
 
     async def receive(self) -> Message:
         """The next message, as an ASGI app gets it."""
+        if self._declared_too_large:
+            raise TooLarge(self._largest)
         if self._ended:
             # What comes now is that the client has gone, and that may take as long as it likes.
             return await self._receive()
-        if self._deadline is None:
-            self._deadline = asyncio.get_running_loop().time() + _BODY_PATIENCE
+        message = await self._next()
+        if self._size > self._largest:
+            raise TooLarge(self._largest)
+        return message
+
+    async def _next(self) -> Message:
+        if self._begun_at is None:
+            self._begun_at = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout_at(self._deadline):
+            async with asyncio.timeout_at(self._begun_at + _BODY_PATIENCE + self._size / _BYTES_A_SECOND):
                 message = await self._receive()
         except TimeoutError:
-            raise Refusal(408, f"The body did not come within {_BODY_PATIENCE:g} seconds.") from None
+            # Not 408: RAP senders do not come back after a 4xx, and what was slow once may be fast the next time.
+            raise come_back("The body came too slowly.", _RETRY_WHEN_SLOW) from None
         self._size += len(message.get("body", b""))
-        if self._size > self._largest:
-            raise _too_large(self._largest)
         self._ended = not message.get("more_body", False)
         return message
 
@@ -148,8 +190,8 @@ _TITLES = {
     401: "Not authenticated",
     404: "Nothing here",
     405: "Wrong method",
-    408: "Too slow",
     409: "Conflict",
+    410: "Gone",
     413: "Too large",
     415: "Not JSON",
     500: "Failed",
@@ -161,10 +203,6 @@ def come_back(detail: str, seconds: float) -> Refusal:
     """What somebody is told who may try again after so many seconds. Never 429: RAP senders do not come back after a 4xx."""
     after = max(1, math.ceil(seconds))
     return Refusal(503, f"{detail} Send it again in {after} s.", ((b"retry-after", str(after).encode()),))
-
-
-def _too_large(largest: int) -> Refusal:
-    return Refusal(413, f"A message may have {largest} bytes.")
 
 
 def _turned_away(callers: Callers, scope: Scope, why: str) -> Refusal:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.routing import Mount, Route, Router
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from rapkit import __version__
@@ -24,6 +24,7 @@ from rapkit.http.requests import (
     send_answer,
     send_problem,
 )
+from rapkit.http.unread_body import DiscardUnreadBody
 from rapkit.runtime.addresses import PATH as CALLBACK_PATH
 from rapkit.runtime.api import api_routes
 from rapkit.runtime.api.shapes import AgentDetail
@@ -34,7 +35,6 @@ from rapkit.runtime.plan import Capacity
 from rapkit.stores import absolute
 
 _RETRY_WHEN_STORE_FAILS = 5
-_LARGEST_FROM_STRANGERS = 64 * 1024
 _STRANGERS_A_SECOND = 20.0
 
 log = logging.getLogger("rapkit.http")
@@ -50,9 +50,9 @@ def make_app(
     capacity: Capacity,
     toolsets: Sequence[InProcess],
     lifespan: Callable[[Any], contextlib.AbstractAsyncContextManager[None]],
-) -> Router:
+) -> ASGIApp:
     """Routes for an agent."""
-    return Router(
+    routes = Router(
         routes=[
             Route(f"{CALLBACK_PATH}{{token}}", Only(CallbackEndpoint(engine, capacity.callback), "POST")),
             *api_routes(lambda: engine().threads, lambda: _about(engine()), callers, capacity.message),
@@ -65,6 +65,7 @@ def make_app(
         default=_nothing_here,
         lifespan=lifespan,
     )
+    return DiscardUnreadBody(routes)
 
 
 def _about(engine: Engine) -> AgentDetail:
@@ -116,14 +117,12 @@ class CallbackEndpoint:
 
     async def _accept(self, engine: Engine, scope: Scope, receive: Receive) -> None:
         token = scope["path_params"]["token"]
-        headers = dict(scope["headers"])
-        known = engine.callbacks.knows(token)
-        if not known and (wait := self._strangers.wait(address_of(scope) or "")):
-            raise come_back("Too many requests to URLs that are none of ours.", wait)
-        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
-            raise Refusal(415, "Send Content-Type: application/json.")
-        body = await Body(scope, receive, self._largest if known else _LARGEST_FROM_STRANGERS).read()
-        await engine.callbacks.accept(token, body, headers)
+        if not engine.callbacks.knows(token):
+            if wait := self._strangers.wait(address_of(scope) or ""):
+                raise come_back("Too many requests to URLs that are none of ours.", wait)
+            raise Refusal(404, "There is nothing at this URL.")
+        body = await Body(scope, receive, self._largest).read()
+        await engine.callbacks.accept(token, body, dict(scope["headers"]))
 
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:

@@ -25,6 +25,7 @@ from rapkit.http.requests import (
     unauthorized,
 )
 from rapkit.http.strangers import ForStrangers
+from rapkit.http.unread_body import DiscardUnreadBody
 from rapkit.protocol import ToolsetDocument, dump, parse_choice_made
 from rapkit.server.endpoints import (
     RETRY_WHEN_STORE_FAILS,
@@ -57,7 +58,7 @@ def make_app(
     limits: Limits,
     webhooks: Sequence[Webhook],
     lifespan: Callable[[Any], contextlib.AbstractAsyncContextManager[None]],
-) -> Router:
+) -> ASGIApp:
     """Routes for a toolset. `engine` gives the running engine, or raises `ConfigError` if there is none."""
     notices = RateLimit(limits.notices)
     strangers = RateLimit(limits.strangers)
@@ -68,7 +69,7 @@ def make_app(
     def for_strangers(endpoint: ASGIApp) -> ASGIApp:
         return ForStrangers(endpoint, strangers, _LARGEST_FROM_STRANGERS)
 
-    return Router(
+    routes = Router(
         routes=[
             Route("/invoke", Only(door(invoke), "POST")),
             Route(DISCOVERY, Only(Discovery(engine, callers, document, public_url), "GET", "HEAD")),
@@ -88,6 +89,7 @@ def make_app(
         default=nothing_here,
         lifespan=lifespan,
     )
+    return DiscardUnreadBody(routes)
 
 
 async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:

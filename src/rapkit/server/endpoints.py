@@ -1,7 +1,7 @@
 """The HTTP endpoints of a toolset, as plain ASGI: they are asked thousands of times a second.
 
 Answers to invocations: 200 once it is durable; 409 for a stale toolset version; 400 only if no answer could ever be delivered; 401; 413;
-415; 503 with Retry-After, never 429, because RAP senders do not come back after a 4xx. All else that is wrong travels by callback.
+503 with Retry-After, never 429, because RAP senders do not come back after a 4xx. All else that is wrong travels by callback.
 """
 
 import logging

@@ -27,7 +27,7 @@ _EVENTS: dict[str, type[BaseModel] | None] = {
     "delta": shapes.DeltaEvent,
     "reset": shapes.ResetEvent,
 }
-_ALWAYS = (400, 401, 408, 413, 503)
+_ALWAYS = (400, 401, 413, 503)
 _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
