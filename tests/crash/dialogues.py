@@ -103,5 +103,5 @@ def _refused(answer: Answer) -> Iterator[str]:
     """An open question takes the first answer. That it is no longer open is only told to those who may have answered it themselves."""
     *before, last = answer.statuses or (None,)
     unheard = any(status is None or status >= 500 for status in before)
-    if last != 200 and not (last == 404 and (unheard or not answer.first)):
+    if last != 200 and not (last == 410 and (unheard or not answer.first)):
         yield f"answer {answer.question} to call {answer.n} was answered {answer.statuses}"

@@ -171,8 +171,8 @@ def test_giving_up_needs_three_deaths() -> None:
 
 
 def test_an_open_question_takes_the_first_answer() -> None:
-    bad: list[tuple[int | None, ...]] = [(404,), (400,), (401,), (200, 404), ()]
-    good: list[tuple[int | None, ...]] = [(200,), (None, 200), (None, 503, 404), (None, 404)]
+    bad: list[tuple[int | None, ...]] = [(404,), (410,), (400,), (401,), (200, 410), ()]
+    good: list[tuple[int | None, ...]] = [(200,), (None, 200), (None, 503, 410), (None, 410)]
     for statuses in bad:
         assert "answer 1 to call 1 was answered" in complaint(replace(ONE, answers=(answered(*statuses),)))
     for statuses in good:
@@ -180,7 +180,7 @@ def test_an_open_question_takes_the_first_answer() -> None:
 
 
 def test_a_repeated_answer_may_come_too_late() -> None:
-    late = answered(404, first=False)
+    late = answered(410, first=False)
     bad = answered(400, first=False)
     assert account(replace(ONE, answers=(*ONE.answers, late))) == []
     assert "was answered (400,)" in complaint(replace(ONE, answers=(*ONE.answers, bad)))

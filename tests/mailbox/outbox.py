@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from rapkit.mailbox import Fact, Outcome, Outgoing, Parcel, Settlement
+from rapkit.mailbox import Fact, Outcome, Outgoing, Parcel, Reception, Record, Settlement
 from tests.mailbox.harness import (
     ANNA,
     BERT,
@@ -40,6 +40,15 @@ class OutboxContract:
 
         assert taken.outgoing == outgoing
         assert (taken.attempts, taken.age) == (1, 0)
+
+    async def test_what_a_post_refers_to_stays_with_it(self, harness: Harness) -> None:
+        store = harness.store
+        await send(store, post("p1", "x", reference="ü/1", traceparent="00-1-1-01"), post("p2", "y"))
+
+        first, second = await take(store)
+
+        assert (first.outgoing.reference, second.outgoing.reference) == ("ü/1", "")
+        assert first.outgoing == post("p1", "x", reference="ü/1", traceparent="00-1-1-01")
 
     async def test_the_trace_a_post_belongs_to_travels_with_it(self, harness: Harness) -> None:
         store = harness.store
@@ -259,6 +268,18 @@ class OutboxContract:
             await store.settle(taken, Settlement(outcome, "why", 60.0, news))
 
         assert texts(await claim_one(store)) == ["p1 delivered", "p2 retry", "p3 dead"]
+
+    async def test_a_fact_can_drop_what_its_letter_needs(self, harness: Harness) -> None:
+        """The last letter that needs a record, and the end of the record, in one step."""
+        store = harness.store
+        await idle(store, put=[Record("open", "q1")])
+        await send(store, post("p1"))
+        news = letter("refused", needs=("open", "q1"))
+
+        await store.settle(await take_one(store), Settlement(Outcome.DEAD, "400", 0.0, news, Fact("b1", "open", "q1", None)))
+
+        assert await store.accept(letter("late", needs=("open", "q1"))) is Reception.UNWANTED
+        assert texts(await claim_one(store)) == ["refused"]
 
     async def test_the_outcome_and_its_fact_are_written_together(self, harness: Harness) -> None:
         store = harness.store

@@ -258,7 +258,7 @@ async def test_a_question_that_nobody_answers_expires(tools: Toolset, events: li
             "Error: 'Well?': nobody answered in time. Ask the user, and call again if they want it."
         )
         assert "done" not in events
-        assert (await choice.answer(0)).status == 404
+        assert (await choice.answer(0)).status == 410
 
 
 async def test_a_question_expires_when_it_or_the_toolset_says(tools: Toolset) -> None:
@@ -283,7 +283,7 @@ async def test_a_question_expires_although_the_server_was_lost_meanwhile(tools: 
         await client.advance(10)
 
         assert (await call.result()).is_error
-        assert (await choice.answer(0)).status == 404
+        assert (await choice.answer(0)).status == 410
 
 
 async def test_an_answer_that_came_in_time_counts_although_nobody_had_time_for_it(tools: Toolset) -> None:
@@ -325,7 +325,7 @@ async def test_a_handler_can_go_on_without_an_answer() -> None:
         await client.advance(10)
         choice = await call.choice()
 
-        assert (await hurry.answer(0)).status == 404  # though the call lives on
+        assert (await hurry.answer(0)).status == 410  # though the call lives on
         await choice.select("Yes")
         assert (await call.result()).text == "nobody knows, Yes"
 
@@ -831,7 +831,7 @@ async def test_whatever_happens_in_whatever_order_every_call_ends_once(seed: int
                 calls.append(await who.start("act", again=dice.random() < 0.3))
             elif happens in ("answer", "wrong") and choices:
                 reply = await dice.choice(choices[-6:]).answer(7 if happens == "wrong" else dice.randrange(2))
-                assert reply.status in (200, 404)
+                assert reply.status in (200, 410)
             elif happens == "cancel" and calls:
                 await dice.choice(calls).cancel()
             elif happens == "close":
@@ -876,7 +876,7 @@ async def test_a_call_that_waits_can_be_ended(tools: Toolset, events: list[str],
         await (client.close_thread() if close else call.cancel())
 
         assert (await call.result()).text == CANCELLED
-        assert (await choice.answer(0)).status == 404
+        assert (await choice.answer(0)).status == 410
         await client.advance(7 * DAY)
         assert [message.type for message in call.messages] == ["user_choice", "tool_result"]
         assert "done" not in events
@@ -1101,7 +1101,7 @@ async def test_an_answer_in_the_moment_the_question_expires_is_heard_or_refused(
 
     assert outcomes == {
         (200, "Yes"),
-        (404, "Error: 'Well?': nobody answered in time. Ask the user, and call again if they want it."),
+        (410, "Error: 'Well?': nobody answered in time. Ask the user, and call again if they want it."),
     }
 
 

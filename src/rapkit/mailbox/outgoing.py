@@ -13,7 +13,7 @@ class Outgoing:
     Within a `lane` the outbox is first-in-first-out: the next is due only when the one before was delivered or given up. `origin` is the
     part of the URL that may be known to anybody who reads the database. A `once` POST is deleted before it is sent: at most once, no retry.
     `kind` picks the retry policy. `id` is unique and stays the same over all attempts. `traceparent` is the W3C trace context the POST
-    belongs to, if any.
+    belongs to, if any. `reference` is not sent: it tells the sender of the POST what to do when the POST has ended.
     """
 
     id: str
@@ -25,6 +25,7 @@ class Outgoing:
     once: bool = False
     not_before: float | None = None
     traceparent: str = ""
+    reference: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How an attempt ended, with a letter and a fact that follow from it, all written together. Both are dropped if their box is gone."""
+    """How an attempt ended, with a letter and a fact that follow from it, all written together. Both are dropped if their box is gone.
+
+    The letter comes first, so that the fact can drop the record that the letter needs: then no other letter that needs it is accepted.
+    """
 
     outcome: Outcome
     problem: str | None = None

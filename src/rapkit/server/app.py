@@ -26,6 +26,7 @@ from rapkit.http.requests import (
 )
 from rapkit.http.strangers import ForStrangers
 from rapkit.http.unread_body import DiscardUnreadBody
+from rapkit.mailbox import Reception
 from rapkit.protocol import ToolsetDocument, dump, parse_choice_made
 from rapkit.server.endpoints import (
     RETRY_WHEN_STORE_FAILS,
@@ -151,8 +152,13 @@ class Answers:
         """Answer one request."""
         try:
             made = parse_choice_made(await Body(scope, receive, _LARGEST_FROM_STRANGERS).read())
-            if not await self._engine().answer(scope["path_params"]["token"], made):
-                raise Refusal(404, "This question is not open: it was never asked, has expired, or its call has ended.")
+            reception = await self._engine().answer(scope["path_params"]["token"], made)
+            if reception is Reception.UNKNOWN:
+                raise Refusal(404, "No question of this call was asked with this URL.")
+            if reception is Reception.UNWANTED:
+                raise Refusal(
+                    410, "This question is not open any more: it expired, it was refused, or its call has ended."
+                )
         except InvalidMessage as error:
             await send_problem(send, Refusal(400, str(error)))
         except ConfigError as error:

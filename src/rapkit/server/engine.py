@@ -4,19 +4,20 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from rapkit import background
 from rapkit.clock import Clock, SystemClock
 from rapkit.delivery.client import HttpClient, Poster
-from rapkit.delivery.courier import Courier
+from rapkit.delivery.courier import Consequence, Courier, Fate
 from rapkit.delivery.guard import Guard
+from rapkit.delivery.retry import POLICIES, Kind
 from rapkit.errors import ForbiddenTarget, StoreError
 from rapkit.http.rate_limit import RateLimit
 from rapkit.ids import new_id
-from rapkit.mailbox import Fact, Lease, Reception, Store
+from rapkit.mailbox import Fact, Lease, Reception, Store, Taken
 from rapkit.protocol import ChoiceMade, Invocation
 from rapkit.server.invocation import Call, call_kind, subscription_kind, thread_key, thread_kind
 from rapkit.server.metrics import Metrics
@@ -25,7 +26,7 @@ from rapkit.server.oauth.service import Client as OAuthClient
 from rapkit.server.people import ANSWER_PURPOSE
 from rapkit.server.plan import Plan
 from rapkit.server.premises import Premises
-from rapkit.server.questions import REMEMBERED, answer_letter
+from rapkit.server.questions import REMEMBERED, answer_letter, report_question
 from rapkit.server.resources import Resources
 from rapkit.server.subscriptions import Subscriptions
 from rapkit.server.threads import Threads
@@ -95,7 +96,11 @@ class Engine:
             client,
             self._name,
             secrets=plan.webhook_secrets,
-            report=lambda taken, fate: self._subscriptions.report(taken, fate),
+            policies={
+                **POLICIES,
+                Kind.QUESTION: replace(POLICIES[Kind.QUESTION], horizon=plan.durations.ask),
+            },
+            report=self._report,
             clock=clock.now,
             on_attempt=self.metrics.callback,
             tracing=tracing,
@@ -185,17 +190,25 @@ class Engine:
         self._subscriptions.cancel(stopped.boxes)
         await self._courier.abort(stopped.in_flight)
 
-    async def answer(self, token: str, made: ChoiceMade) -> bool:
-        """Take a user's choice, durably; False if nothing by this token waits for it. A repetition is taken for the first answer."""
+    async def answer(self, token: str, made: ChoiceMade) -> Reception:
+        """Take a user's choice, durably; a repetition is taken for the first answer.
+
+        `UNKNOWN` means that the token was never given out for this call, `UNWANTED` that its question is not open any more.
+        """
         parts = self._premises.signer.read(ANSWER_PURPOSE, token)
         if parts is None:
-            return False
+            return Reception.UNKNOWN
         box_id, key = parts
         box = await self._store.box(box_id)
         if box is not None and box.name != made.id:
-            return False
+            return Reception.UNKNOWN
         reception = await self._store.accept(answer_letter(box_id, key, made.selected))
-        return reception in (Reception.ACCEPTED, Reception.DUPLICATE)
+        return Reception.UNWANTED if reception is Reception.UNKNOWN else reception
+
+    async def _report(self, taken: Taken, fate: Fate) -> Consequence:
+        if taken.outgoing.kind == Kind.QUESTION:
+            return report_question(taken, fate)
+        return await self._subscriptions.report(taken, fate)
 
     async def _wake(self, box: str, key: str, error: str | None) -> bool:
         reception = await self._store.accept(answer_letter(box, key, error=error))

@@ -35,7 +35,13 @@ class Hold:
         return self.claim.box.id
 
     def post(
-        self, body: bytes, kind: Kind = Kind.CALLBACK, *, lane: str | None = None, not_before: float | None = None
+        self,
+        body: bytes,
+        kind: Kind = Kind.CALLBACK,
+        *,
+        lane: str | None = None,
+        not_before: float | None = None,
+        reference: str = "",
     ) -> Outgoing:
         """A POST to the callback URL, to be part of a commit."""
         return Outgoing(
@@ -47,6 +53,7 @@ class Hold:
             body=body,
             not_before=not_before,
             traceparent=self.traceparent,
+            reference=reference,
         )
 
     async def commit(self, commit: Commit) -> None:

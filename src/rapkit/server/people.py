@@ -16,7 +16,7 @@ from rapkit.server.invocation import Call, digest
 from rapkit.server.oauth import OAuth, OAuthProvider
 from rapkit.server.oauth.errors import ProviderUnavailable
 from rapkit.server.oauth.flow import Waiter
-from rapkit.server.questions import REMEMBERED, Ask, Questions, answer_letter
+from rapkit.server.questions import REMEMBERED, Ask, Questions, answer_letter, question_post
 from rapkit.server.resources import thread_box
 from rapkit.server.users import user_box
 
@@ -79,7 +79,7 @@ class People:
                 default=0 if default is None else labels.index(default),
                 response_url=f"{self._call.base_url}{ANSWER_PATH}{token}",
             )
-            return Ask([self._hold.post(dump(question))])
+            return Ask([question_post(self._hold, dump(question), key)])
 
         question = await self._questions.answer(key, labels, within, ask)
         if question.error is not None or question.answer is None:
@@ -96,8 +96,10 @@ class People:
         declared = _declared(oauth, provider)
         user = user_box(self._call)
         while True:
-            token = await _usable(oauth, user, declared, refused)
             key = self._questions.key("oauth", provider)
+            # A question that failed fails in every run, though a token may have come since: the handler went on without one.
+            failed = await self._questions.has_failed(key)
+            token = None if failed else await _usable(oauth, user, declared, refused)
             if token is not None:
                 await self._questions.get_past(key)
                 return token
@@ -127,7 +129,7 @@ class People:
             if await oauth.vault.usable(user.id, oauth.providers[provider]) is not None:
                 await self._premises.store.accept(answer_letter(call.box_id, key))
 
-        return Ask([self._hold.post(dump(message))], [flow.record], look_again)
+        return Ask([question_post(self._hold, dump(message), key)], [flow.record], look_again)
 
     async def _remembered(self, where: Remember, key: str) -> str | None:
         records = await insist(lambda: self._premises.store.records(self._memory(where).id, REMEMBERED))

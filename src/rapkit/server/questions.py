@@ -3,6 +3,9 @@
 A handler that asks is suspended: the question is committed with the POST that carries it, the box is let go, and the handler is
 interrupted. The answer is a letter to the box; whoever claims it then runs the handler again from the top, and the questions that were
 answered return at once. So what stands before a question runs once for every time the handler waits, and must bear that.
+
+A question that does not reach the user, because the runtime refuses it or cannot be reached for too long, is answered by that: the error
+is a letter to the box, written together with the end of the POST. From then on the question cannot be answered any more.
 """
 
 import asyncio
@@ -13,9 +16,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import NoReturn
 
 from rapkit.clock import Clock
+from rapkit.delivery.courier import Consequence, Fate
+from rapkit.delivery.retry import Kind
 from rapkit.errors import Fenced
 from rapkit.insisting import insist
-from rapkit.mailbox import Claim, Commit, Letter, Outgoing, Record, Store, Timer
+from rapkit.mailbox import Claim, Commit, Fact, Letter, Outcome, Outgoing, Record, Store, Taken, Timer
 from rapkit.server.hold import Hold
 from rapkit.server.invocation import digest
 
@@ -27,6 +32,8 @@ RESUMED = "resumed"
 """A record of a handler that got past its last answer: from there on it must not run twice unless it says so itself."""
 ANSWER = "answer"
 """Letters with an answer."""
+UNDELIVERED = "undelivered"
+"""Letters that say why a question was not asked."""
 REMEMBERED = "remembered"
 """Records, beside a thread or a user, of answers that hold for later calls."""
 
@@ -85,6 +92,24 @@ def answer_letter(box: str, key: str, selected: int = 0, error: str | None = Non
     return Letter(box, ANSWER, body, dedup=f"{ANSWER}/{key}", needs=(OPEN, key))
 
 
+def question_post(hold: Hold, message: bytes, key: str) -> Outgoing:
+    """The POST that carries a question to the runtime."""
+    return hold.post(message, Kind.QUESTION, reference=key)
+
+
+def report_question(taken: Taken, fate: Fate) -> Consequence:
+    """What is written together with the fate of a question's POST: the answer that it was not asked, and that it is no longer open."""
+    if fate.outcome is not Outcome.DEAD:
+        return Consequence()
+    box, key = taken.outgoing.lane, taken.outgoing.reference
+    problem = (fate.problem or "it was refused").rstrip(".")
+    error = f"the question did not reach the user ({problem}). Ask the user yourself, and call again if they want it."
+    body = json.dumps({"key": key, "selected": 0, "error": error}).encode()
+    # If an answer is there already it counts: it comes before this letter.
+    letter = Letter(box, UNDELIVERED, body, dedup=f"{UNDELIVERED}/{key}", needs=(OPEN, key))
+    return Consequence(letter, Fact(box, OPEN, key, None))
+
+
 Suspend = Callable[[Commit, Callable[[], Awaitable[None]] | None], Awaitable[NoReturn]]
 """Ends the hold with a commit, does something after it, and interrupts the handler."""
 
@@ -135,6 +160,11 @@ class Questions:
                 await self._resume()
             return question
 
+    async def has_failed(self, key: str) -> bool:
+        """Whether this call has asked that in an earlier run and got no answer: then it gets none in this run either."""
+        question = (await self._load()).get(key)
+        return question is not None and question.error is not None
+
     async def was_asked(self, key: str) -> bool:
         """Whether this call has asked the user that, in this run or an earlier one: then its answer is the one that counts."""
         return key in await self._load()
@@ -175,7 +205,12 @@ async def hear_answers(store: Store, claim: Claim) -> bool:
     for mail in claim.mail:
         answer = json.loads(mail.body)
         question = questions.get(answer["key"])
-        if mail.kind == ANSWER and question is not None and question.is_open and question.key not in heard:
+        if (
+            mail.kind in (ANSWER, UNDELIVERED)
+            and question is not None
+            and question.is_open
+            and question.key not in heard
+        ):
             error = answer["error"]
             heard[question.key] = question.answered(answer["selected"]) if error is None else question.failed(error)
     expired = [key for key in claim.timers if key in questions and questions[key].is_open and key not in heard]

@@ -19,7 +19,7 @@ log = logging.getLogger("rapkit.store")
 
 
 class Outbox:
-    """Operations on outgoing POSTs. URL, trace context and body are sealed together."""
+    """Operations on outgoing POSTs. URL, trace context, reference and body are sealed together."""
 
     def __init__(self, keys: Keyring, lease: Lease) -> None:
         self._seal = keys.seal
@@ -29,7 +29,8 @@ class Outbox:
     def enqueue(self, outgoing: Outgoing, sender: str | None, tx: Transaction) -> Taken | None:
         """Queue a POST. If it is due at once and a sender is named, it is taken for that one."""
         not_before = max(tx.now, outgoing.not_before or 0)
-        sealed = self._seal(_prefixed(outgoing.url) + _prefixed(outgoing.traceparent) + outgoing.body)
+        texts = (outgoing.url, outgoing.traceparent, outgoing.reference)
+        sealed = self._seal(b"".join(map(_prefixed, texts)) + outgoing.body)
         if outgoing.once or not_before > tx.now:
             sender = None
         until = None if sender is None else tx.now + self._lease.seconds
@@ -77,8 +78,10 @@ class Outbox:
         seq, id, lane, kind, origin, sealed, once, epoch, attempts, age = row
         plain = self._open(sealed)
         url, trace_at = _unprefixed(plain, 0)
-        trace, body_at = _unprefixed(plain, trace_at)
-        outgoing = Outgoing(id, lane, kind, origin, url, plain[body_at:], bool(once), traceparent=trace)
+        trace, reference_at = _unprefixed(plain, trace_at)
+        reference, body_at = _unprefixed(plain, reference_at)
+        body = plain[body_at:]
+        outgoing = Outgoing(id, lane, kind, origin, url, body, bool(once), traceparent=trace, reference=reference)
         return Taken(outgoing, seq, epoch, attempts, age)
 
     def settle(self, taken: Taken, settlement: Settlement, tx: Transaction) -> bool:

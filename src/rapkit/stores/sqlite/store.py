@@ -111,10 +111,10 @@ class SqliteStore:
         def operation(tx: Transaction) -> None:
             if not self._outbox.settle(taken, settlement, tx):
                 return
-            if settlement.fact is not None:
-                self._boxes.write_fact(settlement.fact, tx)
             if settlement.letter is not None:
                 self._boxes.accept(settlement.letter, tx)
+            if settlement.fact is not None:
+                self._boxes.write_fact(settlement.fact, tx)
 
         await self._writer.run(operation)
 
