@@ -299,7 +299,8 @@ def test_people_can_be_waited_for(home: Home) -> None:
         thread_id = (_ids(home) - before).pop()
         home.wait(thread_id, "waiting")
         assert ask.alive
-        home.api.post(f"threads/{thread_id}/calls/call_1/choice", {"selected": 0})
+        (question,) = home.look(thread_id)["choices"]
+        home.api.post(f"threads/{thread_id}/calls/{question['call_id']}/choice", {"selected": 0})
 
         assert ask.ended() == 0
         assert ask.out == "So it is Oslo\n"

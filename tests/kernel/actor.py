@@ -112,7 +112,9 @@ class Actor:
     def replies(self, said: Reply) -> tuple[Effect, ...]:
         first, unchanged = self.thread.calls_made + 1, deepcopy(self.thread)
         self.fates.used += TAKEN
-        step = reply(self.thread, replace(said, usage=TAKEN), CATALOG, self.clock.now, self.limits)
+        step = reply(
+            self.thread, replace(said, usage=TAKEN), CATALOG, self.clock.now, self.limits, id_suffix=self.thread.id
+        )
         assert self.thread == unchanged
         reports = self.fates.replies(first, said.text, said.calls, self.clock.now)
         return self._store(step, reports)

@@ -107,7 +107,7 @@ class Fates:
         last_words: str | None = None
         self.told_of_stop = False
         for number, wanted in enumerate(calls, first):
-            call_id, arguments = f"call_{number}", wanted.arguments or {}
+            call_id, arguments = f"c{number}_{self.id}", wanted.arguments or {}
             self.calls[call_id] = "over"
             self.names[call_id] = wanted.name
             if wanted.name == "report_to_parent" and self.depth:

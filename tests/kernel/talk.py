@@ -71,7 +71,7 @@ class Talk:
     def says(self, text: str = "", *calls: WantedCall, usage: Usage | None = None) -> tuple[JournalEntry, ...]:
         assert self.thread.wants_model, "the model is not asked"
         said = Reply(text, calls, usage=usage or Usage())
-        return self._apply(reply(self.thread, said, CATALOG, self.now, self.limits))
+        return self._apply(reply(self.thread, said, CATALOG, self.now, self.limits, id_suffix=self.thread.id))
 
     def fails(self, problem: str = "No answer.", **how: Any) -> tuple[JournalEntry, ...]:
         assert self.thread.wants_model, "the model is not asked"
@@ -208,8 +208,8 @@ def calling(*calls: WantedCall, limits: ThreadLimits | None = None) -> Talk:
 
 
 def subscribed(limits: ThreadLimits | None = None) -> Talk:
-    """A thread with one subscription, `call_1`, whose model has nothing to do."""
+    """A thread with one subscription, `c1_t1`, whose model has nothing to do."""
     talk = calling(storms(), limits=limits)
-    talk.result("call_1", "Subscribed.", subscription=True)
+    talk.result("c1_t1", "Subscribed.", subscription=True)
     talk.says("I listen.")
     return talk

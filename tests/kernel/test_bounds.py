@@ -19,7 +19,7 @@ def stretch(*entries: JournalEntry) -> Stretch:
 def called(number: int, *content: str | ContentItem, **arguments: str) -> tuple[JournalEntry, JournalEntry]:
     """A call and its answer."""
     items = tuple(TextContent(text=item) if isinstance(item, str) else item for item in content)
-    call = MadeCall(f"call_{number}", "forecast", arguments)
+    call = MadeCall(f"c{number}_t1", "forecast", arguments)
     return ModelSaid("", (call,)), Answered(call.id, call.name, None, items)
 
 
@@ -42,8 +42,8 @@ def size(conversation: Conversation) -> int:
     "entries",
     [
         (UserSaid("a"), *called(1, BIG)),
-        (UserSaid("a"), Happened("call_1", "storms", BIG)),
-        (UserSaid("a"), Answered("call_1", "forecast", BIG, late=True)),
+        (UserSaid("a"), Happened("c1_t1", "storms", BIG)),
+        (UserSaid("a"), Answered("c1_t1", "forecast", BIG, late=True)),
         (UserSaid(BIG),),
     ],
 )
@@ -87,7 +87,7 @@ def test_of_a_conversation_that_is_too_long_the_oldest_answers_are_left_out_firs
 
 
 def test_answers_that_came_last_are_left_out_only_as_far_as_need_be() -> None:
-    calls = tuple(MadeCall(f"call_{number}", "forecast", {}) for number in range(10))
+    calls = tuple(MadeCall(f"c{number}_t1", "forecast", {}) for number in range(10))
     answers = (Answered(call.id, call.name, "x" * 1000) for call in calls)
     shown = project([stretch(UserSaid("a"), ModelSaid("", calls), *answers)], total_chars=8000)
     accept_question(shown)
@@ -123,7 +123,7 @@ def test_when_there_is_nothing_else_to_leave_out_the_oldest_turns_are() -> None:
     accept_question(shown)
     assert size(shown) < 6000
     assert shown[0] == Heard(texts=("(What was said before is not shown.)",))
-    assert shown[-1] == Heard((Answer("call_19", "forecast", (TextContent(text="ok"),)),))
+    assert shown[-1] == Heard((Answer("c19_t1", "forecast", (TextContent(text="ok"),)),))
 
 
 def test_what_is_to_be_replied_to_is_never_left_out_as_a_whole() -> None:

@@ -137,10 +137,10 @@ def test_a_result_that_comes_meanwhile_is_kept() -> None:
     talk.says("", forecast())
     talk.user("Well?")
     talk.has_no_budget()
-    talk.result("call_1")
+    talk.result("c1_t1")
     talk.has_no_budget()
     talk.hears(Grant(slices=1))
-    assert talk.shown()[-1] == "call_1-r5: sunny"
+    assert talk.shown()[-1] == "c1_t1-r5: sunny"
     assert talk.thread.asks_at == 0.0
 
 
@@ -148,7 +148,7 @@ def test_a_thread_that_goes_on_by_a_grant_bears_as_many_failures_as_any() -> Non
     talk = subscribed(ThreadLimits(attempts=2))
     talk.user("Hello")
     talk.has_no_budget()
-    talk.event("call_1")
+    talk.event("c1_t1")
     talk.has_no_budget()
     talk.hears(Grant(slices=1))
     talk.fails()
@@ -180,7 +180,7 @@ def test_a_message_is_not_left_waiting_for_that() -> None:
 
 def test_a_child_made_for_an_event_is_closed_because_nobody_would_grant_it_anything() -> None:
     parent = subscribed()
-    parent.event("call_1", associative=False)
+    parent.event("c1_t1", associative=False)
     (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
     child = parent.child(made)
     child.has_no_budget("No money.")
@@ -195,7 +195,7 @@ def test_a_child_made_for_an_event_is_closed_because_nobody_would_grant_it_anyth
 
 def test_a_child_made_for_an_event_waits_where_it_is_known_when_there_is_more() -> None:
     parent = subscribed()
-    parent.event("call_1", associative=False)
+    parent.event("c1_t1", associative=False)
     (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
     child = parent.child(made)
     assert child.has_no_budget("No money today.", until=5000.0) == (Failed("No money today."),)
@@ -224,7 +224,7 @@ def test_a_child_has_what_its_parent_had_left() -> None:
     child = parent.spawned()
     left = Granted(7, -900, 0.5)
     assert child.thread.granted == left
-    parent.event("call_1", associative=False)
+    parent.event("c1_t1", associative=False)
     (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
     assert made.child.granted == left
     assert used_up(child.thread, ThreadLimits(tokens=901)) is None
@@ -255,7 +255,7 @@ def test_what_children_take_counts_as_soon_as_they_tell_and_once() -> None:
 
 def test_what_a_child_took_that_was_made_for_an_event_counts_when_it_is_closed() -> None:
     parent = subscribed()
-    parent.event("call_1", associative=False)
+    parent.event("c1_t1", associative=False)
     (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
     child = parent.child(made)
     child.says("A storm.", usage=USED)
@@ -281,7 +281,7 @@ def test_a_thread_without_a_budget_says_so_once_however_often_it_is_woken_in_vai
     talk.fails()
     assert talk.has_no_budget() == (ParkedEntry("No money."),)
     for _ in range(3):
-        talk.event("call_1")
+        talk.event("c1_t1")
         assert talk.thread.asks_at == 0.0
         assert talk.thread.failures == 1  # the model has not failed
         assert talk.has_no_budget() == ()
@@ -294,7 +294,7 @@ def test_an_event_does_not_wait_until_there_is_more_but_tries() -> None:
     talk = subscribed()
     talk.user("Hello")
     talk.has_no_budget(until=5000.0)
-    talk.event("call_1")
+    talk.event("c1_t1")
     assert talk.thread.asks_at == 0.0
 
 

@@ -20,29 +20,29 @@ from rapkit.kernel.thread import Status
 from rapkit.protocol import ImageContent, OAuthRequest, TextContent, TextSegment, ToolResult
 from tests.kernel.talk import calling, forecast, storms, subscribed
 
-CALLED = "model calls call_1: forecast Oslo"
-GONE = Ignored("tool_result", "no call waits for it", "call_1")
+CALLED = "model calls c1_t1: forecast Oslo"
+GONE = Ignored("tool_result", "no call waits for it", "c1_t1")
 
 
 def test_parallel_calls_are_all_made_and_the_model_goes_on_once_all_are_answered() -> None:
     talk = calling(forecast("Oslo"), forecast("Bergen"))
-    assert talk.effects == (Invoke("call_1"), Invoke("call_2"))
+    assert talk.effects == (Invoke("c1_t1"), Invoke("c2_t1"))
     assert talk.status() is Status.WAITING
 
-    talk.result("call_2", "rain")
+    talk.result("c2_t1", "rain")
     assert not talk.is_asked()
-    talk.result("call_1", "sun")
+    talk.result("c1_t1", "sun")
     assert talk.is_asked()
-    assert talk.shown()[-2:] == ["call_1: sun", "call_2: rain"]
+    assert talk.shown()[-2:] == ["c1_t1: sun", "c2_t1: rain"]
 
 
 def test_a_result_that_comes_twice_counts_once() -> None:
     """CB-8"""
     talk = calling(forecast())
-    talk.result("call_1", "sunny")
+    talk.result("c1_t1", "sunny")
     talk.says("It is sunny.")
 
-    assert talk.result("call_1", "rainy") == (GONE,)
+    assert talk.result("c1_t1", "rainy") == (GONE,)
     assert not talk.is_asked()
     assert [answer.text for answer in talk.answers()] == ["sunny"]
 
@@ -51,7 +51,7 @@ def test_a_result_for_a_call_nobody_made_enters_no_conversation() -> None:
     """CB-8"""
     talk = calling(forecast())
     before = talk.conversation()
-    assert talk.result("call_7") == (Ignored("tool_result", "no call waits for it", "call_7"),)
+    assert talk.result("c7_t1") == (Ignored("tool_result", "no call waits for it", "c7_t1"),)
     assert talk.conversation() == before
     assert not talk.is_asked()
 
@@ -59,13 +59,13 @@ def test_a_result_for_a_call_nobody_made_enters_no_conversation() -> None:
 @pytest.mark.parametrize(
     "end",
     [
-        ToolResult(group_id="t1", id="call_1", text="sunny"),
-        ToolResult(group_id="t1", id="call_1", text="Subscribed.", subscription=True),
-        Undelivered("call_1", "connection refused"),
-        Undelivered("call_1", "409", Correction("city: unknown; known are place")),
-        SetAside("tool_result", "it ended three workers", "call_1"),
-        SetAside("user_choice", "its response_url is another server's", "call_1"),
-        CancelCall("call_1"),
+        ToolResult(group_id="t1", id="c1_t1", text="sunny"),
+        ToolResult(group_id="t1", id="c1_t1", text="Subscribed.", subscription=True),
+        Undelivered("c1_t1", "connection refused"),
+        Undelivered("c1_t1", "409", Correction("city: unknown; known are place")),
+        SetAside("tool_result", "it ended three workers", "c1_t1"),
+        SetAside("user_choice", "its response_url is another server's", "c1_t1"),
+        CancelCall("c1_t1"),
         CloseThread(),
     ],
 )
@@ -73,14 +73,14 @@ def test_a_call_is_sent_no_more_once_it_has_ended(end: Incoming) -> None:
     """INV-6: a server whose acknowledgement was lost would do the same work again."""
     talk = calling(forecast(), forecast("Bergen"))
     talk.hears(end)
-    assert "call_1" not in talk.thread.pending
-    assert talk.effects.count(Withdraw("call_1")) == 1
+    assert "c1_t1" not in talk.thread.pending
+    assert talk.effects.count(Withdraw("c1_t1")) == 1
 
 
 def test_a_call_that_goes_on_is_not_withdrawn() -> None:
     talk = calling(forecast(), forecast("Bergen"))
-    talk.hears(Undelivered("call_1", "409", Correction()), talk.a_result("call_2"), UserMessage("Well?"))
-    assert talk.effects == (Invoke("call_1"), Withdraw("call_2"))
+    talk.hears(Undelivered("c1_t1", "409", Correction()), talk.a_result("c2_t1"), UserMessage("Well?"))
+    assert talk.effects == (Invoke("c1_t1"), Withdraw("c2_t1"))
 
 
 def test_content_wins_over_text_and_what_people_see_changes_nothing() -> None:
@@ -89,7 +89,7 @@ def test_content_wins_over_text_and_what_people_see_changes_nothing() -> None:
     image = ImageContent(data="aGk=", mediaType="image/png")
     content = (TextContent(text="a map"), image)
     talk.hears(
-        ToolResult(group_id="t1", id="call_1", text="plain", content=content, display_as=(TextSegment(content="!"),))
+        ToolResult(group_id="t1", id="c1_t1", text="plain", content=content, display_as=(TextSegment(content="!"),))
     )
     heard = talk.conversation()[-1]
     assert heard.answers[0].content == content  # type: ignore[union-attr]
@@ -105,31 +105,31 @@ def test_the_user_is_answered_while_a_call_is_pending_and_the_late_result_names_
 
     talk.user("Are you there?")
     assert talk.is_asked()
-    assert talk.shown() == ["How is it?", CALLED, f"call_1: {STILL_RUNNING}", "Are you there?"]
+    assert talk.shown() == ["How is it?", CALLED, f"c1_t1: {STILL_RUNNING}", "Are you there?"]
     talk.says("Yes.")
-    assert list(talk.thread.pending) == ["call_1"]
+    assert list(talk.thread.pending) == ["c1_t1"]
 
-    talk.result("call_1", "sunny")
+    talk.result("c1_t1", "sunny")
     assert talk.is_asked()
     assert talk.shown() == [
         "How is it?",
         CALLED,
-        f"call_1: {STILL_RUNNING}",
+        f"c1_t1: {STILL_RUNNING}",
         "Are you there?",
         "model: Yes.",
-        "model calls call_1-r5: forecast Oslo, result:call_1 (the call is finished)",
-        "call_1-r5: sunny",
+        "model calls c1_t1-r5: forecast Oslo, result:c1_t1 (the call is finished)",
+        "c1_t1-r5: sunny",
     ]
 
 
 def test_a_result_right_behind_the_users_message_comes_after_it() -> None:
     """RUN-6: the model sees both in order."""
     talk = calling(forecast())
-    talk.hears(UserMessage("Are you there?"), talk.a_result("call_1"))
+    talk.hears(UserMessage("Are you there?"), talk.a_result("c1_t1"))
     assert talk.shown()[-3:] == [
         "Are you there?",
-        "model calls call_1-r4: forecast Oslo, result:call_1 (the call is finished)",
-        "call_1-r4: sunny",
+        "model calls c1_t1-r4: forecast Oslo, result:c1_t1 (the call is finished)",
+        "c1_t1-r4: sunny",
     ]
 
 
@@ -138,30 +138,30 @@ def test_a_late_result_waits_for_the_calls_that_were_made_since() -> None:
     talk.user("And Bergen?")
     talk.says("", forecast("Bergen"))
 
-    talk.result("call_1", "sunny")
+    talk.result("c1_t1", "sunny")
     assert not talk.is_asked()
-    talk.result("call_2", "rainy")
+    talk.result("c2_t1", "rainy")
     assert talk.is_asked()
     assert [line for line in talk.shown() if "sunny" in line or "rainy" in line] == [
-        "call_2: rainy",
-        "call_1-r5: sunny",
+        "c2_t1: rainy",
+        "c1_t1-r5: sunny",
     ]
 
 
 def test_a_late_confirmation_says_that_the_subscription_is_active() -> None:
     talk = calling(storms())
     talk.user()
-    talk.result("call_1", "Subscribed.", subscription=True)
-    assert "result:call_1 (subscription is active)" in talk.shown()[-2]
-    assert list(talk.thread.subscriptions) == ["call_1"]
+    talk.result("c1_t1", "Subscribed.", subscription=True)
+    assert "result:c1_t1 (subscription is active)" in talk.shown()[-2]
+    assert list(talk.thread.subscriptions) == ["c1_t1"]
 
 
 def test_an_interruption_cancels_what_is_pending_if_so_configured() -> None:
     talk = calling(forecast(), limits=ThreadLimits(cancel_on_interrupt=True))
     talk.user("Stop")
-    assert talk.effects == (Withdraw("call_1"), TellCancelled("call_1"))
-    assert talk.shown()[-2:] == ["call_1: Error: Cancelled. The user cancelled this call.", "Stop"]
-    assert talk.result("call_1") == (GONE,)
+    assert talk.effects == (Withdraw("c1_t1"), TellCancelled("c1_t1"))
+    assert talk.shown()[-2:] == ["c1_t1: Error: Cancelled. The user cancelled this call.", "Stop"]
+    assert talk.result("c1_t1") == (GONE,)
 
 
 # Cancelling
@@ -170,29 +170,29 @@ def test_an_interruption_cancels_what_is_pending_if_so_configured() -> None:
 def test_the_user_cancels_a_call_and_its_result_is_ignored() -> None:
     """CAN-4"""
     talk = calling(forecast())
-    talk.hears(CancelCall("call_1"))
-    assert talk.effects == (Withdraw("call_1"), TellCancelled("call_1"))
-    assert talk.shown()[-1] == "call_1: Error: Cancelled. The user cancelled this call."
+    talk.hears(CancelCall("c1_t1"))
+    assert talk.effects == (Withdraw("c1_t1"), TellCancelled("c1_t1"))
+    assert talk.shown()[-1] == "c1_t1: Error: Cancelled. The user cancelled this call."
     assert talk.is_asked()
-    assert talk.result("call_1") == (GONE,)
+    assert talk.result("c1_t1") == (GONE,)
 
 
 def test_the_user_cancels_a_subscription_and_the_model_is_not_asked() -> None:
     """SUB-15"""
     talk = subscribed()
-    assert talk.hears(CancelCall("call_1")) == (Unsubscribed("call_1", "cancelled by the user", by_user=True),)
-    assert talk.effects == (TellCancelled("call_1"),)
+    assert talk.hears(CancelCall("c1_t1")) == (Unsubscribed("c1_t1", "cancelled by the user", by_user=True),)
+    assert talk.effects == (TellCancelled("c1_t1"),)
     assert not talk.is_asked()
-    assert talk.event("call_1") == (Ignored("subscription_event", "no such subscription is active", "call_1"),)
+    assert talk.event("c1_t1") == (Ignored("subscription_event", "no such subscription is active", "c1_t1"),)
 
 
 def test_the_model_learns_with_what_comes_next_that_the_user_cancelled_its_subscription() -> None:
     """SUB-15"""
     talk = subscribed()
-    talk.hears(CancelCall("call_1"))
+    talk.hears(CancelCall("c1_t1"))
     talk.user("Hello")
     assert talk.shown()[-2:] == [
-        "(The user has cancelled the subscription call_1. No more events of it will come.)",
+        "(The user has cancelled the subscription c1_t1. No more events of it will come.)",
         "Hello",
     ]
 
@@ -200,14 +200,14 @@ def test_the_model_learns_with_what_comes_next_that_the_user_cancelled_its_subsc
 def test_the_model_is_not_told_twice_of_a_subscription_that_ended_otherwise() -> None:
     """SUB-14, SUB-16"""
     talk = subscribed()
-    talk.event("call_1", final=True)
+    talk.event("c1_t1", final=True)
     assert not [line for line in talk.shown() if "cancelled" in line]
 
 
 def test_what_is_not_there_cannot_be_cancelled() -> None:
     talk = calling(forecast())
-    talk.hears(CancelCall("call_7"))
-    assert talk.ignored()[-1].call_id == "call_7"
+    talk.hears(CancelCall("c7_t1"))
+    assert talk.ignored()[-1].call_id == "c7_t1"
     assert talk.effects == ()
 
 
@@ -217,8 +217,8 @@ def test_what_is_not_there_cannot_be_cancelled() -> None:
 def test_a_result_that_says_so_makes_the_call_a_subscription() -> None:
     """SUB-10"""
     talk = calling(storms())
-    talk.result("call_1", "Subscribed.", subscription=True)
-    assert list(talk.thread.subscriptions) == ["call_1"]
+    talk.result("c1_t1", "Subscribed.", subscription=True)
+    assert list(talk.thread.subscriptions) == ["c1_t1"]
     assert talk.thread.pending == {}
     assert talk.is_asked()
 
@@ -226,7 +226,7 @@ def test_a_result_that_says_so_makes_the_call_a_subscription() -> None:
 def test_a_subscription_has_one_result_and_no_second() -> None:
     """SUB-11"""
     talk = subscribed()
-    (ignored,) = talk.result("call_1", "again", subscription=True)
+    (ignored,) = talk.result("c1_t1", "again", subscription=True)
     assert isinstance(ignored, Ignored)
     assert not talk.is_asked()
     assert len(talk.answers()) == 1
@@ -235,12 +235,12 @@ def test_a_subscription_has_one_result_and_no_second() -> None:
 def test_one_subscription_too_many_is_cancelled_at_once_and_the_model_told() -> None:
     """SUB-17"""
     talk = calling(storms("Oslo"), storms("Bergen"), limits=ThreadLimits(subscriptions=1))
-    talk.result("call_1", "Subscribed.", subscription=True)
-    talk.event("call_2", "early")
-    talk.result("call_2", "Subscribed.", subscription=True)
-    assert talk.effects == (Withdraw("call_2"), TellCancelled("call_2"))
-    assert list(talk.thread.subscriptions) == ["call_1"]
-    assert talk.shown()[-1].startswith("call_2: Error: This subscription was cancelled at once")
+    talk.result("c1_t1", "Subscribed.", subscription=True)
+    talk.event("c2_t1", "early")
+    talk.result("c2_t1", "Subscribed.", subscription=True)
+    assert talk.effects == (Withdraw("c2_t1"), TellCancelled("c2_t1"))
+    assert list(talk.thread.subscriptions) == ["c1_t1"]
+    assert talk.shown()[-1].startswith("c2_t1: Error: This subscription was cancelled at once")
     assert talk.ignored()[-1].seqs == (4,)
 
 
@@ -250,33 +250,33 @@ def test_one_subscription_too_many_is_cancelled_at_once_and_the_model_told() -> 
 def test_a_stale_call_that_still_fits_is_sent_once_more() -> None:
     """DIS-10"""
     talk = calling(forecast())
-    talk.hears(Undelivered("call_1", "409", Correction()))
-    assert talk.effects == (Invoke("call_1"),)
-    assert list(talk.thread.pending) == ["call_1"]
+    talk.hears(Undelivered("c1_t1", "409", Correction()))
+    assert talk.effects == (Invoke("c1_t1"),)
+    assert list(talk.thread.pending) == ["c1_t1"]
 
 
 def test_a_call_that_is_stale_again_is_not_sent_a_third_time() -> None:
     """DIS-10"""
     talk = calling(forecast())
-    talk.hears(Undelivered("call_1", "409", Correction()))
-    talk.hears(Undelivered("call_1", "409", Correction()))
+    talk.hears(Undelivered("c1_t1", "409", Correction()))
+    talk.hears(Undelivered("c1_t1", "409", Correction()))
     assert not [effect for effect in talk.effects if isinstance(effect, Invoke)]
-    assert talk.shown()[-1].startswith("call_1: Error: The call of 'forecast' could not be delivered: 409.")
+    assert talk.shown()[-1].startswith("c1_t1: Error: The call of 'forecast' could not be delivered: 409.")
 
 
 def test_a_stale_call_that_no_longer_fits_is_an_error_for_the_model() -> None:
     """DIS-10"""
     talk = calling(forecast())
-    talk.hears(Undelivered("call_1", "409", Correction("The city is unknown."), refused=True))
-    expected = "call_1: Error: The tool 'forecast' has changed. The city is unknown. The server refused the call: nothing was executed."
+    talk.hears(Undelivered("c1_t1", "409", Correction("The city is unknown."), refused=True))
+    expected = "c1_t1: Error: The tool 'forecast' has changed. The city is unknown. The server refused the call: nothing was executed."
     assert talk.shown()[-1] == expected
     assert talk.is_asked()
 
 
 def test_a_call_that_is_answered_before_it_is_sent_again_is_not_sent_again() -> None:
     talk = calling(forecast())
-    talk.hears(Undelivered("call_1", "409", Correction()), talk.a_result("call_1"))
-    assert talk.effects == (Withdraw("call_1"),)
+    talk.hears(Undelivered("c1_t1", "409", Correction()), talk.a_result("c1_t1"))
+    assert talk.effects == (Withdraw("c1_t1"),)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_a_call_that_is_answered_before_it_is_sent_again_is_not_sent_again() -> 
 def test_only_what_was_not_refused_is_worth_trying_again(refused: bool, advice: str) -> None:
     """INV-6"""
     talk = calling(forecast())
-    talk.hears(Undelivered("call_1", "it answered so", refused=refused))
+    talk.hears(Undelivered("c1_t1", "it answered so", refused=refused))
 
     assert f"could not be delivered: it answered so. {advice}" in talk.shown()[-1]
 
@@ -301,68 +301,68 @@ def test_only_what_was_not_refused_is_worth_trying_again(refused: bool, advice: 
 def test_an_undelivered_call_is_an_error_for_the_model_and_one_late_result_is_taken() -> None:
     """INV-6"""
     talk = calling(forecast())
-    talk.hears(Undelivered("call_1", "connection refused"))
-    assert SetTimer("expired/call_1", talk.now + talk.limits.remember_expired) in talk.effects
+    talk.hears(Undelivered("c1_t1", "connection refused"))
+    assert SetTimer("expired/c1_t1", talk.now + talk.limits.remember_expired) in talk.effects
     assert "could not be delivered: connection refused." in talk.shown()[-1]
-    assert talk.thread.live_calls == {"call_1"}
+    assert talk.thread.live_calls == {"c1_t1"}
     talk.says("It is down.")
 
-    talk.result("call_1", "sunny")
-    assert talk.effects == (SetTimer("expired/call_1", None),)
+    talk.result("c1_t1", "sunny")
+    assert talk.effects == (SetTimer("expired/c1_t1", None),)
     assert talk.is_asked()
     assert talk.shown()[-2:] == [
-        "model calls call_1-r5: forecast Oslo, result:call_1 (the call is finished)",
-        "call_1-r5: sunny",
+        "model calls c1_t1-r5: forecast Oslo, result:c1_t1 (the call is finished)",
+        "c1_t1-r5: sunny",
     ]
     assert talk.thread.live_calls == frozenset()
-    assert talk.result("call_1") == (GONE,)
+    assert talk.result("c1_t1") == (GONE,)
 
 
 def test_a_call_that_is_given_up_and_answered_at_once_needs_no_timer() -> None:
     talk = calling(forecast())
-    talk.hears(Undelivered("call_1", "connection refused"), talk.a_result("call_1"))
-    assert talk.effects == (Withdraw("call_1"), SetTimer("expired/call_1", None))
+    talk.hears(Undelivered("c1_t1", "connection refused"), talk.a_result("c1_t1"))
+    assert talk.effects == (Withdraw("c1_t1"), SetTimer("expired/c1_t1", None))
 
 
 def test_an_expired_call_may_still_become_a_subscription() -> None:
     talk = calling(storms())
-    talk.hears(Undelivered("call_1", "connection refused"))
-    talk.result("call_1", "Subscribed.", subscription=True)
-    assert talk.thread.subscriptions["call_1"].arguments == {"city": "Oslo"}
+    talk.hears(Undelivered("c1_t1", "connection refused"))
+    talk.result("c1_t1", "Subscribed.", subscription=True)
+    assert talk.thread.subscriptions["c1_t1"].arguments == {"city": "Oslo"}
 
 
 def test_an_expired_call_is_forgotten_in_the_end() -> None:
     talk = calling(forecast())
-    talk.hears(Undelivered("call_1", "connection refused"))
-    talk.hears(TimerDue("expired/call_1"))
+    talk.hears(Undelivered("c1_t1", "connection refused"))
+    talk.hears(TimerDue("expired/c1_t1"))
     assert talk.thread.live_calls == frozenset()
-    assert talk.result("call_1") == (GONE,)
+    assert talk.result("c1_t1") == (GONE,)
 
 
 def test_a_timer_that_is_due_does_not_come_for_ever_though_its_call_is_gone() -> None:
     talk = calling(forecast())
-    assert talk.hears(TimerDue("expired/call_9")) == ()
-    assert talk.effects == (SetTimer("expired/call_9", None),)
+    assert talk.hears(TimerDue("expired/c9_t1")) == ()
+    assert talk.effects == (SetTimer("expired/c9_t1", None),)
 
 
 def test_a_timer_of_another_kind_touches_no_call() -> None:
     talk = calling(forecast())
-    talk.hears(Undelivered("call_1", "connection refused"))
-    talk.hears(TimerDue("call_1"))
-    assert talk.thread.live_calls == {"call_1"}
+    talk.hears(Undelivered("c1_t1", "connection refused"))
+    talk.hears(TimerDue("c1_t1"))
+    assert talk.thread.live_calls == {"c1_t1"}
 
 
 def test_that_a_call_was_not_delivered_matters_no_more_once_it_is_answered() -> None:
     talk = calling(forecast())
-    talk.result("call_1")
-    talk.hears(Undelivered("call_1", "timed out"))
+    talk.result("c1_t1")
+    talk.hears(Undelivered("c1_t1", "timed out"))
     assert talk.ignored()[-1].what == "undelivered"
-    assert talk.shown()[-1] == "call_1: sunny"
+    assert talk.shown()[-1] == "c1_t1: sunny"
 
 
 def test_a_result_that_cannot_be_processed_is_an_error_for_the_model() -> None:
     talk = calling(forecast())
-    ignored, answered = talk.hears(SetAside("tool_result", "it ended three workers", "call_1"))
+    ignored, answered = talk.hears(SetAside("tool_result", "it ended three workers", "c1_t1"))
     assert isinstance(ignored, Ignored)
     assert isinstance(answered, Answered)
     assert talk.is_asked()
@@ -371,18 +371,18 @@ def test_a_result_that_cannot_be_processed_is_an_error_for_the_model() -> None:
 
 def test_a_question_that_cannot_be_answered_ends_its_call() -> None:
     talk = calling(forecast())
-    talk.hears(SetAside("user_choice", "its response_url is another server's", "call_1"))
-    assert talk.effects == (Withdraw("call_1"), TellCancelled("call_1"))
-    assert talk.ignored() == [Ignored("user_choice", "its response_url is another server's", "call_1")]
+    talk.hears(SetAside("user_choice", "its response_url is another server's", "c1_t1"))
+    assert talk.effects == (Withdraw("c1_t1"), TellCancelled("c1_t1"))
+    assert talk.ignored() == [Ignored("user_choice", "its response_url is another server's", "c1_t1")]
     assert talk.is_asked()
     assert talk.shown()[-1] == (
-        "call_1: Error: The tool asked the user a question, but it cannot be answered: "
+        "c1_t1: Error: The tool asked the user a question, but it cannot be answered: "
         "its response_url is another server's"
     )
-    assert talk.result("call_1") == (GONE,)
+    assert talk.result("c1_t1") == (GONE,)
 
 
-@pytest.mark.parametrize("call_id", ["call_1", "call_9", None])
+@pytest.mark.parametrize("call_id", ["c1_t1", "c9_t1", None])
 def test_a_question_that_cannot_be_answered_changes_nothing_where_no_call_waits_for_it(call_id: str | None) -> None:
     talk = subscribed()
     before = talk.thread.subscriptions
@@ -395,14 +395,14 @@ def test_a_question_that_cannot_be_answered_changes_nothing_where_no_call_waits_
 @pytest.mark.parametrize("what", ["subscription_event", "user"])
 def test_other_messages_that_cannot_be_processed_are_noted(what: str) -> None:
     talk = calling(forecast())
-    assert talk.hears(SetAside(what, "poison", "call_1")) == (Ignored(what, "poison", "call_1"),)
-    assert list(talk.thread.pending) == ["call_1"]
+    assert talk.hears(SetAside(what, "poison", "c1_t1")) == (Ignored(what, "poison", "c1_t1"),)
+    assert list(talk.thread.pending) == ["c1_t1"]
 
 
 def test_an_answer_takes_back_what_the_call_asked_the_user() -> None:
     """OAU-1: the URL is not kept longer than needed."""
     talk = calling(forecast())
-    talk.hears(OAuthRequest(group_id="t1", id="call_1", auth_url="http://provider.test/a"))
-    talk.result("call_1")
-    assert talk.effects == (Withdraw("call_1"), HideAuthorization("call_1"))
+    talk.hears(OAuthRequest(group_id="t1", id="c1_t1", auth_url="http://provider.test/a"))
+    talk.result("c1_t1")
+    assert talk.effects == (Withdraw("c1_t1"), HideAuthorization("c1_t1"))
     assert talk.thread.authorizing == {}

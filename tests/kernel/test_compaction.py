@@ -203,23 +203,23 @@ def test_calls_that_go_on_are_named_under_their_own_ids_and_can_be_cancelled() -
     summary = talk.journal[-1]
     assert isinstance(summary, Summary)
     assert summary.live == (
-        LiveCall("call_2", "forecast", {"city": "Oslo"}),
-        LiveCall("call_3", "demolish", {"city": "Oslo"}),
-        LiveCall("call_1", "storms", {"city": "Oslo"}, subscription=True),
+        LiveCall("c2_t1", "forecast", {"city": "Oslo"}),
+        LiveCall("c3_t1", "demolish", {"city": "Oslo"}),
+        LiveCall("c1_t1", "storms", {"city": "Oslo"}, subscription=True),
     )
     assert talk.shown() == [
         f"{SUMMARY}All was said.",
-        "model calls call_2: forecast Oslo",
-        "model calls call_3: demolish Oslo",
-        "model calls call_1: storms Oslo",
-        f"call_2: {STILL_RUNNING}",
-        f"call_3: {NOT_PERMITTED_YET}",
-        f"call_1: {SUBSCRIBED}",
+        "model calls c2_t1: forecast Oslo",
+        "model calls c3_t1: demolish Oslo",
+        "model calls c1_t1: storms Oslo",
+        f"c2_t1: {STILL_RUNNING}",
+        f"c3_t1: {NOT_PERMITTED_YET}",
+        f"c1_t1: {SUBSCRIBED}",
         "model: answer 4",
         "Well?",
     ]
-    talk.says("", want("cancel_tool_call", tool_call_id="call_2"), want("cancel_subscription", tool_call_id="call_1"))
-    assert list(talk.thread.pending) == ["call_3"]
+    talk.says("", want("cancel_tool_call", tool_call_id="c2_t1"), want("cancel_subscription", tool_call_id="c1_t1"))
+    assert list(talk.thread.pending) == ["c3_t1"]
     assert talk.thread.subscriptions == {}
 
 
@@ -233,20 +233,20 @@ def test_what_comes_later_for_a_call_from_before_echoes_it_and_the_rest_stays_as
     talk.is_summarised()
     talk.says("I wait.")
     before = talk.shown()
-    talk.event("call_1", "storm", final=True)
-    talk.result("call_2", "sun")
+    talk.event("c1_t1", "storm", final=True)
+    talk.result("c2_t1", "sun")
     assert talk.shown()[: len(before)] == before
     assert [line.split(": ", 1)[1] for line in talk.shown()[len(before) :]] == [
-        "storms Oslo, interrupt:call_1 (subscription ended)",
+        "storms Oslo, interrupt:c1_t1 (subscription ended)",
         "storm",
-        "forecast Oslo, result:call_2 (the call is finished)",
+        "forecast Oslo, result:c2_t1 (the call is finished)",
         "sun",
     ]
 
 
 def test_a_call_that_ended_before_is_not_named() -> None:
     talk = subscribed(FEW)
-    talk.hears(CancelCall("call_1"))
+    talk.hears(CancelCall("c1_t1"))
     chat(talk, 4)
     talk.user("Well?")
     talk.is_summarised()
@@ -261,8 +261,8 @@ def test_a_call_that_is_shown_anyway_is_not_named_twice() -> None:
     talk.is_summarised()
     assert talk.shown() == [
         f"{SUMMARY}All was said.",
-        "model calls call_1: forecast Oslo",
-        f"call_1: {STILL_RUNNING}",
+        "model calls c1_t1: forecast Oslo",
+        f"c1_t1: {STILL_RUNNING}",
         "Well?",
     ]
 
@@ -274,9 +274,9 @@ def test_a_call_that_still_goes_on_at_the_next_summary_is_named_again() -> None:
         talk.user("Well?")
         talk.is_summarised()
         talk.says("I listen.")
-    assert [line for line in talk.shown() if "call_1" in line] == [
-        "model calls call_1: storms Oslo",
-        f"call_1: {SUBSCRIBED}",
+    assert [line for line in talk.shown() if "c1_t1" in line] == [
+        "model calls c1_t1: storms Oslo",
+        f"c1_t1: {SUBSCRIBED}",
     ]
 
 
@@ -284,11 +284,11 @@ def test_an_event_that_came_early_is_shown_though_its_line_is_summarised() -> No
     talk = Talk(limits=FEW)
     talk.user("Hello")
     talk.says("", storms())
-    talk.event("call_1", "early storm")
+    talk.event("c1_t1", "early storm")
     chat(talk, 3)
-    talk.result("call_1", "Subscribed.", subscription=True)
+    talk.result("c1_t1", "Subscribed.", subscription=True)
     talk.is_summarised()
-    assert "call_1-e3: early storm" in talk.shown()
+    assert "c1_t1-e3: early storm" in talk.shown()
 
 
 # Those who inherit
@@ -311,7 +311,7 @@ def test_a_child_that_is_made_after_it_inherits_the_summary_and_no_call_of_its_p
     parent.user("Well?")
     parent.is_summarised()
     parent.says("I listen.")
-    parent.event("call_1", "storm", associative=False)
+    parent.event("c1_t1", "storm", associative=False)
     (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
     child = parent.child(made)
     assert child.shown() == [
@@ -319,8 +319,8 @@ def test_a_child_that_is_made_after_it_inherits_the_summary_and_no_call_of_its_p
         "model: answer 4",
         "Well?",
         "model: I listen.",
-        "model calls call_1-e1: storms Oslo, interrupt:call_1 (subscription remains active)",
-        "call_1-e1: storm",
+        "model calls c1_t1-e1: storms Oslo, interrupt:c1_t1 (subscription remains active)",
+        "c1_t1-e1: storm",
     ]
 
 
@@ -360,8 +360,8 @@ def test_where_nothing_can_be_cut_nothing_is_summarised_again() -> None:
     talk.is_summarised()
     talk.fails()
     talk.says("", forecast(), forecast())
-    talk.result("call_2")
-    talk.result("call_3", "x" * 10_000)
+    talk.result("c2_t1")
+    talk.result("c3_t1", "x" * 10_000)
     talk.is_summarised()
     summary = talk.thread.summary
     assert summary is not None
@@ -449,8 +449,8 @@ def test_a_summary_that_was_written_ends_the_failures_before_it() -> None:
 
 
 def test_the_model_is_asked_for_a_summary_behind_what_it_is_of_and_without_tools() -> None:
-    call = SaidCall("call_1", "forecast", {})
-    heard = Heard((Answer("call_1", "forecast", (TextContent(text="sunny"),)),), ("Well?",))
+    call = SaidCall("c1_t1", "forecast", {})
+    heard = Heard((Answer("c1_t1", "forecast", (TextContent(text="sunny"),)),), ("Well?",))
     now = "(Write the summary of everything above now.)"
     for conversation, expected in [
         ((), (Heard(texts=(now,)),)),
@@ -474,7 +474,7 @@ def test_permission_and_reports_outlive_a_summary() -> None:
     talk.user("Well?")
     talk.is_summarised()
     talk.says("I wait.")
-    talk.hears(ChooseFor("call_1", 1), ChildReport("t1-000001", "Seven."))
+    talk.hears(ChooseFor("c1_t1", 1), ChildReport("t1-000001", "Seven."))
     declined, _, report = talk.shown()[-3:]
-    assert declined.startswith("call_1-r")
+    assert declined.startswith("c1_t1-r")
     assert report.endswith(": Seven.")

@@ -37,7 +37,9 @@ CATALOG = Catalog(
 def said_in(talk: Talk, *calls: WantedCall) -> ModelSaid:
     """What the model's reply became."""
     talk.user()
-    entries = talk._apply(reply(talk.thread, Reply("", calls, usage=Usage()), CATALOG, talk.now, talk.limits))
+    entries = talk._apply(
+        reply(talk.thread, Reply("", calls, usage=Usage()), CATALOG, talk.now, talk.limits, id_suffix="t1")
+    )
     assert isinstance(entries[0], ModelSaid)
     return entries[0]
 
@@ -61,12 +63,12 @@ def test_what_is_no_call_of_a_servers_tool_has_none() -> None:
 def test_a_subscription_keeps_it_also_when_it_is_confirmed_late() -> None:
     talk = Talk()
     said_in(talk, want("w_forecast", city="Oslo"), want("w_forecast", city="Bergen"))
-    talk.result("call_1", subscription=True)
-    talk.hears(Undelivered("call_2", "connection refused"))
-    talk.result("call_2", subscription=True)
+    talk.result("c1_t1", subscription=True)
+    talk.hears(Undelivered("c2_t1", "connection refused"))
+    talk.result("c2_t1", subscription=True)
 
     kept = {call_id: each.display for call_id, each in talk.thread.subscriptions.items()}
-    assert kept == {"call_1": "Weather in Oslo", "call_2": "Weather in Bergen"}
+    assert kept == {"c1_t1": "Weather in Oslo", "c2_t1": "Weather in Bergen"}
 
 
 def test_a_person_is_asked_for_permission_with_the_arguments_and_not_with_a_strangers_words() -> None:
@@ -76,14 +78,14 @@ def test_a_person_is_asked_for_permission_with_the_arguments_and_not_with_a_stra
 
     (asked,) = [each for each in talk.journal if isinstance(each, ChoiceAsked)]
     assert asked.prompt == 'May the agent call w_demolish with {"city": "Oslo"}?'
-    assert talk.thread.pending["call_1"].display == "Weather in Oslo"
+    assert talk.thread.pending["c1_t1"].display == "Weather in Oslo"
 
 
 def test_a_model_is_never_shown_it() -> None:
     talk = Talk()
     said_in(talk, want("w_forecast", city="Oslo"))
-    talk.result("call_1", subscription=True)
-    talk.event("call_1")
+    talk.result("c1_t1", subscription=True)
+    talk.event("c1_t1")
 
     assert "Weather in" in str(talk.journal)
     assert "Weather in" not in str(talk.conversation())

@@ -48,18 +48,16 @@ EACH: list[JournalEntry] = [
     ParentSaid("note_1", "t1", "Faster."),
     Reported("note_1", "t1-1", "Done.", "Count.", True),
     Summary(
-        "All was said.", 7, (LiveCall("call_1", "x", {"a": None}, True),), {"t1-000001": "Count."}, Usage(1, 2, 3, 0.1)
+        "All was said.", 7, (LiveCall("c1_t1", "x", {"a": None}, True),), {"t1-000001": "Count."}, Usage(1, 2, 3, 0.1)
     ),
     GrantedEntry(1, 2, 0.5),
-    AuthorizationExpired("call_1"),
-    ChoiceMadeEntry("call_1", text="Oslo", expired=True),
-    ChildMade("t1-1", "call_1", task="Count."),
+    AuthorizationExpired("c1_t1"),
+    ChoiceMadeEntry("c1_t1", text="Oslo", expired=True),
+    ChildMade("t1-1", "c1_t1", task="Count."),
     ChildEnded("t1-1", "the user"),
-    ModelSaid(
-        "…", (MadeCall("call_1", "x", {"a": [None, 1.5]}, "p"),), ({"sig": None}, None), "m", Usage(1, 2, 3, 0.1)
-    ),
+    ModelSaid("…", (MadeCall("c1_t1", "x", {"a": [None, 1.5]}, "p"),), ({"sig": None}, None), "m", Usage(1, 2, 3, 0.1)),
     Answered(
-        "call_1",
+        "c1_t1",
         "x",
         "hi",
         (TextContent(text=""), ImageContent(data="aGk=", mediaType="image/png")),
@@ -68,22 +66,22 @@ EACH: list[JournalEntry] = [
         late=True,
         by="runtime",
     ),
-    Answered("call_1", "x", content=()),
-    Happened("call_1", "x", "!", True, True, "early"),
-    Released((1, 2), "call_1", "x"),
-    ChildMade("t1-1", "call_1", 3),
+    Answered("c1_t1", "x", content=()),
+    Happened("c1_t1", "x", "!", True, True, "early"),
+    Released((1, 2), "c1_t1", "x"),
+    ChildMade("t1-1", "c1_t1", 3),
     ChildEnded("t1-1"),
-    Began("t1", "call_1", "x", {"a": {}}, "!", True),
-    ChoiceAsked("call_1", "?", ("a", "b"), 1),
-    ChoiceMadeEntry("call_1", 1, True),
-    AuthorizationAsked("call_1"),
+    Began("t1", "c1_t1", "x", {"a": {}}, "!", True),
+    ChoiceAsked("c1_t1", "?", ("a", "b"), 1),
+    ChoiceMadeEntry("c1_t1", 1, True),
+    AuthorizationAsked("c1_t1"),
     ViewChanged("plan"),
-    Unsubscribed("call_1", "why"),
+    Unsubscribed("c1_t1", "why"),
     Failed("why"),
     ParkedEntry("why"),
     ClosedEntry("the user"),
     Ignored("tool_result", "why"),
-    Ignored("subscription_event", "why", "call_1", (1, 2)),
+    Ignored("subscription_event", "why", "c1_t1", (1, 2)),
 ]
 
 
@@ -106,7 +104,7 @@ json = st.recursive(
 
 @given(st.dictionaries(st.text(), json, max_size=3), st.lists(json, max_size=3), st.text())
 def test_arguments_and_thoughts_may_be_any_json(arguments: dict[str, Any], thoughts: list[Any], text: str) -> None:
-    entry = ModelSaid(text, (MadeCall("call_1", text, arguments),), tuple(thoughts))
+    entry = ModelSaid(text, (MadeCall("c1_t1", text, arguments),), tuple(thoughts))
     assert load_entry(dump_entry(entry)) == entry
 
 

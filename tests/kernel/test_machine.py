@@ -128,7 +128,7 @@ class Threads(RuleBasedStateMachine):
         every = list(self.actors.values())
         lively = [actor for actor in every if not actor.thread.closed]
         if not lively:
-            id = self.next("thread")
+            id = self.next("thread").replace(" ", "_")
             lively = [self.actors.setdefault(id, Actor(Thread(id), self.limits, self.clock))]
         return every[pick % len(every)] if pick % 10 == 9 and every else lively[pick % len(lively)]
 
@@ -187,7 +187,7 @@ class Threads(RuleBasedStateMachine):
             "expired": [*thread.expired],
             "nobody's": ["nobody's"],
         }
-        ids = some.get(which) or [f"call_{number}" for number in range(1, made + 2)]
+        ids = some.get(which) or [f"c{number}_{thread.id}" for number in range(1, made + 2)]
         return ids[pick % len(ids)]
 
     @rule(pick=picks, count=st.integers(1, 4))

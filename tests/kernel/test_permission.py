@@ -39,19 +39,19 @@ def limits(destructive: Confirmation = "always", **tools: Confirmation) -> Threa
 def test_a_call_that_may_destroy_something_is_not_made_before_the_user_has_permitted_it() -> None:
     """DIS-11"""
     talk = calling(demolish())
-    assert talk.journal[-1] == ChoiceAsked("call_1", PROMPT, (YES, NO), 1)
+    assert talk.journal[-1] == ChoiceAsked("c1_t1", PROMPT, (YES, NO), 1)
     assert talk.does() == ()
     assert talk.thread.live_calls == frozenset()
     assert not talk.is_asked()
 
-    assert talk.hears(ChooseFor("call_1", 0)) == (ChoiceMadeEntry("call_1", 0),)
-    assert talk.does() == (Invoke("call_1"),)
-    assert talk.thread.live_calls == {"call_1"}
+    assert talk.hears(ChooseFor("c1_t1", 0)) == (ChoiceMadeEntry("c1_t1", 0),)
+    assert talk.does() == (Invoke("c1_t1"),)
+    assert talk.thread.live_calls == {"c1_t1"}
     assert not talk.is_asked()
 
-    talk.result("call_1", "Gone.")
+    talk.result("c1_t1", "Gone.")
     assert talk.is_asked()
-    assert talk.shown()[-1] == "call_1: Gone."
+    assert talk.shown()[-1] == "c1_t1: Gone."
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_a_call_the_user_does_not_want_is_never_made_and_nobody_hears_of_it(
 ) -> None:
     """DIS-11"""
     talk = calling(demolish(), limits=configured)
-    no = talk.thread.choices["call_1"][0].choices.index(NO)
-    _, answered = talk.hears(ChooseFor("call_1", None if dismissed else no))
-    assert answered == Answered("call_1", "demolish", DECLINED, by="runtime")
+    no = talk.thread.choices["c1_t1"][0].choices.index(NO)
+    _, answered = talk.hears(ChooseFor("c1_t1", None if dismissed else no))
+    assert answered == Answered("c1_t1", "demolish", DECLINED, by="runtime")
     assert talk.does() == ()
     assert talk.thread.allowed == ()
     assert not was_sent(talk)
@@ -98,20 +98,20 @@ def test_a_call_is_not_made_if_nobody_answers_in_time() -> None:
     """DIS-11"""
     talk = calling(demolish(), limits=ThreadLimits(question_timeout=100.0))
     chosen, answered = talk.goes_on_until(1100.0)
-    assert chosen == ChoiceMadeEntry("call_1", 1, dismissed=True, expired=True)
-    assert answered == Answered("call_1", "demolish", NOT_PERMITTED, by="runtime")
+    assert chosen == ChoiceMadeEntry("c1_t1", 1, dismissed=True, expired=True)
+    assert answered == Answered("c1_t1", "demolish", NOT_PERMITTED, by="runtime")
     assert not was_sent(talk)
     assert talk.is_asked()
 
 
-@pytest.mark.parametrize("end", [CancelCall("call_1"), CloseThread()], ids=["cancelled", "closed"])
+@pytest.mark.parametrize("end", [CancelCall("c1_t1"), CloseThread()], ids=["cancelled", "closed"])
 def test_a_call_that_is_taken_back_before_it_was_permitted_is_never_made_and_nobody_hears_of_it(end: Incoming) -> None:
     """DIS-11, CAN-1"""
     talk = calling(demolish())
     talk.hears(end)
     assert not [effect for effect in talk.does() if isinstance(effect, Invoke | Withdraw | TellCancelled)]
     assert talk.thread.choices == {}
-    talk.hears(ChooseFor("call_1", 0))
+    talk.hears(ChooseFor("c1_t1", 0))
     assert not was_sent(talk)
 
 
@@ -120,13 +120,13 @@ def test_a_user_who_writes_is_answered_and_is_still_asked() -> None:
     talk = calling(demolish())
     talk.user("What for?")
     assert talk.is_asked()
-    assert talk.shown()[-2:] == [f"call_1: {NOT_PERMITTED_YET}", "What for?"]
+    assert talk.shown()[-2:] == [f"c1_t1: {NOT_PERMITTED_YET}", "What for?"]
     talk.says("It stands in the way.")
-    talk.hears(ChooseFor("call_1", 0))
-    assert talk.does() == (Invoke("call_1"),)
-    assert f"call_1: {STILL_RUNNING}" in talk.shown()
-    talk.result("call_1", "Gone.")
-    assert talk.shown()[-1] == "call_1-r7: Gone."
+    talk.hears(ChooseFor("c1_t1", 0))
+    assert talk.does() == (Invoke("c1_t1"),)
+    assert f"c1_t1: {STILL_RUNNING}" in talk.shown()
+    talk.result("c1_t1", "Gone.")
+    assert talk.shown()[-1] == "c1_t1-r7: Gone."
 
 
 def test_a_call_that_is_not_permitted_after_the_model_went_on_is_answered_late() -> None:
@@ -134,8 +134,8 @@ def test_a_call_that_is_not_permitted_after_the_model_went_on_is_answered_late()
     talk = calling(demolish())
     talk.hears(WakeUp("news", "09:00", "Read them."))
     talk.says("Read.")
-    talk.hears(ChooseFor("call_1", 1))
-    assert talk.shown()[-1] == f"call_1-r7: {DECLINED}"
+    talk.hears(ChooseFor("c1_t1", 1))
+    assert talk.shown()[-1] == f"c1_t1-r7: {DECLINED}"
     assert talk.is_asked()
 
 
@@ -143,7 +143,7 @@ def test_the_model_takes_its_wish_back_and_nobody_hears_of_it() -> None:
     """DIS-11, CAN-1"""
     talk = calling(demolish())
     talk.user("Do not!")
-    talk.says("", want("cancel_tool_call", tool_call_id="call_1"))
+    talk.says("", want("cancel_tool_call", tool_call_id="c1_t1"))
     assert talk.does() == ()
     assert talk.thread.pending == {}
     assert talk.thread.choices == {}
@@ -155,7 +155,7 @@ def test_a_message_of_the_user_takes_the_wish_back_where_it_cancels_calls() -> N
     talk.user("Do not!")
     assert talk.does() == ()
     assert talk.thread.pending == {}
-    assert talk.shown()[-2:] == ["call_1: Error: Cancelled. The user cancelled this call.", "Do not!"]
+    assert talk.shown()[-2:] == ["c1_t1: Error: Cancelled. The user cancelled this call.", "Do not!"]
 
 
 # What is remembered
@@ -164,30 +164,30 @@ def test_a_message_of_the_user_takes_the_wish_back_where_it_cancels_calls() -> N
 def test_a_user_may_say_that_they_need_not_be_asked_again() -> None:
     """DIS-11"""
     talk = calling(demolish(), limits=REMEMBERED)
-    talk.hears(ChooseFor("call_1", 1))
-    assert talk.does() == (Invoke("call_1"),)
-    talk.result("call_1", "Gone.")
+    talk.hears(ChooseFor("c1_t1", 1))
+    assert talk.does() == (Invoke("c1_t1"),)
+    talk.result("c1_t1", "Gone.")
     talk.says("", demolish("Bergen"), forecast())
-    assert talk.does() == (Invoke("call_2"), Invoke("call_3"))
+    assert talk.does() == (Invoke("c2_t1"), Invoke("c3_t1"))
 
 
 def test_a_plain_yes_is_for_one_call() -> None:
     """DIS-11"""
     talk = calling(demolish(), limits=REMEMBERED)
-    talk.hears(ChooseFor("call_1", 0))
-    talk.result("call_1", "Gone.")
+    talk.hears(ChooseFor("c1_t1", 0))
+    talk.result("c1_t1", "Gone.")
     talk.says("", demolish("Bergen"))
     assert talk.does() == ()
-    assert list(talk.thread.choices) == ["call_2"]
+    assert list(talk.thread.choices) == ["c2_t1"]
 
 
 def test_what_is_remembered_is_for_one_tool() -> None:
     """DIS-11"""
     talk = calling(demolish(), limits=limits("remembered", forecast="remembered"))
-    talk.hears(ChooseFor("call_1", 1))
-    talk.result("call_1", "Gone.")
+    talk.hears(ChooseFor("c1_t1", 1))
+    talk.result("c1_t1", "Gone.")
     talk.says("", forecast())
-    assert list(talk.thread.choices) == ["call_2"]
+    assert list(talk.thread.choices) == ["c2_t1"]
 
 
 def test_what_was_remembered_counts_for_nothing_where_the_user_is_always_asked() -> None:
@@ -195,32 +195,32 @@ def test_what_was_remembered_counts_for_nothing_where_the_user_is_always_asked()
     talk = Talk(Thread("t1", allowed=("demolish",)))
     talk.user("Hello")
     talk.says("", demolish())
-    assert list(talk.thread.choices) == ["call_1"]
+    assert list(talk.thread.choices) == ["c1_t1"]
 
 
 def test_children_with_a_task_inherit_what_is_remembered_and_those_made_for_an_event_do_not() -> None:
     """DIS-11: nobody looks on there, and strangers' texts decide what the model wants."""
     talk = calling(demolish(), storms(), limits=REMEMBERED)
-    talk.hears(ChooseFor("call_1", 1))
-    talk.result("call_1", "Gone.")
-    talk.result("call_2", "Subscribed.", subscription=True)
+    talk.hears(ChooseFor("c1_t1", 1))
+    talk.result("c1_t1", "Gone.")
+    talk.result("c2_t1", "Subscribed.", subscription=True)
     talk.says("", want("spawn_thread", task="The rest."))
     spawned = talk.spawned()
     spawned.says("", demolish("Bergen"))
-    assert Invoke("call_5") in spawned.effects
-    talk.event("call_2", associative=False)
+    assert Invoke("c5_t1-000001") in spawned.effects
+    talk.event("c2_t1", associative=False)
     (made,) = [effect for effect in talk.does() if isinstance(effect, MakeChild)]
     child = talk.child(made)
     child.says("", demolish("Bergen"))
     assert not was_sent(child)
-    assert list(child.thread.choices) == ["call_4"]
+    assert list(child.thread.choices) == ["c4_t1-000002"]
 
 
 @pytest.mark.parametrize("selected", [0, 1], ids=["yes", "always"])
 def test_a_permission_that_comes_too_late_makes_no_call(selected: int) -> None:
     """DIS-11, INV-3"""
     talk = calling(demolish(), limits=REMEMBERED)
-    talk.hears(ChooseFor("call_1", selected, problem="It is not offered any more."))
+    talk.hears(ChooseFor("c1_t1", selected, problem="It is not offered any more."))
     expected = "Error: The user permitted this call, but it cannot be made any more: It is not offered any more."
     assert talk.answers()[-1].text == expected
     assert not was_sent(talk)
@@ -231,23 +231,23 @@ def test_a_permission_that_comes_too_late_makes_no_call(selected: int) -> None:
 def test_who_declines_need_not_know_that_it_could_not_be_made() -> None:
     """DIS-11"""
     talk = calling(demolish())
-    talk.hears(ChooseFor("call_1", 1, problem="It is not offered any more."))
+    talk.hears(ChooseFor("c1_t1", 1, problem="It is not offered any more."))
     assert talk.answers()[-1].text == DECLINED
 
 
 # What else may come for a call that was not made
 
 STRANGE: list[Incoming] = [
-    ToolResult(group_id="t1", id="call_1", text="Gone."),
-    SubscriptionEvent(group_id="t1", tool_call_id="call_1", text="!"),
-    OAuthRequest(group_id="t1", id="call_1", auth_url="http://a.test"),
-    UserChoice(group_id="t1", id="call_1", prompt="?", choices=("a",), default=0, response_url="http://a.test"),
-    Undelivered("call_1", "nobody is there"),
-    SetAside("tool_result", "poison", "call_1"),
-    SetAside("user_choice", "poison", "call_1"),
-    AnswerFor("call_1", "Yes"),
-    ChooseFor("call_1", 2),
-    ChooseFor("call_1", -1),
+    ToolResult(group_id="t1", id="c1_t1", text="Gone."),
+    SubscriptionEvent(group_id="t1", tool_call_id="c1_t1", text="!"),
+    OAuthRequest(group_id="t1", id="c1_t1", auth_url="http://a.test"),
+    UserChoice(group_id="t1", id="c1_t1", prompt="?", choices=("a",), default=0, response_url="http://a.test"),
+    Undelivered("c1_t1", "nobody is there"),
+    SetAside("tool_result", "poison", "c1_t1"),
+    SetAside("user_choice", "poison", "c1_t1"),
+    AnswerFor("c1_t1", "Yes"),
+    ChooseFor("c1_t1", 2),
+    ChooseFor("c1_t1", -1),
 ]
 
 
@@ -258,20 +258,20 @@ def test_only_a_choice_answers_the_question(message: Incoming) -> None:
     (ignored,) = talk.hears(message)
     assert isinstance(ignored, Ignored)
     assert talk.does() == ()
-    assert len(talk.thread.choices["call_1"]) == 1
-    assert talk.thread.pending["call_1"].awaits == "permission"
+    assert len(talk.thread.choices["c1_t1"]) == 1
+    assert talk.thread.pending["c1_t1"].awaits == "permission"
 
 
 def test_each_of_several_calls_is_asked_about_and_the_model_waits_for_all() -> None:
     """DIS-11"""
     talk = calling(demolish(), forecast(), demolish("Bergen"))
-    assert talk.does() == (Invoke("call_2"),)
-    talk.result("call_2")
-    talk.hears(ChooseFor("call_3", 0), ChooseFor("call_1", 1))
+    assert talk.does() == (Invoke("c2_t1"),)
+    talk.result("c2_t1")
+    talk.hears(ChooseFor("c3_t1", 0), ChooseFor("c1_t1", 1))
     assert not talk.is_asked()
-    talk.result("call_3", "Gone.")
+    talk.result("c3_t1", "Gone.")
     assert talk.is_asked()
-    assert talk.shown()[-3:] == [f"call_1: {DECLINED}", "call_2: sunny", "call_3: Gone."]
+    assert talk.shown()[-3:] == [f"c1_t1: {DECLINED}", "c2_t1: sunny", "c3_t1: Gone."]
 
 
 def test_a_wrong_call_is_refused_and_nobody_is_asked() -> None:
@@ -284,7 +284,7 @@ def test_a_wrong_call_is_refused_and_nobody_is_asked() -> None:
 def test_long_arguments_are_shown_in_part() -> None:
     """DIS-11"""
     talk = calling(demolish("Oslo" * 2000))
-    prompt = talk.thread.choices["call_1"][0].prompt
+    prompt = talk.thread.choices["c1_t1"][0].prompt
     assert prompt.endswith("… (and 4012 characters more)?")
     assert len(prompt) < 4100
 
@@ -292,7 +292,7 @@ def test_long_arguments_are_shown_in_part() -> None:
 def test_nothing_in_the_arguments_hides_what_else_stands_there() -> None:
     """DIS-11"""
     talk = calling(demolish("Oslo\u202eneg\u200breB\x1b[2J \u00c5lesund"))
-    prompt = talk.thread.choices["call_1"][0].prompt
+    prompt = talk.thread.choices["c1_t1"][0].prompt
     assert prompt.isprintable()
     for each in (r"\u202e", r"\u200b", r"\u001b[2J", " \u00c5lesund"):
         assert each in prompt
@@ -301,6 +301,6 @@ def test_nothing_in_the_arguments_hides_what_else_stands_there() -> None:
 def test_a_call_that_is_permitted_and_answered_in_one_batch_counts() -> None:
     """DIS-11"""
     talk = calling(demolish())
-    talk.hears(ChooseFor("call_1", 0), talk.a_result("call_1", "Gone."), UserMessage("Well?"))
-    assert talk.shown()[-2:] == ["call_1: Gone.", "Well?"]
+    talk.hears(ChooseFor("c1_t1", 0), talk.a_result("c1_t1", "Gone."), UserMessage("Well?"))
+    assert talk.shown()[-2:] == ["c1_t1: Gone.", "Well?"]
     assert not [effect for effect in talk.does() if isinstance(effect, Invoke)]

@@ -19,8 +19,8 @@ from rapkit.kernel.thread import Pending, Subscription, Thread
 from rapkit.protocol import ImageContent, TextContent
 from tests.kernel.strict import accept, accept_question
 
-CALL = MadeCall("call_1", "forecast", {"city": "Oslo"})
-CALLED = SaidCall("call_1", "forecast", {"city": "Oslo"})
+CALL = MadeCall("c1_t1", "forecast", {"city": "Oslo"})
+CALLED = SaidCall("c1_t1", "forecast", {"city": "Oslo"})
 CUT = "(What was said before is not shown.)"
 
 
@@ -38,17 +38,17 @@ def test_roles_alternate_and_neighbours_are_joined() -> None:
 
 
 def test_what_is_for_people_is_not_shown() -> None:
-    shown = project([stretch(UserSaid("a"), ViewChanged("plan"), ChoiceAsked("call_1", "?", ("x",), 0))])
+    shown = project([stretch(UserSaid("a"), ViewChanged("plan"), ChoiceAsked("c1_t1", "?", ("x",), 0))])
     assert shown == (Heard(texts=("a",)),)
 
 
 def test_a_text_and_an_event_behind_it_are_one_thing_that_was_said() -> None:
-    shown = project([stretch(UserSaid("a"), ModelSaid("b"), Happened("call_1", "storms", "!"))])
-    pair = SaidCall("call_1-e3", "storms", {"kind": "interrupt:call_1 (subscription remains active)"})
+    shown = project([stretch(UserSaid("a"), ModelSaid("b"), Happened("c1_t1", "storms", "!"))])
+    pair = SaidCall("c1_t1-e3", "storms", {"kind": "interrupt:c1_t1 (subscription remains active)"})
     assert shown == (
         Heard(texts=("a",)),
         Said("b", (pair,)),
-        Heard((Answer("call_1-e3", "storms", text("!")),)),
+        Heard((Answer("c1_t1-e3", "storms", text("!")),)),
     )
 
 
@@ -78,24 +78,24 @@ def test_an_image_needs_no_text() -> None:
 
 
 def test_an_answer_whose_call_is_not_shown_stands_for_itself() -> None:
-    shown = project([stretch(Answered("call_1", "forecast", "sunny"), first=9)])
+    shown = project([stretch(Answered("c1_t1", "forecast", "sunny"), first=9)])
     accept_question(shown)
-    pair = SaidCall("call_1-r9", "forecast", {"kind": "result:call_1 (the call is finished)"})
-    assert shown == (Heard(texts=(CUT,)), Said(calls=(pair,)), Heard((Answer("call_1-r9", "forecast", text("sunny")),)))
+    pair = SaidCall("c1_t1-r9", "forecast", {"kind": "result:c1_t1 (the call is finished)"})
+    assert shown == (Heard(texts=(CUT,)), Said(calls=(pair,)), Heard((Answer("c1_t1-r9", "forecast", text("sunny")),)))
 
 
 def test_a_call_the_thread_still_knows_is_echoed_though_it_is_not_shown() -> None:
-    known = Thread("t1", subscriptions={"call_1": Subscription("storms", {"city": "Oslo"}, 0.0)})
-    shown = project([stretch(Happened("call_1", "storms", "!"), first=9)], known)
+    known = Thread("t1", subscriptions={"c1_t1": Subscription("storms", {"city": "Oslo"}, 0.0)})
+    shown = project([stretch(Happened("c1_t1", "storms", "!"), first=9)], known)
     said = shown[1]
     assert isinstance(said, Said)
-    assert said.calls[0].arguments == {"city": "Oslo", "kind": "interrupt:call_1 (subscription remains active)"}
+    assert said.calls[0].arguments == {"city": "Oslo", "kind": "interrupt:c1_t1 (subscription remains active)"}
 
 
 def test_an_early_event_that_lies_too_far_back_is_not_lost_without_a_word() -> None:
-    shown = project([stretch(Released((3,), "call_1", "storms"), first=900)])
+    shown = project([stretch(Released((3,), "c1_t1", "storms"), first=900)])
     accept_question(shown)
-    assert shown[-1] == Heard((Answer("call_1-e3", "storms", text("(Something happened, too long ago to be shown.)")),))
+    assert shown[-1] == Heard((Answer("c1_t1-e3", "storms", text("(Something happened, too long ago to be shown.)")),))
 
 
 @pytest.mark.parametrize("lines", [stretch(), stretch(ViewChanged("plan")), stretch(ModelSaid("a"))])
@@ -108,19 +108,19 @@ def test_a_model_that_is_asked_always_has_something_to_reply_to(lines: Stretch) 
 
 
 def test_calls_that_are_not_answered_are_the_parents_alone() -> None:
-    other = MadeCall("call_2", "forecast", {"city": "Bergen"})
+    other = MadeCall("c2_t1", "forecast", {"city": "Bergen"})
     before = stretch(
         UserSaid("a"),
         ModelSaid("b", (CALL, other), thoughts=("…",)),
-        Answered("call_2", "forecast", "rain"),
+        Answered("c2_t1", "forecast", "rain"),
         inherited=True,
     )
     shown = project([before, stretch(UserSaid("c"))])
     accept(shown)
     assert shown == (
         Heard(texts=("a",)),
-        Said("b", (SaidCall("call_2", "forecast", {"city": "Bergen"}),)),
-        Heard((Answer("call_2", "forecast", text("rain")),), ("c",)),
+        Said("b", (SaidCall("c2_t1", "forecast", {"city": "Bergen"}),)),
+        Heard((Answer("c2_t1", "forecast", text("rain")),), ("c",)),
     )
 
 
@@ -130,18 +130,18 @@ def test_an_inherited_turn_of_which_nothing_is_left_is_left_out() -> None:
 
 
 def test_ones_own_calls_are_still_running() -> None:
-    known = Thread("t1", pending={"call_1": Pending("forecast", {"city": "Oslo"}, "", "", 0.0)})
+    known = Thread("t1", pending={"c1_t1": Pending("forecast", {"city": "Oslo"}, "", "", 0.0)})
     shown = project([stretch(UserSaid("a"), ModelSaid("", (CALL,)))], known)
     assert shown == (
         Heard(texts=("a",)),
         Said(calls=(CALLED,)),
-        Heard((Answer("call_1", "forecast", text(STILL_RUNNING)),)),
+        Heard((Answer("c1_t1", "forecast", text(STILL_RUNNING)),)),
     )
 
 
 def test_a_second_answer_in_time_is_not_put_in_the_place_of_the_first() -> None:
     """SUB-11"""
-    answers = (Answered("call_1", "forecast", "one"), Answered("call_1", "forecast", "two"))
+    answers = (Answered("c1_t1", "forecast", "one"), Answered("c1_t1", "forecast", "two"))
     shown = project([stretch(UserSaid("a"), ModelSaid("", (CALL,)), *answers)])
     accept(shown)
-    assert shown[2] == Heard((Answer("call_1", "forecast", text("one")),))
+    assert shown[2] == Heard((Answer("c1_t1", "forecast", text("one")),))

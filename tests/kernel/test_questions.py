@@ -17,13 +17,13 @@ SOON = ThreadLimits(question_timeout=100.0)
 
 
 def oauth() -> OAuthRequest:
-    return OAuthRequest(group_id="t1", id="call_1", auth_url="http://provider.test/a")
+    return OAuthRequest(group_id="t1", id="c1_t1", auth_url="http://provider.test/a")
 
 
 def choice(number: int = 1) -> UserChoice:
     return UserChoice(
         group_id="t1",
-        id="call_1",
+        id="c1_t1",
         prompt=f"Question {number}?",
         choices=("yes", "no"),
         default=1,
@@ -32,7 +32,7 @@ def choice(number: int = 1) -> UserChoice:
 
 
 def chosen(number: int, selected: int) -> SendChoice:
-    return SendChoice("call_1", SERVER, f"{SERVER}/{number}", selected)
+    return SendChoice("c1_t1", SERVER, f"{SERVER}/{number}", selected)
 
 
 # Of the model
@@ -40,7 +40,7 @@ def chosen(number: int, selected: int) -> SendChoice:
 
 def test_the_model_asks_the_user_and_waits() -> None:
     talk = calling(WHERE)
-    assert talk.journal[-1] == ChoiceAsked("call_1", "Where?", ("Oslo", "Bergen"), None)
+    assert talk.journal[-1] == ChoiceAsked("c1_t1", "Where?", ("Oslo", "Bergen"), None)
     assert talk.does() == ()
     assert talk.thread.live_calls == frozenset()
     assert not talk.is_asked()
@@ -49,11 +49,11 @@ def test_the_model_asks_the_user_and_waits() -> None:
 @pytest.mark.parametrize(
     ("answer", "entry", "text"),
     [
-        (ChooseFor("call_1", 1), ChoiceMadeEntry("call_1", 1), "Bergen"),
-        (AnswerFor("call_1", "Tromsø"), ChoiceMadeEntry("call_1", text="Tromsø"), "Tromsø"),
+        (ChooseFor("c1_t1", 1), ChoiceMadeEntry("c1_t1", 1), "Bergen"),
+        (AnswerFor("c1_t1", "Tromsø"), ChoiceMadeEntry("c1_t1", text="Tromsø"), "Tromsø"),
         (
-            ChooseFor("call_1", None),
-            ChoiceMadeEntry("call_1", dismissed=True),
+            ChooseFor("c1_t1", None),
+            ChoiceMadeEntry("c1_t1", dismissed=True),
             "The user dismissed the question and gave no answer.",
         ),
     ],
@@ -61,25 +61,25 @@ def test_the_model_asks_the_user_and_waits() -> None:
 )
 def test_the_users_answer_is_the_calls(answer: Incoming, entry: ChoiceMadeEntry, text: str) -> None:
     talk = calling(WHERE)
-    assert talk.hears(answer) == (entry, Answered("call_1", "ask_user", text, by="runtime"))
+    assert talk.hears(answer) == (entry, Answered("c1_t1", "ask_user", text, by="runtime"))
     assert talk.does() == ()
     assert talk.is_asked()
-    assert talk.shown()[-1] == f"call_1: {text}"
+    assert talk.shown()[-1] == f"c1_t1: {text}"
     assert talk.thread.choices == {}
 
 
 def test_an_empty_answer_is_one() -> None:
     talk = calling(WHERE)
-    talk.hears(AnswerFor("call_1", ""))
-    assert talk.shown()[-1] == "call_1: (no output)"
+    talk.hears(AnswerFor("c1_t1", ""))
+    assert talk.shown()[-1] == "c1_t1: (no output)"
 
 
 def test_a_question_without_choices_is_answered_in_words() -> None:
     talk = calling(want("ask_user", question="Where?"))
-    (ignored,) = talk.hears(ChooseFor("call_1", 0))
+    (ignored,) = talk.hears(ChooseFor("c1_t1", 0))
     assert isinstance(ignored, Ignored)
-    talk.hears(AnswerFor("call_1", "Oslo"))
-    assert talk.shown()[-1] == "call_1: Oslo"
+    talk.hears(AnswerFor("c1_t1", "Oslo"))
+    assert talk.shown()[-1] == "c1_t1: Oslo"
 
 
 def test_the_next_message_of_the_user_answers_what_the_model_asked() -> None:
@@ -87,9 +87,9 @@ def test_the_next_message_of_the_user_answers_what_the_model_asked() -> None:
     talk.user("In Oslo, now.")
     assert talk.is_asked()
     assert talk.thread.choices == {}
-    assert list(talk.thread.pending) == ["call_3"]
+    assert list(talk.thread.pending) == ["c3_t1"]
     below = "The user answered with the message that follows."
-    assert talk.shown()[-4:-2] == [f"call_1: {below}", f"call_2: {below}"]
+    assert talk.shown()[-4:-2] == [f"c1_t1: {below}", f"c2_t1: {below}"]
     assert talk.shown()[-1] == "In Oslo, now."
 
 
@@ -97,23 +97,23 @@ def test_a_question_stays_open_when_a_schedule_speaks_and_is_answered_late() -> 
     talk = calling(WHERE)
     talk.hears(WakeUp("news", "09:00", "Read them."))
     talk.says("Read.")
-    talk.hears(ChooseFor("call_1", 0))
+    talk.hears(ChooseFor("c1_t1", 0))
     assert talk.is_asked()
     assert talk.shown()[-2:] == [
-        "model calls call_1-r7: ask_user Where?, ['Oslo', 'Bergen'], result:call_1 (the call is finished)",
-        "call_1-r7: Oslo",
+        "model calls c1_t1-r7: ask_user Where?, ['Oslo', 'Bergen'], result:c1_t1 (the call is finished)",
+        "c1_t1-r7: Oslo",
     ]
 
 
 def test_a_question_that_nobody_answers_is_over_in_the_end() -> None:
     talk = calling(WHERE, limits=SOON)
-    assert talk.ledger.timers == {"call/call_1": 1100.0}
+    assert talk.ledger.timers == {"call/c1_t1": 1100.0}
     talk.goes_on_until(1100.0)
-    assert talk.shown()[-1] == "call_1: The user did not answer in time."
+    assert talk.shown()[-1] == "c1_t1: The user did not answer in time."
     assert talk.ledger.timers == {}
 
 
-@pytest.mark.parametrize("end", [CancelCall("call_1"), CloseThread()], ids=["cancelled", "closed"])
+@pytest.mark.parametrize("end", [CancelCall("c1_t1"), CloseThread()], ids=["cancelled", "closed"])
 def test_a_question_of_the_models_ends_with_its_call_and_no_server_hears_of_it(end: Incoming) -> None:
     talk = calling(WHERE, limits=SOON)
     talk.hears(end)
@@ -143,11 +143,11 @@ def test_a_question_that_could_not_be_kept_is_refused(arguments: dict[str, Any])
 def test_only_a_question_of_the_models_is_answered_in_words() -> None:
     talk = calling(forecast())
     talk.hears(choice())
-    assert talk.hears(AnswerFor("call_1", "yes")) == (
-        Ignored("answer", "this question is answered with one of its choices", "call_1"),
+    assert talk.hears(AnswerFor("c1_t1", "yes")) == (
+        Ignored("answer", "this question is answered with one of its choices", "c1_t1"),
     )
-    assert talk.hears(AnswerFor("call_9", "yes")) == (Ignored("answer", "no question of this call is open", "call_9"),)
-    assert len(talk.thread.choices["call_1"]) == 1
+    assert talk.hears(AnswerFor("c9_t1", "yes")) == (Ignored("answer", "no question of this call is open", "c9_t1"),)
+    assert len(talk.thread.choices["c1_t1"]) == 1
 
 
 # Of tools, and how long they are open
@@ -164,11 +164,11 @@ def test_the_default_stands_for_a_question_that_nobody_answered_in_time_and_is_s
     """CHO-1"""
     talk = calling(forecast(), limits=SOON)
     talk.hears(choice())
-    assert talk.ledger.timers == {"call/call_1": 1100.0}
-    assert talk.goes_on_until(1100.0) == (ChoiceMadeEntry("call_1", 1, dismissed=True, expired=True),)
-    assert talk.does() == (chosen(1, 1), SetTimer("call/call_1", None))
-    assert list(talk.thread.pending) == ["call_1"]
-    talk.hears(ChooseFor("call_1", 0))
+    assert talk.ledger.timers == {"call/c1_t1": 1100.0}
+    assert talk.goes_on_until(1100.0) == (ChoiceMadeEntry("c1_t1", 1, dismissed=True, expired=True),)
+    assert talk.does() == (chosen(1, 1), SetTimer("call/c1_t1", None))
+    assert list(talk.thread.pending) == ["c1_t1"]
+    talk.hears(ChooseFor("c1_t1", 0))
     assert talk.ignored()[-1].reason == "no question of this call is open"
     assert talk.does() == ()
 
@@ -177,8 +177,8 @@ def test_an_answer_in_time_takes_the_timer_away() -> None:
     """CHO-1"""
     talk = calling(forecast(), limits=SOON)
     talk.hears(choice())
-    talk.hears(ChooseFor("call_1", 0))
-    assert talk.does() == (chosen(1, 0), SetTimer("call/call_1", None))
+    talk.hears(ChooseFor("c1_t1", 0))
+    assert talk.does() == (chosen(1, 0), SetTimer("call/c1_t1", None))
 
 
 def test_each_of_several_questions_has_its_time_from_when_it_can_be_answered() -> None:
@@ -186,21 +186,21 @@ def test_each_of_several_questions_has_its_time_from_when_it_can_be_answered() -
     talk = calling(forecast(), limits=SOON)
     talk.hears(choice(1), choice(2))
     talk.now = 1090.0
-    talk.hears(ChooseFor("call_1", 0))
-    assert talk.ledger.timers == {"call/call_1": 1190.0}
+    talk.hears(ChooseFor("c1_t1", 0))
+    assert talk.ledger.timers == {"call/c1_t1": 1190.0}
     talk.goes_on_until(1190.0)
-    assert talk.does() == (chosen(2, 1), SetTimer("call/call_1", None))
+    assert talk.does() == (chosen(2, 1), SetTimer("call/c1_t1", None))
 
 
 def test_what_was_not_authorised_in_time_is_shown_no_more_and_its_call_goes_on() -> None:
     """OAU-1: whether the user has authorised it we do not know."""
     talk = calling(forecast(), limits=SOON)
     talk.hears(oauth())
-    assert talk.goes_on_until(1100.0) == (AuthorizationExpired("call_1"),)
-    assert set(talk.does()) == {HideAuthorization("call_1"), SetTimer("call/call_1", None)}
+    assert talk.goes_on_until(1100.0) == (AuthorizationExpired("c1_t1"),)
+    assert set(talk.does()) == {HideAuthorization("c1_t1"), SetTimer("call/c1_t1", None)}
     assert not talk.is_asked()
-    assert talk.thread.live_calls == {"call_1"}
-    talk.result("call_1")
+    assert talk.thread.live_calls == {"c1_t1"}
+    talk.result("c1_t1")
     assert talk.is_asked()
 
 
@@ -209,19 +209,19 @@ def test_an_answer_that_names_another_question_is_ignored() -> None:
     talk = calling(forecast())
     talk.hears(choice(1), choice(2))
     talk.now = 1010.0
-    talk.hears(ChooseFor("call_1", 0, asked_at=1000.0), ChooseFor("call_1", 0, asked_at=1000.0))
+    talk.hears(ChooseFor("c1_t1", 0, asked_at=1000.0), ChooseFor("c1_t1", 0, asked_at=1000.0))
     assert [effect for effect in talk.does() if isinstance(effect, SendChoice)] == [chosen(1, 0)]
     assert talk.ignored()[-1].reason == "it is the answer to another question, which is over"
-    talk.hears(ChooseFor("call_1", 0, asked_at=1010.0))
+    talk.hears(ChooseFor("c1_t1", 0, asked_at=1010.0))
     assert chosen(2, 0) in talk.does()
 
 
 def test_words_that_name_another_question_are_ignored() -> None:
     talk = calling(want("ask_user", question="Where?"))
-    talk.hears(AnswerFor("call_1", "Oslo", asked_at=999.0))
+    talk.hears(AnswerFor("c1_t1", "Oslo", asked_at=999.0))
     assert not talk.is_asked()
     assert talk.ignored()[-1].reason == "it is the answer to another question, which is over"
-    talk.hears(AnswerFor("call_1", "Oslo", asked_at=1000.0))
+    talk.hears(AnswerFor("c1_t1", "Oslo", asked_at=1000.0))
     assert talk.answers()[-1].text == "Oslo"
 
 
@@ -231,7 +231,7 @@ def test_where_to_authorise_is_shown_anew_for_as_long_again() -> None:
     talk.hears(oauth())
     talk.now = 1050.0
     talk.hears(oauth())
-    assert talk.ledger.timers == {"call/call_1": 1150.0}
+    assert talk.ledger.timers == {"call/c1_t1": 1150.0}
 
 
 def test_a_subscription_goes_on_though_nobody_authorised_it_or_answered() -> None:
@@ -240,20 +240,20 @@ def test_a_subscription_goes_on_though_nobody_authorised_it_or_answered() -> Non
     talk.hears(oauth())
     talk.now = 1050.0
     talk.hears(choice())
-    assert talk.goes_on_until(1100.0) == (AuthorizationExpired("call_1"),)
-    assert talk.does() == (HideAuthorization("call_1"), SetTimer("call/call_1", 1150.0))
-    assert len(talk.thread.choices["call_1"]) == 1
+    assert talk.goes_on_until(1100.0) == (AuthorizationExpired("c1_t1"),)
+    assert talk.does() == (HideAuthorization("c1_t1"), SetTimer("call/c1_t1", 1150.0))
+    assert len(talk.thread.choices["c1_t1"]) == 1
     talk.goes_on_until(1150.0)
-    assert talk.does() == (chosen(1, 1), SetTimer("call/call_1", None))
-    assert list(talk.thread.subscriptions) == ["call_1"]
+    assert talk.does() == (chosen(1, 1), SetTimer("call/c1_t1", None))
+    assert list(talk.thread.subscriptions) == ["c1_t1"]
     assert not talk.is_asked()
 
 
 @pytest.mark.parametrize(
     ("first", "second", "over"),
     [
-        (oauth(), choice(), AuthorizationExpired("call_1")),
-        (choice(), oauth(), ChoiceMadeEntry("call_1", 1, dismissed=True, expired=True)),
+        (oauth(), choice(), AuthorizationExpired("c1_t1")),
+        (choice(), oauth(), ChoiceMadeEntry("c1_t1", 1, dismissed=True, expired=True)),
     ],
     ids=["authorization", "choice"],
 )
@@ -263,7 +263,7 @@ def test_what_was_asked_first_is_over_first(first: Incoming, second: Incoming, o
     talk.hears(first)
     talk.now = 1099.0
     talk.hears(second)
-    assert talk.ledger.timers == {"call/call_1": 1100.0}
+    assert talk.ledger.timers == {"call/c1_t1": 1100.0}
     assert talk.goes_on_until(1100.0)[0] == over
 
 
@@ -272,14 +272,14 @@ def test_a_question_keeps_its_time_when_the_user_writes() -> None:
     talk.hears(choice())
     talk.now = 1050.0
     talk.hears(UserMessage("Well?"))
-    assert talk.ledger.timers == {"call/call_1": 1100.0}
+    assert talk.ledger.timers == {"call/c1_t1": 1100.0}
 
 
 def test_a_final_event_takes_a_question_and_its_timer_away() -> None:
     talk = Talk(limits=SOON)
     talk.user()
     talk.says("", storms())
-    talk.result("call_1", "Subscribed.", subscription=True)
+    talk.result("c1_t1", "Subscribed.", subscription=True)
     talk.hears(choice(), oauth())
-    talk.event("call_1", final=True)
+    talk.event("c1_t1", final=True)
     assert (talk.thread.choices, talk.thread.authorizing, talk.ledger.timers) == ({}, {}, {})

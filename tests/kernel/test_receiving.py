@@ -66,7 +66,7 @@ ALL: list[tuple[Incoming, str, str | None]] = [
 
 def made_for_an_event(limits: ThreadLimits | None = None) -> Talk:
     parent = subscribed(limits)
-    parent.event("call_1", "A storm!", associative=False)
+    parent.event("c1_t1", "A storm!", associative=False)
     (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
     return parent.child(made)
 
@@ -77,9 +77,9 @@ def tells_parent(by: str) -> Write:
 
 def test_what_piled_up_is_applied_in_order_and_one_completion_answers_it() -> None:
     talk = calling(forecast())
-    entries = talk.hears(talk.a_result("call_1"), UserMessage("And?"), UserMessage("Hurry!"))
+    entries = talk.hears(talk.a_result("c1_t1"), UserMessage("And?"), UserMessage("Hurry!"))
     assert [type(entry) for entry in entries] == [Answered, UserSaid, UserSaid]
-    assert talk.shown()[-3:] == ["call_1: sunny", "And?", "Hurry!"]
+    assert talk.shown()[-3:] == ["c1_t1: sunny", "And?", "Hurry!"]
 
 
 def test_a_message_keeps_the_id_under_which_it_was_sent() -> None:
@@ -89,7 +89,7 @@ def test_a_message_keeps_the_id_under_which_it_was_sent() -> None:
 def test_the_thread_that_was_given_is_left_as_it_was() -> None:
     talk = subscribed()
     before = deepcopy(talk.thread)
-    mail: list[Incoming] = [talk.an_event("call_1", final=True), UserMessage("Hello"), CloseThread()]
+    mail: list[Incoming] = [talk.an_event("c1_t1", final=True), UserMessage("Hello"), CloseThread()]
     receive(talk.thread, mail, 0.0, ThreadLimits())
     assert talk.thread == before
 
@@ -109,7 +109,7 @@ def test_a_closed_thread_withdraws_what_has_not_left_and_tells_the_servers() -> 
     talk.user()
     talk.says("", forecast())
     assert talk.hears(CloseThread()) == (ClosedEntry("the user"),)
-    assert talk.effects == (Withdraw("call_2"), TellClosed())
+    assert talk.effects == (Withdraw("c2_t1"), TellClosed())
     assert talk.status() is Status.CLOSED
     assert talk.thread.live_calls == frozenset()
     assert not talk.is_asked()
@@ -117,14 +117,14 @@ def test_a_closed_thread_withdraws_what_has_not_left_and_tells_the_servers() -> 
 
 def test_a_closed_thread_remembers_no_call_that_was_given_up() -> None:
     talk = calling(forecast())
-    talk.hears(Undelivered("call_1", "timed out"))
+    talk.hears(Undelivered("c1_t1", "timed out"))
     talk.hears(CloseThread())
-    assert talk.effects == (SetTimer("expired/call_1", None), TellClosed())
+    assert talk.effects == (SetTimer("expired/c1_t1", None), TellClosed())
 
 
 def test_a_call_is_not_sent_again_by_a_thread_that_is_closed_meanwhile() -> None:
     talk = calling(forecast())
-    talk.hears(Undelivered("call_1", "409", Correction()), CloseThread())
+    talk.hears(Undelivered("c1_t1", "409", Correction()), CloseThread())
     assert not [effect for effect in talk.effects if isinstance(effect, Invoke)]
 
 
@@ -147,7 +147,7 @@ def test_whatever_was_accepted_is_in_the_journal(message: Incoming) -> None:
 
 def test_what_follows_the_end_in_one_batch_is_ignored() -> None:
     talk = subscribed()
-    talk.hears(CloseThread(by="the model"), talk.an_event("call_1"))
+    talk.hears(CloseThread(by="the model"), talk.an_event("c1_t1"))
     assert talk.journal[-2] == ClosedEntry("the model")
     assert isinstance(talk.journal[-1], Ignored)
 
@@ -175,7 +175,7 @@ def test_it_goes_on_while_it_waits_for_something() -> None:
     child.user("Well?")
     child.says("I wait.")
     assert not child.thread.closed
-    child.result("call_2")
+    child.result("c2_t1-000001")
     child.says("Done.")
     assert child.thread.closed
 
@@ -183,19 +183,19 @@ def test_it_goes_on_while_it_waits_for_something() -> None:
 def test_it_closes_when_its_last_subscription_is_cancelled() -> None:
     child = made_for_an_event()
     child.says("", storms())
-    child.result("call_2", "Subscribed.", subscription=True)
+    child.result("c2_t1-000001", "Subscribed.", subscription=True)
     child.says("I listen.")
     assert not child.thread.closed
-    child.hears(CancelCall("call_2"))
+    child.hears(CancelCall("c2_t1-000001"))
     assert child.thread.closed
 
 
 def test_it_closes_when_its_own_last_child_does() -> None:
     child = made_for_an_event()
     child.says("", storms())
-    child.result("call_2", "Subscribed.", subscription=True)
+    child.result("c2_t1-000001", "Subscribed.", subscription=True)
     child.says("I listen.")
-    child.event("call_2", associative=False, final=True)
+    child.event("c2_t1-000001", associative=False, final=True)
     assert not child.thread.closed
     child.hears(ChildClosed("t1-000001-000001"))
     assert child.thread.closed
@@ -203,10 +203,10 @@ def test_it_closes_when_its_own_last_child_does() -> None:
 
 def test_it_closes_if_its_event_could_not_be_processed() -> None:
     parent = subscribed()
-    parent.event("call_1", associative=False)
+    parent.event("c1_t1", associative=False)
     (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
     child = Talk(made.child, parent=parent)
-    child.hears(SetAside("event_for_child", "it ended three workers", "call_1"))
+    child.hears(SetAside("event_for_child", "it ended three workers", "c1_t1"))
     assert child.thread.closed
 
 
@@ -240,14 +240,14 @@ def test_it_waits_for_longer_if_the_provider_says_so() -> None:
 def test_it_closes_when_its_model_gets_nothing_right() -> None:
     child = made_for_an_event(ThreadLimits(mistakes=2))
     child.says("", forecast(), storms())
-    child.result("call_3", "Subscribed.", subscription=True)
+    child.result("c3_t1-000001", "Subscribed.", subscription=True)
     child.user("Well?")
     child.says("", want("weather"))
     child.says("", want("weather"))
     assert child.thread.closed
     by = "the thread itself, which was made for one event. The model made 2 wrong calls in a row."
     assert child.journal[-1] == ClosedEntry(by)
-    assert child.effects == (Withdraw("call_2"), TellClosed(), tells_parent(by))
+    assert child.effects == (Withdraw("c2_t1-000001"), TellClosed(), tells_parent(by))
 
 
 def test_it_closes_when_its_model_ends_its_workers() -> None:

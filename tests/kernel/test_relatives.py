@@ -53,7 +53,7 @@ def test_a_child_is_made_and_the_model_goes_on_at_once() -> None:
     parent = Talk(Thread("t1", user_id="u1", allowed=("demolish",)))
     parent.user("Count the storms.")
     _, made, _ = parent.says("Well.", spawn(" Count the storms. \n"))
-    assert made == ChildMade("t1-000001", "call_1", task="Count the storms.")
+    assert made == ChildMade("t1-000001", "c1_t1", task="Count the storms.")
     child = Thread(
         "t1-000001",
         user_id="u1",
@@ -66,7 +66,7 @@ def test_a_child_is_made_and_the_model_goes_on_at_once() -> None:
     )
     assert parent.effects == (Spawn(child, "Count the storms."),)
     assert parent.is_asked()
-    assert parent.shown()[-1] == "call_1: The child thread t1-000001 works on it. Its reports will come by themselves."
+    assert parent.shown()[-1] == "c1_t1: The child thread t1-000001 works on it. Its reports will come by themselves."
     parent.says("I wait.")
     assert parent.status() is Status.WAITING
 
@@ -91,27 +91,27 @@ def test_a_child_inherits_what_was_said_before_the_reply_that_made_it_and_then_h
 
 def test_a_child_inherits_no_call_that_was_not_answered_and_no_answer_that_came_later() -> None:
     parent = calling(forecast("Oslo"), forecast("Bergen"))
-    parent.result("call_2", "rain")
+    parent.result("c2_t1", "rain")
     parent.user("Let somebody count the storms.")
     parent.says("", spawn())
     child = parent.spawned()
     before = child.conversation()
-    parent.result("call_1", "sun")
+    parent.result("c1_t1", "sun")
     parent.says("It is sunny.")
     assert child.conversation() == before
     assert child.shown()[:4] == [
         "How is it?",
-        "model calls call_2: forecast Bergen",
-        "call_2: rain",
+        "model calls c2_t1: forecast Bergen",
+        "c2_t1: rain",
         "Let somebody count the storms.",
     ]
-    assert [call.id for turn in before if isinstance(turn, Said) for call in turn.calls] == ["call_2", "note_4"]
+    assert [call.id for turn in before if isinstance(turn, Said) for call in turn.calls] == ["c2_t1", "note_4"]
 
 
 def test_ids_of_a_child_are_other_than_those_it_inherits() -> None:
     _, child = parent_of_one()
     child.says("", forecast())
-    assert list(child.thread.pending) == ["call_3"]  # the parent's was call_1, its own task note_2
+    assert list(child.thread.pending) == ["c3_t1-000001"]  # the parent's was c1_t1, its own task note_2
 
 
 def test_grandchildren_inherit_from_both() -> None:
@@ -169,7 +169,7 @@ def test_children_for_events_take_no_room_of_those_the_model_makes_nor_the_other
     talk.user("Count, too.")
     talk.says("", spawn())
     talk.says("Yes.")
-    talk.event("call_1", associative=False)
+    talk.event("c1_t1", associative=False)
     assert (list(talk.thread.spawned), talk.thread.children) == (["t1-000001"], ("t1-000002",))
 
 
@@ -223,10 +223,10 @@ def test_a_report_waits_for_a_call_that_is_awaited() -> None:
     child.says("Seven.")
     parent.takes_mail_of(child)
     assert not parent.is_asked()
-    parent.result("call_2", "sun")
+    parent.result("c2_t1", "sun")
     assert parent.is_asked()
     assert parent.shown()[-3:] == [
-        "call_2: sun",
+        "c2_t1: sun",
         "model calls note_3: spawn_thread Count the storms., report:t1-000001 (open)",
         "note_3: Seven.",
     ]
@@ -242,7 +242,7 @@ def test_a_child_that_ends_its_turn_without_a_word_to_its_parent_has_reported_wh
     _, child = parent_of_one()
     child.says("", forecast())
     assert child.written() == []
-    child.result("call_3")
+    child.result("c3_t1-000001")
     child.says("There were seven.")
     assert child.written() == [
         Write("t1", ChildReport("t1-000001", "There were seven."), once="report/t1-000001/note_4")
@@ -274,7 +274,7 @@ def test_a_child_that_still_waits_for_something_has_not_reported_yet(what: str) 
     match what:
         case "a subscription":
             child.says("", storms())
-            child.result("call_3", "Subscribed.", subscription=True)
+            child.result("c3_t1-000001", "Subscribed.", subscription=True)
         case "a call":
             child.says("", forecast())
             child.user("Hurry!")
@@ -290,7 +290,7 @@ def test_a_child_that_is_written_to_by_its_parent_owes_a_report_again() -> None:
     child.says("Seven.")
     parent.takes_mail_of(child)
     parent.says("", want("send_message_to_child", thread_id="t1-000001", text="Only big ones."))
-    assert parent.written() == [Write("t1-000001", ParentMessage("t1", "Only big ones."), once="parent/call_3")]
+    assert parent.written() == [Write("t1-000001", ParentMessage("t1", "Only big ones."), once="parent/c3_t1")]
     assert child.takes_mail_of(parent) == (ParentSaid("note_4", "t1", "Only big ones."),)
     assert child.shown()[-2:] == [
         "model calls note_4: spawn_thread message:t1 (from the parent thread)",
@@ -303,7 +303,7 @@ def test_a_child_that_is_written_to_by_its_parent_owes_a_report_again() -> None:
 
 def test_a_child_made_for_an_event_owes_no_report_but_may_give_one() -> None:
     parent = subscribed()
-    parent.event("call_1", associative=False)
+    parent.event("c1_t1", associative=False)
     child = parent.child(parent.effects[-1])  # type: ignore[arg-type]
     child.hears(ParentMessage("t1", "Well?"))
     assert not child.thread.owes_report
@@ -363,11 +363,11 @@ def test_a_parent_is_told_though_the_child_had_reported_something_before(how: st
 def test_a_parent_is_told_once_however_often_a_child_that_has_stopped_is_woken_in_vain() -> None:
     _, child = parent_of_one(ThreadLimits(attempts=2))
     child.says("", storms())
-    child.result("call_3", "Subscribed.", subscription=True)
+    child.result("c3_t1-000001", "Subscribed.", subscription=True)
     child.fails(retryable=False)
     assert len(child.written()) == 1
     for _ in range(3):
-        child.event("call_3")
+        child.event("c3_t1-000001")
         assert child.is_asked()
         child.fails()
         assert child.status() is Status.PARKED
@@ -500,8 +500,8 @@ def test_a_child_that_is_being_closed_is_open_to_the_model_no_more() -> None:
 
 def test_a_child_made_for_an_event_may_be_closed_and_makes_room_for_the_next() -> None:
     talk = subscribed(ThreadLimits(children=1))
-    talk.event("call_1", "first", associative=False)
-    talk.event("call_1", "second", associative=False)
+    talk.event("c1_t1", "first", associative=False)
+    talk.event("c1_t1", "second", associative=False)
     talk.user("Stop that.")
     talk.says("", close("t1-000001"))
     talk.hears(ChildClosed("t1-000001", "its parent thread"))
@@ -544,16 +544,16 @@ def test_only_direct_relatives_talk(relative: str, tool: str) -> None:
 def test_a_call_that_was_given_up_in_a_child_is_no_business_of_its_parent() -> None:
     _, child = parent_of_one()
     child.says("", forecast())
-    child.hears(Undelivered("call_3", "nobody is there"))
+    child.hears(Undelivered("c3_t1", "nobody is there"))
     assert child.written() == []
     assert isinstance(child.conversation()[-1], Heard)
 
 
 @pytest.mark.parametrize(("owes_report", "asked"), [(True, True), (False, False)], ids=["owes", "has told"])
 def test_a_child_that_owes_a_report_does_not_come_to_rest_without_a_word(owes_report: bool, asked: bool) -> None:
-    subscribed = {"call_1": Subscription("storms", {}, 0.0, "http://a")}
+    subscribed = {"c1_t1": Subscription("storms", {}, 0.0, "http://a")}
     child = Thread("t1-000001", ancestors=("t1",), task="Watch.", owes_report=owes_report, subscriptions=subscribed)
 
-    step = receive(child, [CancelCall("call_1")], 1.0, ThreadLimits())
+    step = receive(child, [CancelCall("c1_t1")], 1.0, ThreadLimits())
 
     assert step.thread.wants_model == asked

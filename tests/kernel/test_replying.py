@@ -35,8 +35,8 @@ def test_calls_get_ids_of_ours_and_keep_the_providers() -> None:
     talk = asked()
     (said,) = talk.says("", want("forecast", "call_0", city="Oslo"), want("forecast", "call_0", city="Bergen"))
     assert isinstance(said, ModelSaid)
-    assert [(call.id, call.provider_id) for call in said.calls] == [("call_1", "call_0"), ("call_2", "call_0")]
-    pending = talk.thread.pending["call_2"]
+    assert [(call.id, call.provider_id) for call in said.calls] == [("c1_t1", "call_0"), ("c2_t1", "call_0")]
+    pending = talk.thread.pending["c2_t1"]
     assert (pending.server, pending.operation, pending.arguments) == (SERVER, "forecast", {"city": "Bergen"})
     assert pending.provider_id == "call_0"
 
@@ -44,9 +44,9 @@ def test_calls_get_ids_of_ours_and_keep_the_providers() -> None:
 def test_thoughts_and_usage_are_kept() -> None:
     talk = asked()
     said = Reply("Hm.", thoughts=({"sig": "x"},), usage=Usage(1, 10, 5, 0.5), model="m")
-    step = reply(talk.thread, said, CATALOG, 0.0, ThreadLimits())
+    step = reply(talk.thread, said, CATALOG, 0.0, ThreadLimits(), id_suffix="t1")
     assert step.entries == (ModelSaid("Hm.", (), ({"sig": "x"},), "m", Usage(1, 10, 5, 0.5)),)
-    again = reply(step.thread, said, CATALOG, 0.0, ThreadLimits())
+    again = reply(step.thread, said, CATALOG, 0.0, ThreadLimits(), id_suffix="t1")
     assert again.thread.usage == Usage(2, 20, 10, 1.0)
 
 
@@ -59,7 +59,7 @@ def test_an_unknown_tool_never_leaves_and_the_model_is_told_what_exists() -> Non
     talk.says("", want("weather"))
     assert talk.effects == ()
     assert talk.is_asked()
-    assert talk.shown()[-1] == f"call_1: {UNKNOWN}"
+    assert talk.shown()[-1] == f"c1_t1: {UNKNOWN}"
 
 
 def test_arguments_that_do_not_fit_never_leave_and_the_model_is_told_why() -> None:
@@ -68,7 +68,7 @@ def test_arguments_that_do_not_fit_never_leave_and_the_model_is_told_why() -> No
     talk.says("", want("forecast", town="Oslo"))
     assert talk.effects == ()
     assert talk.is_asked()
-    expected = "call_1: Error: The arguments do not fit: town: unknown; known are city; city: required, but missing"
+    expected = "c1_t1: Error: The arguments do not fit: town: unknown; known are city; city: required, but missing"
     assert sorted(talk.shown()[-1]) == sorted(expected)
 
 
@@ -77,18 +77,18 @@ def test_arguments_that_are_no_json_never_leave(name: str) -> None:
     """INV-3"""
     talk = asked()
     (said, _) = talk.says("", WantedCall("x", name, None, "The arguments are not valid JSON: line 1."))
-    assert said == ModelSaid("", (MadeCall("call_1", name, {}, "x"),))
-    assert talk.shown()[-1] == "call_1: Error: The arguments are not valid JSON: line 1."
+    assert said == ModelSaid("", (MadeCall("c1_t1", name, {}, "x"),))
+    assert talk.shown()[-1] == "c1_t1: Error: The arguments are not valid JSON: line 1."
     assert talk.effects == ()
 
 
 def test_a_wrong_call_beside_a_right_one_is_answered_and_the_right_one_made() -> None:
     talk = asked()
     talk.says("", want("weather"), forecast())
-    assert talk.effects == (Invoke("call_2"),)
+    assert talk.effects == (Invoke("c2_t1"),)
     assert not talk.is_asked()
-    talk.result("call_2")
-    assert talk.shown()[-2:] == [f"call_1: {UNKNOWN}", "call_2: sunny"]
+    talk.result("c2_t1")
+    assert talk.shown()[-2:] == [f"c1_t1: {UNKNOWN}", "c2_t1: sunny"]
 
 
 def test_a_model_that_gets_nothing_right_is_parked() -> None:
@@ -96,7 +96,7 @@ def test_a_model_that_gets_nothing_right_is_parked() -> None:
     for _ in range(2):
         talk.says("", want("weather"))
         assert talk.is_asked()
-    talk.says("", want("cancel_subscription", tool_call_id="call_9"), want("weather"))
+    talk.says("", want("cancel_subscription", tool_call_id="c9_t1"), want("weather"))
     assert talk.status() is Status.PARKED
     assert not talk.is_asked()
     assert isinstance(talk.journal[-1], ParkedEntry)
@@ -120,7 +120,7 @@ def test_a_call_past_the_cap_on_subscriptions_is_refused_before_it_is_made() -> 
     talk = subscribed(ThreadLimits(subscriptions=1))
     talk.user("Bergen too")
     talk.says("", storms("Bergen"), forecast())
-    assert talk.effects == (Invoke("call_3"),)
+    assert talk.effects == (Invoke("c3_t1"),)
     assert "This thread has 1 active subscriptions, and may not have more." in talk.answers()[-1].text  # type: ignore[operator]
 
 
@@ -193,11 +193,11 @@ def test_the_user_revives_a_parked_thread_with_all_its_attempts() -> None:
 
 def test_other_mail_gives_a_parked_thread_one_attempt() -> None:
     talk = parked(ThreadLimits(attempts=3))
-    talk.event("call_1", "A storm!")
+    talk.event("c1_t1", "A storm!")
     assert talk.is_asked()
     talk.fails()
     assert talk.status() is Status.PARKED
-    talk.event("call_1", "Another!")
+    talk.event("c1_t1", "Another!")
     talk.says("I see.")
     talk.user("Hello")
     talk.fails()
@@ -206,8 +206,8 @@ def test_other_mail_gives_a_parked_thread_one_attempt() -> None:
 
 def test_mail_that_does_not_wake_leaves_a_thread_parked() -> None:
     talk = parked(ThreadLimits())
-    talk.event("call_1", "A storm!", associative=False)
-    talk.result("call_9")
+    talk.event("c1_t1", "A storm!", associative=False)
+    talk.result("c9_t1")
     assert talk.status() is Status.PARKED
 
 
@@ -225,6 +225,6 @@ def test_calls_go_on_while_a_thread_is_parked() -> None:
     talk = calling(forecast(), limits=ThreadLimits(attempts=1))
     talk.user("Well?")
     talk.fails()
-    assert list(talk.thread.pending) == ["call_1"]
-    talk.result("call_1")
+    assert list(talk.thread.pending) == ["c1_t1"]
+    talk.result("c1_t1")
     assert talk.is_asked()

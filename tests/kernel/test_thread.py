@@ -33,27 +33,27 @@ FULL = Thread(
     children_made=2,
     pending={
         "call_0": Pending("sleep", {"seconds": 3}, "", "sleep", 1.0, awaits="time", since=1.0, until=4.0),
-        "call_1": PENDING,
-        "call_2": Pending("s", {}, "", "s", 0.0, "p", True, True, (EarlyEvent(3, True, False),)),
+        "c1_t1": PENDING,
+        "c2_t1": Pending("s", {}, "", "s", 0.0, "p", True, True, (EarlyEvent(3, True, False),)),
     },
-    subscriptions={"call_3": Subscription("storms", {"deep": [{"x": [1, 2.5, None]}]}, 2.0, "http://a.test")},
-    expired={"call_4": Expired("forecast", {}, "http://a.test", (EarlyEvent(4, False, True),))},
-    choices={"call_1": (OpenChoice("Which?", ("a", "b"), 1, "http://a.test/c", "http://a.test", 3.0),)},
-    authorizing={"call_1": 2.5},
+    subscriptions={"c3_t1": Subscription("storms", {"deep": [{"x": [1, 2.5, None]}]}, 2.0, "http://a.test")},
+    expired={"c4_t1": Expired("forecast", {}, "http://a.test", (EarlyEvent(4, False, True),))},
+    choices={"c1_t1": (OpenChoice("Which?", ("a", "b"), 1, "http://a.test/c", "http://a.test", 3.0),)},
+    authorizing={"c1_t1": 2.5},
     views=("plan",),
     task="Count.",
     owes_report=True,
     shown=5,
     spawned={"t1-1-2": SpawnedChild("Count.", closing=True)},
     allowed=("demolish",),
-    timers={"call_1": 30.5},
+    timers={"c1_t1": 30.5},
     granted=Granted(1, 2, 0.5),
     context=77,
     summary=Summarised(6, 4, 3),
     compact_after=8,
     children=("t1-1-1",),
-    waiting_events=(WaitingEvent(5, "call_9", 4),),
-    ended={"call_9": Subscription("storms", {}, 1.0)},
+    waiting_events=(WaitingEvent(5, "c9_t1", 4),),
+    ended={"c9_t1": Subscription("storms", {}, 1.0)},
     wants_model=True,
     retry_at=12.5,
     failures=1,
@@ -102,11 +102,11 @@ def test_relatives() -> None:
 
 def test_calls_that_may_call_back() -> None:
     """CB-8, SUB-15; one that was never sent may not."""
-    assert FULL.live_calls == {"call_1", "call_2", "call_3", "call_4"}
+    assert FULL.live_calls == {"c1_t1", "c2_t1", "c3_t1", "c4_t1"}
     assert Thread("t", pending={"c": PENDING}, closed=True).live_calls == frozenset()
 
 
 def test_a_thread_is_free_when_it_waits_for_no_call() -> None:
     assert Thread("t").is_free
     assert not FULL.is_free
-    assert Thread("t", pending={"call_2": FULL.pending["call_2"]}).is_free
+    assert Thread("t", pending={"c2_t1": FULL.pending["c2_t1"]}).is_free

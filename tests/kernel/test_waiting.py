@@ -36,7 +36,7 @@ def until(time: str, **more: str) -> WantedCall:
 
 
 def waiting(call: WantedCall, limits: ThreadLimits | None = None) -> Talk:
-    """A thread with a subscription `call_1`, a call `call_2` that runs, and a child, whose model waits with `call_4`."""
+    """A thread with a subscription `c1_t1`, a call `c2_t1` that runs, and a child, whose model waits with `c4_t1`."""
     talk = subscribed(limits)
     talk.user("And Oslo?")
     talk.says("", forecast())
@@ -44,7 +44,7 @@ def waiting(call: WantedCall, limits: ThreadLimits | None = None) -> Talk:
     talk.says("", want("spawn_thread", task="Count."))
     assert isinstance(talk.effects[0], Spawn)
     talk.says("", call)
-    assert talk.thread.pending["call_4"].awaits == "time"
+    assert talk.thread.pending["c4_t1"].awaits == "time"
     assert not talk.is_asked()
     return talk
 
@@ -54,15 +54,15 @@ def waiting(call: WantedCall, limits: ThreadLimits | None = None) -> Talk:
 
 def test_a_sleep_is_over_when_its_time_is() -> None:
     talk = calling(SLEEP)
-    assert talk.effects == (SetTimer("call/call_1", 1060.0),)
+    assert talk.effects == (SetTimer("call/c1_t1", 1060.0),)
     assert talk.status() is Status.WAITING
     assert talk.thread.live_calls == frozenset()
     assert not talk.is_asked()
 
-    assert talk.goes_on_until(1060.0) == (Answered("call_1", "sleep", OVER, by="runtime"),)
+    assert talk.goes_on_until(1060.0) == (Answered("c1_t1", "sleep", OVER, by="runtime"),)
     assert talk.is_asked()
-    assert talk.shown()[-1] == f"call_1: {OVER}"
-    assert talk.effects == (SetTimer("call/call_1", None),)
+    assert talk.shown()[-1] == f"c1_t1: {OVER}"
+    assert talk.effects == (SetTimer("call/c1_t1", None),)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_a_sleep_is_over_when_its_time_is() -> None:
 )
 def test_how_long_a_model_waits(call: WantedCall, at: float | None) -> None:
     talk = calling(call)
-    assert talk.ledger.timers == ({} if at is None else {"call/call_1": at})
-    assert list(talk.thread.pending) == ["call_1"]
+    assert talk.ledger.timers == ({} if at is None else {"call/c1_t1": at})
+    assert list(talk.thread.pending) == ["c1_t1"]
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_a_time_that_cannot_be_waited_for_is_refused(call: WantedCall, problem: 
 WAKES: list[tuple[str, Incoming]] = [
     ("user", UserMessage("Well?")),
     ("schedule", SCHEDULE),
-    ("result", ToolResult(group_id="t1", id="call_2", text="sunny")),
-    ("event", SubscriptionEvent(group_id="t1", tool_call_id="call_1", text="!", associative=True)),
+    ("result", ToolResult(group_id="t1", id="c2_t1", text="sunny")),
+    ("event", SubscriptionEvent(group_id="t1", tool_call_id="c1_t1", text="!", associative=True)),
     ("report", ChildReport("t1-000001", "Seven.")),
     ("end of a child", ChildClosed("t1-000001", "the user")),
     ("message of the parent", ParentMessage("t0", "Faster.")),
-    ("undelivered", Undelivered("call_2", "nobody is there")),
-    ("cancelled", CancelCall("call_2")),
+    ("undelivered", Undelivered("c2_t1", "nobody is there")),
+    ("cancelled", CancelCall("c2_t1")),
 ]
 
 
@@ -130,10 +130,10 @@ def test_whatever_wakes_the_thread_ends_the_wait(what: str, message: Incoming, c
     talk.now += 30
     talk.hears(message)
     assert talk.is_asked()
-    assert talk.ledger.timers.keys() <= {"expired/call_2"}
-    expected = "call_4: Interrupted by what follows. 30 seconds have passed. It is Thursday 1970-01-01 00:17:10 UTC."
+    assert talk.ledger.timers.keys() <= {"expired/c2_t1"}
+    expected = "c4_t1: Interrupted by what follows. 30 seconds have passed. It is Thursday 1970-01-01 00:17:10 UTC."
     shown = talk.shown()
-    assert shown[shown.index(expected) - 1].startswith(f"model calls call_4: {call.name}")
+    assert shown[shown.index(expected) - 1].startswith(f"model calls c4_t1: {call.name}")
     assert shown[-1] != expected, "what it was interrupted by is shown behind it"
 
 
@@ -141,15 +141,15 @@ LETS_SLEEP: list[tuple[str, Incoming]] = [
     ("view", ViewUpdate(group_id="t1", view_type="plan", content=1)),
     (
         "choice",
-        UserChoice(group_id="t1", id="call_2", prompt="?", choices=("a",), default=0, response_url="http://a.test"),
+        UserChoice(group_id="t1", id="c2_t1", prompt="?", choices=("a",), default=0, response_url="http://a.test"),
     ),
-    ("choice made", ChooseFor("call_2", 0)),
-    ("oauth", OAuthRequest(group_id="t1", id="call_2", auth_url="http://a.test")),
-    ("threaded event", SubscriptionEvent(group_id="t1", tool_call_id="call_1", text="!", associative=False)),
-    ("early event", SubscriptionEvent(group_id="t1", tool_call_id="call_2", text="!", associative=True)),
+    ("choice made", ChooseFor("c2_t1", 0)),
+    ("oauth", OAuthRequest(group_id="t1", id="c2_t1", auth_url="http://a.test")),
+    ("threaded event", SubscriptionEvent(group_id="t1", tool_call_id="c1_t1", text="!", associative=False)),
+    ("early event", SubscriptionEvent(group_id="t1", tool_call_id="c2_t1", text="!", associative=True)),
     ("grant", Grant(slices=1)),
-    ("stale result", ToolResult(group_id="t1", id="call_9", text="sunny")),
-    ("stale timer", TimerDue("call/call_9")),
+    ("stale result", ToolResult(group_id="t1", id="c9_t1", text="sunny")),
+    ("stale timer", TimerDue("call/c9_t1")),
     ("stranger", ChildReport("t9", "Hello.")),
 ]
 
@@ -159,22 +159,22 @@ def test_what_does_not_wake_the_thread_lets_it_wait(what: str, message: Incoming
     talk = waiting(SLEEP)
     talk.hears(message)
     assert not talk.is_asked()
-    assert talk.ledger.timers["call/call_4"] == 1060.0
+    assert talk.ledger.timers["call/c4_t1"] == 1060.0
 
 
 def test_the_end_of_a_child_that_was_made_for_an_event_lets_it_wait() -> None:
     talk = waiting(SLEEP)
-    talk.event("call_1", associative=False)
+    talk.event("c1_t1", associative=False)
     talk.hears(ChildClosed("t1-000002"))
     assert not talk.is_asked()
-    assert "call_4" in talk.thread.pending
+    assert "c4_t1" in talk.thread.pending
 
 
-@pytest.mark.parametrize("end", [CancelCall("call_4"), CloseThread()], ids=["cancelled", "closed"])
+@pytest.mark.parametrize("end", [CancelCall("c4_t1"), CloseThread()], ids=["cancelled", "closed"])
 def test_a_wait_that_is_ended_by_the_user_leaves_no_timer(end: Incoming) -> None:
     talk = waiting(SLEEP)
     talk.hears(end)
-    assert "call_4" not in talk.thread.pending
+    assert "c4_t1" not in talk.thread.pending
     assert talk.ledger.timers == {}
     assert talk.is_asked() == (not talk.thread.closed)
 
@@ -193,13 +193,13 @@ def test_a_message_of_the_user_only_interrupts_a_wait_where_it_cancels_calls() -
 
 def test_a_model_that_sleeps_beside_a_call_goes_on_when_that_is_answered() -> None:
     talk = calling(SLEEP, forecast())
-    assert Invoke("call_2") in talk.effects
+    assert Invoke("c2_t1") in talk.effects
     talk.now += 5
-    talk.result("call_2")
+    talk.result("c2_t1")
     assert talk.is_asked()
     assert (talk.shown()[-2].split(".")[0], talk.shown()[-1]) == (
-        "call_1: Interrupted by what follows",
-        "call_2: sunny",
+        "c1_t1: Interrupted by what follows",
+        "c2_t1: sunny",
     )
 
 
@@ -207,9 +207,9 @@ def test_a_model_that_sleeps_beside_a_call_waits_for_both_if_the_sleep_ends_firs
     talk = calling(SLEEP, forecast())
     talk.goes_on_until(1060.0)
     assert not talk.is_asked()
-    talk.result("call_2")
+    talk.result("c2_t1")
     assert talk.is_asked()
-    assert talk.shown()[-2:] == [f"call_1: {OVER}", "call_2: sunny"]
+    assert talk.shown()[-2:] == [f"c1_t1: {OVER}", "c2_t1: sunny"]
 
 
 def test_the_first_of_two_sleeps_that_is_over_ends_both() -> None:
@@ -217,13 +217,13 @@ def test_the_first_of_two_sleeps_that_is_over_ends_both() -> None:
     talk.goes_on_until(1060.0)
     assert talk.is_asked()
     assert talk.ledger.timers == {}
-    assert [answer.call_id for answer in talk.answers()] == ["call_1", "call_2", "call_3"]
+    assert [answer.call_id for answer in talk.answers()] == ["c1_t1", "c2_t1", "c3_t1"]
 
 
 def test_two_sleeps_that_are_over_at_the_same_time_are_each_answered_once() -> None:
     talk = calling(SLEEP, want("sleep", seconds=60))
     talk.goes_on_until(2000.0)
-    assert [answer.call_id for answer in talk.answers()] == ["call_1", "call_2"]
+    assert [answer.call_id for answer in talk.answers()] == ["c1_t1", "c2_t1"]
     assert talk.ledger.timers == {}
 
 
@@ -289,25 +289,25 @@ def test_a_child_whose_own_child_has_reported_is_not_waited_for_in_vain() -> Non
 
 def test_a_user_who_cancels_a_subscription_ends_the_wait_for_its_events() -> None:
     talk = waiting(want("wait_for_event"))
-    talk.hears(CancelCall("call_1"))
+    talk.hears(CancelCall("c1_t1"))
     assert talk.is_asked()
-    assert talk.thread.pending.keys() == {"call_2"}
+    assert talk.thread.pending.keys() == {"c2_t1"}
 
 
 def test_a_user_who_cancels_a_subscription_asks_nothing_of_a_model_that_does_not_wait() -> None:
     talk = subscribed()
-    talk.hears(CancelCall("call_1"))
+    talk.hears(CancelCall("c1_t1"))
     assert not talk.is_asked()
 
 
 def test_a_subscription_that_is_confirmed_ends_a_wait_in_the_same_reply() -> None:
     talk = calling(storms(), want("wait_for_event"))
-    talk.result("call_1", "Subscribed.", subscription=True)
+    talk.result("c1_t1", "Subscribed.", subscription=True)
     assert talk.is_asked()
     talk.says("", want("wait_for_event"))
-    talk.event("call_1", "storm")
+    talk.event("c1_t1", "storm")
     assert talk.is_asked()
-    assert talk.shown()[-1] == "call_1-e6: storm"
+    assert talk.shown()[-1] == "c1_t1-e6: storm"
 
 
 # Schedules
@@ -325,8 +325,8 @@ def test_a_schedule_interrupts_a_call_and_cancels_nothing() -> None:
     talk.hears(SCHEDULE)
     assert talk.is_asked()
     assert talk.effects == ()
-    assert list(talk.thread.pending) == ["call_1", "call_2"]
-    assert list(talk.thread.choices) == ["call_2"]
+    assert list(talk.thread.pending) == ["c1_t1", "c2_t1"]
+    assert list(talk.thread.choices) == ["c2_t1"]
 
 
 def test_a_schedule_revives_a_thread_that_has_stopped() -> None:

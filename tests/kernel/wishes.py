@@ -30,7 +30,7 @@ wishes = st.lists(
 
 def wanted(wish: str, thread: Thread, now: float, victim: int, name: Callable[[str], str]) -> WantedCall:
     """The call a model makes that has a wish; `victim` picks whom or what it is about, `name` gives new names."""
-    live = [*thread.pending, *thread.subscriptions, f"call_{thread.calls_made + 1}"]
+    live = [*thread.pending, *thread.subscriptions, f"c{thread.calls_made + 1}_{thread.id}"]
     relatives = [*thread.spawned, *thread.children, *thread.ancestors, "nobody"]
     relative = relatives[victim % len(relatives)]
     match wish:

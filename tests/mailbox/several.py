@@ -46,6 +46,17 @@ class SeveralHandlesContract:
         assert [entry.body for entry in await here.entries("b1")] == [b"1"]
         assert ids(await take(here)) == ["p1"]
 
+    async def test_no_two_openings_of_a_store_have_the_same_incarnation(self, harness: Harness) -> None:
+        """Whether its data was copied or restored in between, a store cannot know."""
+        first = harness.store.incarnation
+        second = await harness.open()
+        await harness.crash(second)
+        third = await harness.open()
+
+        assert len({first, second.incarnation, third.incarnation}) == 3
+        assert all(len(each) >= 32 for each in (first, second.incarnation, third.incarnation))
+        assert harness.store.incarnation == first
+
     async def test_a_store_opened_again_has_everything(self, harness: Harness) -> None:
         before = harness.store
         await idle(before, put=[Record("call", "c1", b"x")], entries=[Entry("e", b"1")], outgoing=[post("p1")])

@@ -25,12 +25,13 @@ async def test_a_call_leaves_three_lines(agent: Working, stranger: Stranger, cap
     """RUN-10: it was made, its server has it, it is answered."""
     talk = await agent.doing(call("work", password="hunter2"))
     await agent.quiet()
-    await (await stranger.invoked()).result("the secret is 42")
+    invocation = await stranger.invoked()
+    await invocation.result("the secret is 42")
     await talk.hears("42")
 
     invoked, acknowledged, answered = lines(caplog)
     for line in (invoked, acknowledged, answered):
-        assert (line["thread_id"], line["call_id"], line["operation"]) == (talk.id, "call_1", "work")
+        assert (line["thread_id"], line["call_id"], line["operation"]) == (talk.id, invocation.id, "work")
         assert line["time"]
     assert (invoked["message"], invoked["server"]) == ("invoked", stranger.url)
     assert (acknowledged["message"], acknowledged["server"]) == ("acknowledged", stranger.url)

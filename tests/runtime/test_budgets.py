@@ -24,6 +24,7 @@ from rapkit.kernel.entries import (
 )
 from rapkit.models import ModelError
 from rapkit.models.scripted import Scripted
+from tests.call_ids import plain_entry
 from tests.runtime.agents import Call, Obedient, call, calling, last_heard, texts_of, working
 from tests.runtime.api.client import Client
 from tests.runtime.stranger import Stranger
@@ -407,7 +408,7 @@ async def test_a_child_that_is_granted_more_goes_on_and_its_parent_hears_the_end
 
 
 def _without_id(entry: JournalEntry) -> JournalEntry:
-    return replace(entry, id="") if isinstance(entry, UserSaid) else entry
+    return replace(entry, id="") if isinstance(entry, UserSaid) else plain_entry(entry)
 
 
 @pytest.mark.parametrize("unheard", [False, True], ids=["before", "after"])

@@ -13,6 +13,7 @@ from rapkit.kernel.conversation import Heard
 from rapkit.kernel.entries import Answered, ModelSaid, ViewChanged
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.models.opening import open_model
+from tests.call_ids import numbers
 from tests.runtime.agents import Obedient, Working, call, calling, last_heard, please, quick, working
 from tests.runtime.examples import example, served
 from tests.runtime.stranger import INVOKE, Invocation, Stranger, tool
@@ -33,7 +34,7 @@ async def test_an_invocation_says_what_is_called_and_where_to_answer(agent: Work
     assert invocation.message == {
         "operation": "work",
         "arguments": {"city": "Åre", "days": 3},
-        "id": "call_1",
+        "id": invocation.id,
         "call_id": "call_0",
         "callback_url": invocation.callback_url,
         "group_id": talk.id,
@@ -85,7 +86,7 @@ async def test_a_model_that_uses_its_ids_again_mixes_nothing_up(
 
     messages = [post.message for post in stranger.to(INVOKE)]
     assert [message["call_id"] for message in messages] == ["call_0", "call_0"]
-    assert [message["id"] for message in messages] == ["call_1", "call_2"]
+    assert numbers(message["id"] for message in messages) == ["c1", "c2"]
     assert model.shown() == [("work", {"number": 1}, "first"), ("work", {"number": 2}, "second")]
 
 
@@ -273,7 +274,7 @@ async def test_the_weather_example_forecasts_draws_and_takes_its_time(
         await talk.until(ViewChanged)
         look = await talk.look()
         assert list(look.views) == ["progress"]
-        assert "call_3" in look.thread.pending
+        assert "c3" in numbers(look.thread.pending)
 
         said = await talk.hears(
             "heard: Sunny in Oslo for the next 3 days. | The temperatures around Rome: (image/png) | "
@@ -281,4 +282,4 @@ async def test_the_weather_example_forecasts_draws_and_takes_its_time(
         assert said.text.endswith("It has been getting warmer in Bonn.")
         heard = model.last.conversation[-1]
         assert isinstance(heard, Heard)
-        assert [each.call_id for each in heard.answers] == ["call_1", "call_2", "call_3"]
+        assert numbers(each.call_id for each in heard.answers) == ["c1", "c2", "c3"]

@@ -124,7 +124,7 @@ async def test_a_call_that_has_not_left_yet_never_leaves(model: Obedient, strang
         talk = await agent.doing(call("work"))
         await agent.failed_once()
 
-        await agent.threads.cancel(talk.id, "call_1")
+        await agent.threads.cancel(talk.id, (await stranger.invoked()).id)
 
         await talk.hears("Error: Cancelled.")
         await agent.quiet()
@@ -180,11 +180,13 @@ async def test_the_shell_example_ends_what_was_cancelled(model: Obedient, store:
         talk = await agent.doing(call("run", command=f"touch {begun}; sleep 1000"))
         while not begun.exists():
             await asyncio.sleep(0.01)
-        await agent.threads.cancel(talk.id, "call_1")
+        (running,) = (await talk.look()).thread.pending
+        await agent.threads.cancel(talk.id, running)
         await talk.hears("Error: Cancelled.")
 
         await talk.do(call("follow", command="sleep 1000"))
         await talk.hears("$ sleep 1000")
-        await talk.do(call("cancel_subscription", tool_call_id="call_2"))
-        await talk.hears("The subscription call_2 is cancelled.")
+        (followed,) = (await talk.look()).thread.subscriptions
+        await talk.do(call("cancel_subscription", tool_call_id=followed))
+        await talk.hears(f"The subscription {followed} is cancelled.")
         assert (await talk.becomes("idle")).thread.subscriptions == {}

@@ -23,6 +23,7 @@ from rapkit.kernel.entries import (
     Tasked,
     UserSaid,
 )
+from tests.call_ids import plain
 from tests.runtime.agents import Obedient, call, calling, text_of, texts_of, working
 from tests.runtime.api.client import Client
 from tests.runtime.stranger import CLOSE, Stranger
@@ -576,7 +577,7 @@ async def _converse(agent: testing.StagedAgent) -> tuple[str, Journals]:
 
 
 def _told(thread_id: str, journals: Journals) -> str:
-    return str(journals).replace(thread_id, "PARENT")
+    return plain(journals).replace(thread_id, "PARENT")
 
 
 @pytest.mark.parametrize("unheard", [False, True], ids=["before", "after"])

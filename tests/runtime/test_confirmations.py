@@ -14,6 +14,7 @@ from rapkit.models.scripted import Scripted
 from rapkit.runtime.engine import running
 from rapkit.runtime.plan import Plan
 from rapkit.runtime.server import Server
+from tests.call_ids import plain
 from tests.runtime.agents import Obedient, Talk, Working, call, please, working
 from tests.runtime.api.client import Client
 from tests.runtime.clocks import ManualClock
@@ -80,7 +81,7 @@ async def test_a_destructive_tool_is_not_called_before_a_person_says_yes(houses:
         assert (question.choices, question.default) == (("Yes", "No"), "No")
         await agent.advance(days=3)
         assert executed == []
-        assert (await thread.look()).thread.pending["call_1"].awaits == "permission"
+        assert [call.awaits for call in (await thread.look()).thread.pending.values()] == ["permission"]
 
         await question.select("Yes")
 
@@ -321,7 +322,7 @@ async def test_a_permitted_call_is_made_once_however_the_agent_is_lost(
         await agent.advance(minutes=5)
         await (await thread.choice()).select("Yes")
         await agent.advance(minutes=5)
-        return [str(entry) for entry in await thread.entries() if not isinstance(entry, UserSaid)]
+        return [plain(entry) for entry in await thread.entries() if not isinstance(entry, UserSaid)]
 
     async with testing.agent(model=RULES, tools=[houses]) as agent:
         undisturbed = await converse(agent)

@@ -116,7 +116,7 @@ async def test_a_server_that_had_the_call_after_all_is_heard_once(
         await talk.hears("heard: done after all")
         assert model.shown()[-1] == (
             "work",
-            {"n": 1, "kind": "result:call_1 (the call is finished)"},
+            {"n": 1, "kind": f"result:{invocation.id} (the call is finished)"},
             "done after all",
         )
         assert (await invocation.result("and again")).status == 404

@@ -22,7 +22,7 @@ async def test_the_user_is_answered_while_a_call_takes_days(
     await talk.hears("heard: warmer")
     assert model.shown() == [
         ("work", {"report": "climate"}, STILL_RUNNING),
-        ("work", {"report": "climate", "kind": "result:call_1 (the call is finished)"}, "warmer"),
+        ("work", {"report": "climate", "kind": f"result:{invocation.id} (the call is finished)"}, "warmer"),
     ]
     assert [type(each).__name__ for each in await talk.entries()] == [
         "UserSaid",
@@ -100,8 +100,8 @@ async def test_a_late_confirmation_is_told_as_one_and_its_events_come(
     kinds = [arguments.get("kind") for _, arguments, _ in model.shown()]
     assert kinds == [
         None,
-        "result:call_1 (subscription is active)",
-        "interrupt:call_1 (subscription remains active)",
+        f"result:{invocation.id} (subscription is active)",
+        f"interrupt:{invocation.id} (subscription remains active)",
     ]
 
 

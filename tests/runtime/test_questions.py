@@ -20,6 +20,7 @@ from rapkit.kernel.entries import (
     UserSaid,
 )
 from rapkit.kernel.limits import Timeouts
+from tests.call_ids import plain_entry
 from tests.runtime.agents import Working, call, calling, please
 from tests.runtime.api.client import Client
 
@@ -390,7 +391,7 @@ async def test_of_an_answer_in_words_and_a_choice_the_first_counts(agent: Workin
 
 
 def _without_id(entry: JournalEntry) -> JournalEntry:
-    return replace(entry, id="") if isinstance(entry, UserSaid) else entry
+    return replace(entry, id="") if isinstance(entry, UserSaid) else plain_entry(entry)
 
 
 @pytest.mark.parametrize("unheard", [False, True], ids=["before", "after"])

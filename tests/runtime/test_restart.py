@@ -190,8 +190,9 @@ async def test_the_examples_wait_for_people_while_the_agent_is_gone(
 
             async with working(model, [github, weather], store, port=agent.port, limits=UNASKED) as agent:
                 talk = agent.thread(talk.id)
-                await agent.threads.choose(talk.id, "call_1", 0)
-                await agent.threads.choose(talk.id, "call_2", None)
+                closing, evacuating = sorted((await talk.look()).thread.choices)
+                await agent.threads.choose(talk.id, closing, 0)
+                await agent.threads.choose(talk.id, evacuating, None)
                 consent = await talk.event(EventName.OAUTH)
                 await talk.until(Answered)
 
@@ -246,9 +247,8 @@ async def test_everything_that_waits_survives_a_kill(stranger: Stranger, store: 
             await listening_.hears("heard: news")
             await calls[5].confirm("now")
             await hasty.hears("early")
-            for talk in (plain, chatty, listening_, hasty):
-                answers = [each.call_id for each in await talk.all(Answered)]
-                assert answers == ["call_1"]
+            for talk, invocation in ((plain, calls[0]), (chatty, calls[1]), (listening_, calls[4]), (hasty, calls[5])):
+                assert [each.call_id for each in await talk.all(Answered)] == [invocation.id]
     finally:
         process.clean_up()
     assert len(stranger.to(INVOKE)) == 6

@@ -11,6 +11,7 @@ import pytest
 from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.entries import Answered, Began, ChildEnded, ChildMade, Happened, Ignored, ModelSaid, Unsubscribed
 from rapkit.kernel.limits import ThreadLimits
+from tests.call_ids import numbers, plain
 from tests.runtime.agents import Obedient, Talk, Working, call, calling, working
 from tests.runtime.examples import UNASKED, example, served
 from tests.runtime.stranger import CANCEL, INVOKE, Invocation, Stranger, post_to
@@ -66,8 +67,8 @@ async def test_an_associative_event_is_shown_in_the_thread_as_an_echo_of_its_cal
 
     assert model.shown() == [
         ("work", {"city": "Oslo"}, "subscribed"),
-        ("work", {"city": "Oslo", "kind": "interrupt:call_1 (subscription remains active)"}, "a storm"),
-        ("work", {"city": "Oslo", "kind": "interrupt:call_1 (subscription ended)"}, "the last storm"),
+        ("work", {"city": "Oslo", "kind": f"interrupt:{invocation.id} (subscription remains active)"}, "a storm"),
+        ("work", {"city": "Oslo", "kind": f"interrupt:{invocation.id} (subscription ended)"}, "the last storm"),
     ]
     assert (await talk.look()).thread.children_made == 0
 
@@ -83,7 +84,7 @@ async def test_any_other_event_gets_a_thread_of_its_own(agent: Working, stranger
     assert (await child.hears("heard: a storm")).text == "heard: a storm"
     assert model.shown() == [
         ("work", {"city": "Oslo"}, "subscribed"),
-        ("work", {"city": "Oslo", "kind": "interrupt:call_1 (subscription remains active)"}, "a storm"),
+        ("work", {"city": "Oslo", "kind": f"interrupt:{invocation.id} (subscription remains active)"}, "a storm"),
     ]
     assert model.last.conversation[0] == model.questions[0].conversation[0]
     await talk.until(ChildEnded)
@@ -361,10 +362,10 @@ async def test_the_ci_watcher_example_reports_builds_inline_and_in_threads_of_th
         await github_says(ci, build("c0ffee00", "failure"), "1")
 
         await talk.hears("heard: The build of c0ffee0 ended: failure.")
-        assert (await talk.until(Unsubscribed)).call_id == "call_2"
+        assert plain((await talk.until(Unsubscribed)).call_id) == "c2"
         made = await talk.until(ChildMade)
         await agent.thread(made.thread_id).hears("acme/api: tests on main: failure.")
-        assert list((await talk.look()).thread.subscriptions) == ["call_1"]
+        assert numbers((await talk.look()).thread.subscriptions) == ["c1"]
 
 
 async def test_the_shell_example_tells_what_a_command_writes_while_it_runs(

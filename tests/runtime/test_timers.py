@@ -13,6 +13,7 @@ from rapkit.kernel.conversation import Heard
 from rapkit.kernel.entries import Answered, Ignored, JournalEntry, ModelSaid, UserSaid
 from rapkit.kernel.limits import Timeouts
 from rapkit.kernel.projection import STILL_RUNNING
+from tests.call_ids import plain_entry
 from tests.runtime.agents import Obedient, call, working
 from tests.runtime.clocks import ManualClock
 from tests.runtime.stranger import Stranger
@@ -66,7 +67,7 @@ async def test_a_thread_sleeps_and_is_woken() -> None:
         await thread.send("take a nap")
         await agent.advance(59)
         look = await thread.look()
-        assert (look.status, look.thread.pending["call_1"].awaits) == ("waiting", "time")
+        assert (look.status, [call.awaits for call in look.thread.pending.values()]) == ("waiting", ["time"])
         assert len(agent.model.questions) == 1
 
         await agent.advance(1)
@@ -162,7 +163,7 @@ async def test_what_is_waited_for_is_an_event() -> None:
         assert await thread.answer() == "I watch."
         await thread.send("listen")
         await agent.advance(days=30)
-        assert (await thread.look()).thread.pending["call_2"].until is None
+        assert [call.until for call in (await thread.look()).thread.pending.values()] == [None]
 
         await watching.event("a storm", associative=True)
 
@@ -206,7 +207,8 @@ async def test_the_user_ends_a_sleep_by_cancelling_it() -> None:
         await thread.send("sleep for weeks")
         await agent.settled()
 
-        reply = await agent.request("POST", f"/v1/threads/{thread.id}/calls/call_1/cancel")
+        (call_id,) = (await thread.look()).thread.pending
+        reply = await agent.request("POST", f"/v1/threads/{thread.id}/calls/{call_id}/cancel")
 
         assert reply.status == 202
         assert await thread.answer() == "Awake: Error: Cancelled. The user cancelled this call."
@@ -275,7 +277,7 @@ async def test_a_call_that_takes_too_long_is_given_up_and_its_late_result_is_sho
         assert await thread.answer() == "Worked: done at last"
         first, late = await thread.entries(Answered)
         assert (first.by, first.late, late.by, late.late) == ("runtime", False, "tool", True)
-        assert "result:call_1 (the call is finished)" in str(agent.model.questions[-1].conversation)
+        assert f"result:{work.id} (the call is finished)" in str(agent.model.questions[-1].conversation)
         assert await work.again() == 200  # it has not heard that it was taken
         await agent.settled()
         assert len(await thread.entries(Answered)) == 2
@@ -374,7 +376,7 @@ async def test_a_cancelled_call_does_not_time_out() -> None:
 
 
 def _without_id(entry: JournalEntry) -> JournalEntry:
-    return replace(entry, id="") if isinstance(entry, UserSaid) else entry
+    return replace(entry, id="") if isinstance(entry, UserSaid) else plain_entry(entry)
 
 
 def _untimed(entry: JournalEntry) -> JournalEntry:

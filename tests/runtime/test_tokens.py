@@ -79,7 +79,7 @@ async def test_a_token_is_good_for_its_own_call_alone(agent: Working, stranger: 
 
     assert (await post_to(one.callback_url, result_for(two))).status == 404
 
-    assert list((await first.look()).thread.pending) == ["call_1", "call_2"]
+    assert list((await first.look()).thread.pending) == [one.id, two.id]
 
 
 async def test_a_token_of_another_agent_is_none(

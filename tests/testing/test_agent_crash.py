@@ -20,6 +20,7 @@ from rapkit.kernel.entries import (
     Unsubscribed,
     UserSaid,
 )
+from tests.call_ids import plain_entry
 
 RULES: list[dict[str, Any]] = [
     {"user": "rain", "calls": [{"forecast": {"city": "Oslo"}}]},
@@ -81,7 +82,7 @@ async def converse(agent: testing.StagedAgent) -> list[JournalEntry]:
 
 
 def _without_id(entry: JournalEntry) -> JournalEntry:
-    return replace(entry, id="") if isinstance(entry, UserSaid) else entry
+    return replace(entry, id="") if isinstance(entry, UserSaid) else plain_entry(entry)
 
 
 @pytest.fixture

@@ -196,7 +196,7 @@ async def test_a_call_that_does_not_come_is_told_with_what_came() -> None:
     async with testing.agent(model=RULES, tools=["transfer", "watch"], patience=0.5) as agent:
         await (await agent.thread()).send("pay")
 
-        with pytest.raises(AssertionError, match=r"(?s)'watch' was not called within 0.5 s.*'transfer' \(call_1"):
+        with pytest.raises(AssertionError, match=r"(?s)'watch' was not called within 0.5 s.*'transfer' \(c1_"):
             await agent.tool("watch").call()
         call = await agent.tool("transfer").call()
         with pytest.raises(AssertionError, match="No answer of the user came"):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from rapkit.kernel.call_ids import find_call
 from rapkit.kernel.calls import cancel_subscription
 from rapkit.kernel.cancelling import cancel_pending
 from rapkit.kernel.completion import Tool
@@ -63,22 +64,23 @@ def too_many_calls(draft: Draft) -> str | None:
 
 
 def _cancel_subscription(draft: Draft, call: MadeCall) -> str:
-    call_id = call.arguments["tool_call_id"]
-    if call_id not in draft.thread.subscriptions:
+    given = call.arguments["tool_call_id"]
+    call_id = find_call(given, draft.thread.subscriptions)
+    if call_id is None:
         active = ", ".join(draft.thread.subscriptions) or "none"
-        raise Refused(f"{call_id!r} is no active subscription of this thread. Active: {active}.")
+        raise Refused(f"{given!r} is no active subscription of this thread. Active: {active}.")
     cancel_subscription(draft, call_id, "cancelled by the model")
     return f"The subscription {call_id} is cancelled. No more events of it will come."
 
 
 def _cancel_tool_call(draft: Draft, call: MadeCall) -> str:
-    call_id = call.arguments["tool_call_id"]
+    given = call.arguments["tool_call_id"]
+    running = [id for id, each in draft.thread.pending.items() if each.detached]
+    call_id = find_call(given, (*running, *draft.thread.subscriptions))
     if call_id in draft.thread.subscriptions:
         raise Refused(f"{call_id!r} is a subscription. Use cancel_subscription.")
-    pending = draft.thread.pending.get(call_id)
-    if pending is None or not pending.detached:
-        running = ", ".join(id for id, each in draft.thread.pending.items() if each.detached) or "none"
-        raise Refused(f"{call_id!r} is no running call of this thread. Running: {running}.")
+    if call_id is None:
+        raise Refused(f"{given!r} is no running call of this thread. Running: {', '.join(running) or 'none'}.")
     cancel_pending(draft, call_id)
     return f"The call {call_id} is cancelled. Its result will not come."
 

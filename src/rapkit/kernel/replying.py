@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 from rapkit.kernel.builtins import BUILTINS, Builtin, Refused, offered, too_many_calls
+from rapkit.kernel.call_ids import call_id
 from rapkit.kernel.catalog import Catalog, Offer
 from rapkit.kernel.completion import Reply, Usage, WantedCall
 from rapkit.kernel.draft import Draft
@@ -23,12 +24,15 @@ _LONGEST_PAUSE_ASKED_FOR = 3600.0
 _LONGEST_ARGUMENTS = 4000
 
 
-def reply(thread: Thread, said: Reply, catalog: Catalog, now: float, limits: ThreadLimits) -> Step:
-    """The model's reply: all its calls are made, at once; what cannot be made is answered here, and never leaves (INV-2, INV-3)."""
+def reply(thread: Thread, said: Reply, catalog: Catalog, now: float, limits: ThreadLimits, *, id_suffix: str) -> Step:
+    """The model's reply: all its calls are made, at once; what cannot be made is answered here, and never leaves (INV-2, INV-3).
+
+    `id_suffix` ends the ids of its calls; no other thread may be given the same.
+    """
     draft = Draft(thread, now, limits)
     first = thread.calls_made + 1
     made = [
-        MadeCall(f"call_{number}", call.name, call.arguments or {}, call.provider_id, _display(call, catalog))
+        MadeCall(call_id(number, id_suffix), call.name, call.arguments or {}, call.provider_id, _display(call, catalog))
         for number, call in enumerate(said.calls, first)
     ]
     draft.change(

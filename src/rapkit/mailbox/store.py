@@ -79,6 +79,13 @@ class Store(Protocol):
     def lease(self) -> Lease:
         """How long a silent worker keeps what it claimed."""
 
+    @property
+    def incarnation(self) -> str:
+        """A random value of this opening of the store; no other opening of it, or of a copy of it, has the same.
+
+        Whatever is made from it is new, even to those who remember what a store did before it was restored from a backup.
+        """
+
     def derive(self, purpose: str) -> list[bytes]:
         """Keys for signing that every process on this store shares, newest first: sign with the first, believe any."""
 

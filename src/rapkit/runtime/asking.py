@@ -15,6 +15,7 @@ from rapkit.kernel.effects import Step
 from rapkit.kernel.replying import model_failed, out_of_budget, reply
 from rapkit.kernel.thread import Thread
 from rapkit.models.errors import ModelError
+from rapkit.runtime.call_ids import call_id_suffix
 from rapkit.runtime.history import View
 from rapkit.runtime.hub import Delta, Reset
 from rapkit.runtime.instructions import instructions_for
@@ -62,7 +63,8 @@ class Asking:
         except ModelError as error:
             self._premises.hub.tell(thread.id, Reset())
             return self._failed(thread, view, room, error)
-        return reply(thread, said, catalog, clock.now(), limits)
+        suffix = call_id_suffix(self._premises.store.incarnation, thread.id)
+        return reply(thread, said, catalog, clock.now(), limits, id_suffix=suffix)
 
     def _failed(self, thread: Thread, view: View, room: int, error: ModelError) -> Step:
         log.warning("the model failed: %s", error, extra={"thread_id": thread.id})

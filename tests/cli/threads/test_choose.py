@@ -8,6 +8,7 @@ import pytest
 
 from rapkit.cli.threads.questions import number_of
 from rapkit.errors import ConfigError
+from tests.call_ids import plain
 from tests.cli.agent_home import Home, command
 from tests.cli.command import PATIENCE
 from tests.cli.impostor import document, posing, problem
@@ -75,7 +76,7 @@ def test_without_a_choice_the_question_is_shown(home: Home) -> None:
     assert outcome.out.startswith("? Where to?\n   1  Oslo\n   2  Rome\n")
     assert home.look(thread_id)["choices"]
     said = json.loads(home.run("threads", "choose", thread_id, "--json").out)
-    assert (said["thread_id"], said["choices"][0]["call_id"], said["oauth"]) == (thread_id, "call_1", [])
+    assert (said["thread_id"], plain(said["choices"][0]["call_id"]), said["oauth"]) == (thread_id, "c1", [])
 
 
 def test_of_several_questions_one_is_named(home: Home) -> None:
@@ -85,13 +86,13 @@ def test_of_several_questions_one_is_named(home: Home) -> None:
     unnamed = home.run("threads", "choose", thread_id, "Oslo")
     dismissed = home.run("threads", "choose", thread_id, "--dismiss")
     assert "Where to?" in both.out
-    assert f"rapkit threads choose {thread_id} call_2 --text" in both.out
+    assert f"rapkit threads choose {thread_id} c2 --text" in plain(both.out)
     assert unnamed.code == dismissed.code == 2
-    assert "There is no open question of a call 'Oslo'. There are: call_1, call_2." in unnamed.err
-    assert "Say which call is answered: call_1, call_2." in dismissed.err
+    assert "There is no open question of a call 'Oslo'. There are: c1, c2." in plain(unnamed.err)
+    assert "Say which call is answered: c1, c2." in plain(dismissed.err)
 
-    assert home.run("threads", "choose", thread_id, "call_1", "Oslo").code == 0
-    assert home.run("threads", "choose", thread_id, "call_2", "--text", "Because.").code == 0
+    assert home.run("threads", "choose", thread_id, "c1", "Oslo").code == 0
+    assert home.run("threads", "choose", thread_id, "c2", "--text", "Because.").code == 0
     assert home.wait(thread_id, "idle")["choices"] == []
 
 
@@ -102,7 +103,7 @@ def test_of_several_questions_one_is_named(home: Home) -> None:
         (("0",), "'0' is none of the choices"),
         (("1", "--dismiss"), "Give one answer: a choice, --text or --dismiss."),
         (("1", "--text", "x"), "Give one answer"),
-        (("call_9", "1"), "There is no open question of a call 'call_9'. There are: call_1."),
+        (("c9", "1"), "There is no open question of a call 'c9'. There are: c1."),
         (("a", "b", "c"), "A label of several words is put in quotes."),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -113,7 +114,7 @@ def test_what_is_no_answer_is_refused_and_the_question_stays(home: Home, words: 
     outcome = home.run("threads", "choose", thread_id, *words)
 
     assert (outcome.code, outcome.out) == (2, "")
-    assert said in outcome.err
+    assert said in plain(outcome.err)
     assert home.look(thread_id)["choices"]
 
 

@@ -1,5 +1,6 @@
 """`rapkit threads close` and `rapkit threads cancel`."""
 
+from tests.call_ids import numbers, plain
 from tests.cli.agent_home import Home
 from tests.cli.command import eventually
 
@@ -26,11 +27,12 @@ def test_who_mistypes_one_has_closed_none(home: Home) -> None:
 
 
 def test_the_only_call_need_not_be_named(home: Home) -> None:
-    thread_id = home.called("weather in Oslo")["group_id"]
+    invocation = home.called("weather in Oslo")
+    thread_id = invocation["group_id"]
 
     outcome = home.run("threads", "cancel", thread_id)
 
-    assert (outcome.code, outcome.out, outcome.err) == (0, "Watch Oslo (call_1) is cancelled.\n", "")
+    assert (outcome.code, outcome.out, outcome.err) == (0, f"Watch Oslo ({invocation['id']}) is cancelled.\n", "")
     assert home.wait(thread_id, "idle")["pending_calls"] == []
 
 
@@ -38,13 +40,13 @@ def test_of_several_calls_one_is_named(home: Home) -> None:
     thread_id = home.ask("ask twice", until="waiting")
 
     unnamed = home.run("threads", "cancel", thread_id)
-    wrong = home.run("threads", "cancel", thread_id, "call_7")
-    outcome = home.run("threads", "cancel", thread_id, "call_2")
+    wrong = home.run("threads", "cancel", thread_id, "c7")
+    outcome = home.run("threads", "cancel", thread_id, "c2")
 
     assert (unnamed.code, wrong.code, outcome.code) == (2, 2, 0)
-    assert "Say which one to cancel:\n  call_1  ask_user(" in unnamed.err
-    assert "There is no pending call or subscription 'call_7'. There are: call_1, call_2." in wrong.err
-    eventually(lambda: [call["call_id"] for call in home.look(thread_id)["pending_calls"]] == ["call_1"])
+    assert "Say which one to cancel:\n  c1  ask_user(" in plain(unnamed.err)
+    assert "There is no pending call or subscription 'c7'. There are: c1, c2." in plain(wrong.err)
+    eventually(lambda: numbers(call["call_id"] for call in home.look(thread_id)["pending_calls"]) == ["c1"])
 
 
 def test_a_subscription_can_be_cancelled(home: Home) -> None:
@@ -53,7 +55,8 @@ def test_a_subscription_can_be_cancelled(home: Home) -> None:
     home.call_back(invocation, type="tool_result", text="Subscribed.", subscription=True)
     eventually(lambda: bool(home.look(thread_id)["subscriptions"]))
 
-    assert home.run("threads", "cancel", thread_id, "call_1").out == "Watch Oslo (call_1) is cancelled.\n"
+    call_id = invocation["id"]
+    assert home.run("threads", "cancel", thread_id, call_id[:8]).out == f"Watch Oslo ({call_id}) is cancelled.\n"
     eventually(lambda: not home.look(thread_id)["subscriptions"])
 
 

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from tests.call_ids import plain
 from tests.cli.agent_home import Home
 from tests.cli.command import eventually
 
@@ -45,7 +46,7 @@ def test_the_timeline_says_who_said_what_and_how_long_it_took(home: Home) -> Non
         ("watch", "Sunny."),
         ("model", "I asked: Sunny."),
     ]
-    assert "→ Watch Oslo  call_1" in out
+    assert "→ Watch Oslo  c1\n" in plain(out)
     assert took(out, "user") == [None]
     assert all(took(out, "model") + took(out, "watch"))
 
@@ -57,7 +58,7 @@ def test_what_is_pending_says_whose_turn_it_is(home: Home) -> None:
 
     assert section(sent, "Pending")[0] == "  Watch Oslo"
     assert section(sent, "Pending")[1].startswith("    the tool's turn, for ")
-    assert section(sent, "Pending")[2] == "    call_1"
+    assert plain(section(sent, "Pending")[2]) == "    c1"
     assert re.fullmatch(
         r"    sleeps, for \d+ s, wakes in 1 d \(\d{4}-\d\d-\d\d [\d:]{8}\)", section(sleeps, "Pending")[1]
     )

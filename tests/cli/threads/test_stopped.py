@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.call_ids import plain
 from tests.cli.agent_home import Home, agent_home
 from tests.cli.command import eventually
 
@@ -44,7 +45,7 @@ def test_what_is_said_is_done_when_it_runs(still: Home) -> None:
     waits, asks, idle = threads(still)
 
     assert still.run("threads", "choose", asks, "Rome").out == f"Chose 'Rome' for 'Where to?'. {LATER}\n"
-    assert still.run("threads", "cancel", waits).out == f"Watch Oslo (call_1) will be cancelled. {LATER}\n"
+    assert plain(still.run("threads", "cancel", waits).out) == f"Watch Oslo (c1) will be cancelled. {LATER}\n"
     assert still.run("threads", "close", idle).out == f"{idle} will be closed. {LATER}\n"
     with still.up():
         still.wait(idle, "closed")

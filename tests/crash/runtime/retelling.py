@@ -19,12 +19,13 @@ from rapkit.kernel.entries import (
     Unsubscribed,
     UserSaid,
 )
+from tests.call_ids import plain
 from tests.crash.runtime.evidence import Journal
 
 
 def told(journal: Journal) -> list[str]:
     """The journal in words, without the order: what comes from two sides at once has none. Summaries are not told: they come anywhere."""
-    return sorted(_told(journal, entry) for entry in journal.entries if not isinstance(entry, Summary))
+    return sorted(plain(_told(journal, entry)) for entry in journal.entries if not isinstance(entry, Summary))
 
 
 def told_in_pieces(journal: Journal) -> list[str]:

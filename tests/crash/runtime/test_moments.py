@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.call_ids import numbers
 from tests.crash.processes import Process
 from tests.crash.runtime.arena import Arena, Setting, server_process
 from tests.crash.runtime.client import Client, Glance
@@ -64,28 +65,28 @@ MORE_MOMENTS = (
 PARENT = """\
 user m#0
 said "heard m#0" and called a_put m.1
-result of call_1: put m.1
+result of c1: put m.1
 said "heard put m.1"
 user m#1
 said "heard m#1" and called a_apart m.2
-result of call_2: subscribed
+result of c2: subscribed
 event m.2/1, threaded
 child 1 for m.2/1
 child 1 closed
 event m.2/2, threaded, final
 child 2 for m.2/2
 child 2 closed
-call_2 is over: the subscription ended with its final event
-said "heard Subscribed to apart. The id of the subscription is call_2."
+c2 is over: the subscription ended with its final event
+said "heard Subscribed to apart. The id of the subscription is c2."
 user m#2
 said "heard m#2" and called a_ask m.3
-call_3 asks Shall we, m.3?
-chosen 0 for call_3
-result of call_3: ask m.3 Yes
+c3 asks Shall we, m.3?
+chosen 0 for c3
+result of c3: ask m.3 Yes
 said "heard ask m.3 Yes"
 user m#3
 said "heard m#3" and called a_hold m.4
-result of call_4: Error: Cancelled. The user cancelled this call.
+result of c4: Error: Cancelled. The user cancelled this call.
 said "heard Error: Cancelled. The user cancelled this call."
 closed by the user
 """
@@ -94,32 +95,32 @@ PATIENT = """\
 user w#0
 w#0
 called sleep
-result of call_1: some seconds have passed.
+result of c1: some seconds have passed.
 some seconds have passed.
 user w#1
 w#1
 called a_late w.1
-result of call_2: timed out
+result of c2: timed out
 timed out
 user w#2
 w#2
 called a_wipe w.2
-call_3 asks May the agent call a_wipe with {"key": "w.2"}?
-chosen 0 for call_3
-result of call_3: wipe w.2
+c3 asks May the agent call a_wipe with {"key": "w.2"}?
+chosen 0 for c3
+result of c3: wipe w.2
 wipe w.2
 user w#3
 w#3
 called ask_user
-call_4 asks What now?
-chosen This. for call_4
-result of call_4: This.
+c4 asks What now?
+chosen This. for c4
+result of c4: This.
 This.
 user w#4
 w#4
 called spawn_thread
 child 1 for w#5
-result of call_5: The child thread child 1 works on it. Its reports will come by themselves.
+result of c5: The child thread child 1 works on it. Its reports will come by themselves.
 The child thread child 1 works on it. Its reports will come by themselves.
 child 1 says so far
 so far
@@ -133,12 +134,12 @@ task w#5
 w#5
 called report_to_parent
 called a_put w.5~
-result of call_7: The parent thread will see it.
+result of c7: The parent thread will see it.
 The parent thread will see it.
-result of call_8: put w.5~
+result of c8: put w.5~
 put w.5~
 called report_to_parent
-result of call_10: The parent thread will see it; this thread is closed.
+result of c10: The parent thread will see it; this thread is closed.
 closed by the thread itself, which is done
 """
 
@@ -160,7 +161,7 @@ MORE_TIMES = (
 CHILD = """\
 began with m.2/{n}
 said "heard m.2/{n}" and called a_put m.2/{n}!
-result of call_3: put m.2/{n}!
+result of c3: put m.2/{n}!
 said "heard put m.2/{n}!"
 closed by the thread itself, because it was made for one event and nothing is left to do
 """
@@ -263,11 +264,11 @@ async def converse(client: Client) -> None:
         else:
             await client.send(thread, f"m#{number}", text)
         if calls[0][0] == "a_ask":
-            await until(client, thread, lambda glance: bool(glance.choices))
-            await client.choose(thread, "call_3", 0, "choose")
+            asked = await until(client, thread, lambda glance: numbers(glance.choices) == ["c3"])
+            await client.choose(thread, next(iter(asked.choices)), 0, "choose")
         if calls[0][0] == "a_hold":
-            await until(client, thread, lambda glance: "call_4" in glance.pending)
-            await client.cancel(thread, "call_4", "cancel")
+            held = await until(client, thread, lambda glance: numbers(glance.pending) == ["c4"])
+            await client.cancel(thread, next(iter(held.pending)), "cancel")
         await until(client, thread, lambda glance: glance.status == "idle")
     await client.close(thread, "close")
     await until(client, thread, lambda glance: glance.status == "closed")
@@ -291,14 +292,15 @@ async def take_time(client: Client) -> None:
         else:
             await client.send(thread, f"w#{number}", text)
         if calls[0][0] == "a_wipe":
-            await until(client, thread, lambda glance: "call_3" in glance.choices)
-            await client.choose(thread, "call_3", 0, "permit")
+            asked = await until(client, thread, lambda glance: numbers(glance.choices) == ["c3"])
+            await client.choose(thread, next(iter(asked.choices)), 0, "permit")
         if calls[0][0] == "ask_user":
-            await until(client, thread, lambda glance: "call_4" in glance.choices)
-            await client.answer(thread, "call_4", "This.", "answer")
+            asked = await until(client, thread, lambda glance: numbers(glance.choices) == ["c4"])
+            await client.answer(thread, next(iter(asked.choices)), "This.", "answer")
         await until(client, thread, lambda glance: glance.status == "idle")
 
 
-async def until(client: Client, thread: str, wanted: Callable[[Glance], bool]) -> None:
-    while not wanted(await client.look(thread)):
+async def until(client: Client, thread: str, wanted: Callable[[Glance], bool]) -> Glance:
+    while not wanted(glance := await client.look(thread)):
         await asyncio.sleep(0.03)
+    return glance

@@ -159,8 +159,8 @@ async def test_a_tools_question_is_not_answered_in_words(agent: Working, strange
 async def test_a_question_without_choices_is_not_answered_with_the_number_of_one(agent: Working) -> None:
     client = Client(agent.port)
     talk = await agent.doing(call("ask_user", question="What is your name?"))
-    await talk.until(ChoiceAsked)
-    path = f"/v1/threads/{talk.id}/calls/call_1"
+    asked = await talk.until(ChoiceAsked)
+    path = f"/v1/threads/{talk.id}/calls/{asked.call_id}"
 
     reply = await client.post(f"{path}/choice", {"selected": 0})
 

@@ -27,12 +27,12 @@ def choose(wanted: Wanted, thread: str, words: tuple[str, ...], text: str | None
     """Answer what a THREAD asks: with the number of a CHOICE (from 1), or its label.
 
     Without a choice the questions are shown, and on a terminal you are asked. CALL is which of several questions is meant, by the id of
-    the call that asks.
+    the call that asks, or the beginning of it: c2.
 
     \b
     rapkit threads choose latest
     rapkit threads choose latest 2
-    rapkit threads choose latest call_6ab1 "Not now"
+    rapkit threads choose latest c2 "Not now"
     rapkit threads choose latest --text "In Oslo, please."
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
     if len(words) > _MOST_WORDS:

@@ -12,6 +12,7 @@ from rapkit.cli.agents import Wanted, reached
 from rapkit.cli.options import read_token
 from rapkit.cli.said import Said
 from rapkit.errors import ConfigError, RapkitError
+from rapkit.kernel import call_ids
 from rapkit.printable import printable
 from rapkit.settings_whereabouts import Flags
 
@@ -68,12 +69,13 @@ def matching(given: str, ids: Iterable[str]) -> list[str]:
 
 
 def find_call(given: str, ids: Iterable[str], what: str) -> str:
-    """The call of a thread that somebody means; `what` says what kind of calls these are: "pending call"."""
+    """The call of a thread, by its id or a beginning of it such as `c1`; `what` says what kind of calls these are: "pending call"."""
     ids = list(ids)
-    found = matching(given, ids)
-    if len(found) == 1:
-        return found[0]
-    raise _not_one(f"{what} {printable(given)!r}", found, f"There are: {', '.join(ids)}." if ids else "There is none.")
+    found = call_ids.find_call(given, ids)
+    if found is not None:
+        return found
+    others = f"There are: {', '.join(ids)}." if ids else "There is none."
+    raise ConfigError(f"There is no {what} {printable(given)!r}. {others}")
 
 
 def _not_one(what: str, found: list[str], otherwise: str) -> ConfigError:

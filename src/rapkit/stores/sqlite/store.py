@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -41,6 +42,8 @@ class SqliteStore:
         self, path: str, keys: Keyring, *, lease: Lease | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.lease = lease or Lease()
+        # Of the process, not of the file: a file that was copied or restored does not know that it was.
+        self.incarnation = secrets.token_hex(16)
         self._keys = keys
         self._bells: dict[str, asyncio.Event] = {}
         self._writer = Writer(path, keys, clock, self._ring)

@@ -1,0 +1,68 @@
+import pytest
+
+from rapkit.kernel.call_ids import call_id, find_call
+from tests.kernel.talk import Talk, calling, forecast, storms, want
+
+IDS = [call_id(1, "aaaabbbb"), call_id(2, "aaaabbbb"), call_id(12, "aaaabbbb"), call_id(12, "aaaacccc")]
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("c1_aaaabbbb", "c1_aaaabbbb"),
+        ("c1_aa", "c1_aaaabbbb"),
+        ("c1_", "c1_aaaabbbb"),
+        ("c2", "c2_aaaabbbb"),
+        ("c12_aaaac", "c12_aaaacccc"),
+        ("c12", None),
+        ("c12_aaaa", None),
+        ("c3", None),
+        ("c", None),
+        ("", None),
+        ("_", None),
+        ("bbbb", None),
+        ("c1_aaaabbbbb", None),
+    ],
+)
+def test_a_call_is_found_by_its_id_or_a_beginning_that_no_other_has(given: str, found: str | None) -> None:
+    assert find_call(given, IDS) == found
+
+
+def test_a_number_means_that_call_and_no_greater_one() -> None:
+    """The first call is over, and the twelfth is not what is meant by its number."""
+    assert find_call("c1", IDS[1:3]) is None
+
+
+def _subscribed_to(*cities: str) -> Talk:
+    talk = calling(*(storms(city) for city in cities))
+    for number in range(1, len(cities) + 1):
+        talk.result(f"c{number}_t1", "Subscribed.", subscription=True)
+    return talk
+
+
+@pytest.mark.parametrize("given", ["c2_t1", "c2_", "c2"])
+def test_the_model_cancels_a_subscription_by_the_beginning_of_its_id(given: str) -> None:
+    talk = _subscribed_to("Oslo", "Bergen")
+    talk.says("", want("cancel_subscription", tool_call_id=given))
+    assert list(talk.thread.subscriptions) == ["c1_t1"]
+    assert talk.shown()[-1] == "c3_t1: The subscription c2_t1 is cancelled. No more events of it will come."
+
+
+@pytest.mark.parametrize("given", ["c", "c1_t1-e5", "c7", "call_0"])
+def test_a_model_that_names_no_active_subscription_is_told_which_there_are(given: str) -> None:
+    talk = _subscribed_to("Oslo", "Bergen")
+    talk.says("", want("cancel_subscription", tool_call_id=given))
+    assert list(talk.thread.subscriptions) == ["c1_t1", "c2_t1"]
+    assert talk.answers()[-1].text == (
+        f"Error: {given!r} is no active subscription of this thread. Active: c1_t1, c2_t1."
+    )
+
+
+def test_the_model_cancels_a_call_by_the_beginning_of_its_id_and_is_told_which_run_if_it_names_none() -> None:
+    talk = calling(forecast("Oslo"), forecast("Bergen"))
+    talk.user("Stop it.")
+    talk.says("", want("cancel_tool_call", tool_call_id="c7"))
+    assert talk.answers()[-1].text == "Error: 'c7' is no running call of this thread. Running: c1_t1, c2_t1."
+    talk.says("", want("cancel_tool_call", tool_call_id="c1"))
+    assert talk.shown()[-1] == "c4_t1: The call c1_t1 is cancelled. Its result will not come."
+    assert list(talk.thread.pending) == ["c2_t1"]
