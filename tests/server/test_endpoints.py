@@ -6,6 +6,7 @@ import pytest
 
 from rapkit import Limits, Toolset
 from rapkit.http import requests
+from rapkit.server.engine import Engine
 from tests.server.served import Served, exchange, failing, invocation, read_reply, serving
 from tests.server.sink import PATIENCE, Sink
 
@@ -85,8 +86,11 @@ async def test_what_is_not_a_json_object_in_utf_8_is_refused(tools: Toolset, sin
             for path in POSTS:
                 reply = await server.request("POST", path, body)
 
-                assert reply.status == 400, (path, body[:40])
-                assert reply.detail
+                if path == "/invoke":
+                    assert reply.status == 400, body[:40]
+                    assert reply.detail
+                else:
+                    assert (reply.status, reply.body) == (200, b""), (path, body[:40])
         await server.quiet()
 
         assert sink.posts == []
@@ -155,14 +159,31 @@ async def test_targets_the_author_allowed_are_called_back(toolset: Callable[...,
         assert (await sink.result("c1")).text == "x"
 
 
-async def test_notices_that_are_none_are_refused(tools: Toolset) -> None:
-    """CLO-7, CAN-2"""
+async def test_notices_that_are_none_are_answered_and_do_nothing(tools: Toolset, sink: Sink) -> None:
+    """Item 8 · CLO-4, CLO-7, CAN-2"""
+    begun = asyncio.Event()
+
+    @tools.tool
+    async def wait() -> None:
+        """Take for ever."""
+        begun.set()
+        await asyncio.Event().wait()
+
     async with serving(tools) as server:
+        await server.invoke(invocation(sink.url, "wait", id="c1"))
+        await begun.wait()
         unusable: list[object] = [None, "", 7, [], {"$ne": ""}, "a\0b", "x" * 513]
         for id in unusable:
-            assert (await server.post("/close_thread", {"thread_id": id})).status == 400, id
-            assert (await server.cancel("t", id)).status == 400, id
-            assert (await server.cancel(id, "c")).status == 400, id
+            for reply in (
+                await server.post("/close_thread", {"thread_id": id}),
+                await server.cancel("thread_1", id),
+                await server.cancel(id, "c1"),
+            ):
+                assert (reply.status, reply.body) == (200, b""), id
+        assert await server.stored_calls() == 1
+
+        await server.cancel("thread_1", "c1")
+        assert (await sink.result("c1")).text == "Error: Cancelled."
 
 
 @pytest.mark.parametrize("field", ["id", "group_id"])
@@ -200,14 +221,17 @@ async def test_an_unusable_optional_field_is_ignored(tools: Toolset, sink: Sink,
         assert post.message.get("call_id") is None
 
 
-async def test_ids_of_notices_have_512_characters_at_most(tools: Toolset) -> None:
+async def test_ids_of_notices_have_512_characters_at_most(tools: Toolset, caplog: pytest.LogCaptureFixture) -> None:
     """CLO-7, CAN-2"""
     async with serving(tools) as server:
-        for length, status in ((512, 200), (513, 400)):
+        for length, understood in ((512, True), (513, False)):
+            caplog.clear()
             long = "x" * length
-            assert (await server.post("/close_thread", {"thread_id": long})).status == status
-            assert (await server.cancel(long, "c")).status == status
-            assert (await server.cancel("t", long)).status == status
+            await server.post("/close_thread", {"thread_id": long})
+            await server.cancel(long, "c")
+            await server.cancel("t", long)
+            told = [each for each in caplog.records if "a notice was not acted on" in each.getMessage()]
+            assert len(told) == (0 if understood else 3)
 
 
 @pytest.mark.parametrize("nest", [("[", "]"), ('{"a":', "}")], ids=["arrays", "objects"])
@@ -222,8 +246,11 @@ async def test_hostile_nesting_is_refused_wherever_it_is(tools: Toolset, sink: S
                     for field in ("unknown", "id", "thread_id", "callback_url"):
                         reply = await server.request("POST", path, f'{good}, "{field}": {deep}}}'.encode())
 
-                        assert reply.status == 400, (path, depth, field)
-                        assert "not JSON in UTF-8: recursion limit exceeded" in reply.detail
+                        if path == "/invoke":
+                            assert reply.status == 400, (depth, field)
+                            assert "not JSON in UTF-8: recursion limit exceeded" in reply.detail
+                        else:
+                            assert (reply.status, reply.body) == (200, b""), (path, depth, field)
         assert await server.stored_calls() == 0
         assert (await server.get("/readyz")).status == 200
 
@@ -256,7 +283,7 @@ async def test_a_body_past_the_limit_is_refused(toolset: Callable[..., Toolset],
         assert (exactly.status, one_more.status) == (200, 413)
         assert one_more.detail == "A message may have 2000 bytes."
         for path in ("/cancel_tool_call", "/close_thread"):
-            assert (await server.request("POST", path, b" " * 2001)).status == 413
+            assert (await server.request("POST", path, b" " * 2001)).status == 200
 
 
 def _echo(text: str) -> str:
@@ -346,7 +373,24 @@ async def test_a_notice_that_cannot_be_heeded_gets_200_all_the_same(
         with failing(tools.store_url, "INSERT", "seen"):
             assert (await server.cancel("t", "c")).status == 200
 
-    assert "not stored" in caplog.text
+    assert "could not be stored" in caplog.text
+
+
+async def test_a_notice_the_server_fails_on_gets_200_all_the_same(
+    tools: Toolset, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Item 8 · CLO-4, CAN-2: a mistake of ours in the cleanup is not the sender's business."""
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(Engine, "close_thread", fail)
+    monkeypatch.setattr(Engine, "cancel", fail)
+    async with serving(tools) as server:
+        for reply in (await server.cancel("t", "c"), await server.post("/close_thread", {"thread_id": "t"})):
+            assert (reply.status, reply.body) == (200, b"")
+
+    assert "the server failed" in caplog.text
 
 
 async def test_no_answer_has_a_body_that_tells_something(tools: Toolset, sink: Sink) -> None:
@@ -358,7 +402,7 @@ async def test_no_answer_has_a_body_that_tells_something(tools: Toolset, sink: S
             assert (reply.status, reply.body) == (200, b"")
 
 
-async def test_a_cancellation_sent_to_close_a_thread_is_refused_and_closes_nothing(tools: Toolset, sink: Sink) -> None:
+async def test_a_cancellation_sent_to_close_a_thread_closes_nothing(tools: Toolset, sink: Sink) -> None:
     """CLO-4, CLO-5: who has overheard a signed one cannot make more of it. What only looks like one is none."""
     begun = asyncio.Event()
 
@@ -375,9 +419,7 @@ async def test_a_cancellation_sent_to_close_a_thread_is_refused_and_closes_nothi
             b'{"thread_id": "thread_1", "tool_call_id": "c9"}',
             rb'{"tool\u005fcall_id":"c9","thread_id":"thread_1"}',
         ):
-            refused = await server.request("POST", "/close_thread", body)
-            assert refused.status == 400
-            assert refused.detail == "This is the cancellation of one call. Send it to /cancel_tool_call."
+            assert (await server.request("POST", "/close_thread", body)).status == 200
         assert await server.stored_calls() == 1
 
         assert (await server.post("/close_thread", {"thread_id": "tool_call_id"})).status == 200

@@ -9,9 +9,8 @@ from rapkit import Limits, Toolset
 from rapkit.errors import ConfigError
 from rapkit.http.callers import Callers
 from rapkit.http.rate_limit import RateLimit
-from rapkit.http.requests import Request
-from rapkit.server.endpoints import Endpoint
 from rapkit.server.engine import Engine
+from rapkit.server.notices import NoticeEndpoint
 from tests.server.doors import opened
 from tests.server.served import invocation, serving, until
 from tests.server.sink import Sink
@@ -201,11 +200,11 @@ async def test_past_their_rate_notices_are_answered_and_not_acted_on() -> None:
     notices = RateLimit(4, lambda: now)
     heeded: list[str] = []
 
-    async def heed(_engine: Engine, request: Request) -> None:
-        heeded.append(request.caller)
+    async def heed(_engine: Engine, caller: str, _body: bytes) -> None:
+        heeded.append(caller)
 
     callers = Callers({"anna": "the-token-of-anna", "bert": "the-token-of-bert"})
-    endpoint = Endpoint(heed, lambda: cast("Engine", None), callers, 1000, notices=notices)
+    endpoint = NoticeEndpoint(heed, lambda: cast("Engine", None), callers, 1000, notices)
     async with opened({"/close_thread": endpoint, "/cancel_tool_call": endpoint}) as doors:
 
         async def send(path: str, name: str) -> tuple[int, bytes]:
@@ -257,11 +256,11 @@ async def test_a_stranger_s_notices_do_not_use_up_what_callers_may_send() -> Non
     """CLO-6, CLO-8"""
     heeded: list[str] = []
 
-    async def heed(_engine: Engine, request: Request) -> None:
-        heeded.append(request.caller)
+    async def heed(_engine: Engine, caller: str, _body: bytes) -> None:
+        heeded.append(caller)
 
     callers = Callers({"anna": "the-token-of-anna"})
-    endpoint = Endpoint(heed, lambda: cast("Engine", None), callers, 1000, notices=RateLimit(1, lambda: 0.0))
+    endpoint = NoticeEndpoint(heed, lambda: cast("Engine", None), callers, 1000, RateLimit(1, lambda: 0.0))
     async with opened({"/": endpoint}) as doors:
         for _ in range(5):
             assert (await doors.post("/", b"{}")).status == 401

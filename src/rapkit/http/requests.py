@@ -53,18 +53,29 @@ async def read_request(
     body that is not declared to be JSON is refused; RAP messages are taken whatever they are declared to be.
     """
     headers = dict(scope["headers"])
+    caller = identify(scope, callers)
+    if is_json and not _is_declared_json(headers):
+        raise Refusal(415, "Send Content-Type: application/json.")
+    body = await Body(scope, receive, largest).read()
+    return Request(caller or check_signature(scope, callers, body), body, headers, asked_url(scope))
+
+
+def identify(scope: Scope, callers: Callers) -> str | None:
+    """The caller, None if that depends on the signature of its body; a `Refusal` with 401 if it has no credentials."""
+    headers = dict(scope["headers"])
     caller = callers.identify(headers.get(b"authorization", b""), address_of(scope), headers.get(b"host", b""))
     if caller is None and not callers.may_be_signed(headers):
         raise _turned_away(callers, scope, _what_is_missing(callers, scope, headers))
-    if not _is_declared_json(headers):
-        if is_json:
-            raise Refusal(415, "Send Content-Type: application/json.")
-        if callers.local_only and _is_from_another_page(scope, headers):
-            raise _turned_away(callers, scope, "a web page sent it, and no token is configured")
-    body = await Body(scope, receive, largest).read()
-    if caller is None and (caller := callers.identify_signed(headers, body)) is None:
+    if callers.local_only and not _is_declared_json(headers) and _is_from_another_page(scope, headers):
+        raise _turned_away(callers, scope, "a web page sent it, and no token is configured")
+    return caller
+
+
+def check_signature(scope: Scope, callers: Callers, body: bytes) -> str:
+    """The caller that signed this body; a `Refusal` with 401 if none of ours did."""
+    if (caller := callers.identify_signed(dict(scope["headers"]), body)) is None:
         raise _turned_away(callers, scope, "its signature is not good, or too old")
-    return Request(caller, body, headers, asked_url(scope))
+    return caller
 
 
 def _is_declared_json(headers: Mapping[bytes, bytes]) -> bool:

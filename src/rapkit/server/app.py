@@ -31,13 +31,11 @@ from rapkit.protocol import ToolsetDocument, dump, parse_choice_made
 from rapkit.server.endpoints import (
     RETRY_WHEN_STORE_FAILS,
     Endpoint,
-    Handler,
-    cancel_tool_call,
-    close_thread,
     invoke,
 )
 from rapkit.server.engine import Engine
 from rapkit.server.limits import Limits
+from rapkit.server.notices import Act, NoticeEndpoint, cancel_tool_call, close_thread
 from rapkit.server.oauth import RedirectEndpoint
 from rapkit.server.oauth.flow import REDIRECT_PATH
 from rapkit.server.people import ANSWER_PATH
@@ -64,18 +62,18 @@ def make_app(
     notices = RateLimit(limits.notices)
     strangers = RateLimit(limits.strangers)
 
-    def door(handler: Handler, notices: RateLimit | None = None) -> Endpoint:
-        return Endpoint(handler, engine, callers, limits.body, notices)
+    def for_notices(act: Act) -> ASGIApp:
+        return Only(NoticeEndpoint(act, engine, callers, limits.body, notices), "POST")
 
     def for_strangers(endpoint: ASGIApp) -> ASGIApp:
         return ForStrangers(endpoint, strangers, _LARGEST_FROM_STRANGERS)
 
     routes = Router(
         routes=[
-            Route("/invoke", Only(door(invoke), "POST")),
+            Route("/invoke", Only(Endpoint(invoke, engine, callers, limits.body), "POST")),
             Route(DISCOVERY, Only(Discovery(engine, callers, document, public_url), "GET", "HEAD")),
-            Route("/cancel_tool_call", Only(door(cancel_tool_call, notices), "POST")),
-            Route("/close_thread", Only(door(close_thread, notices), "POST")),
+            Route("/cancel_tool_call", for_notices(cancel_tool_call)),
+            Route("/close_thread", for_notices(close_thread)),
             Route(f"{ANSWER_PATH}{{token}}", for_strangers(Only(Answers(engine), "POST"))),
             Route(REDIRECT_PATH, for_strangers(Only(RedirectEndpoint(lambda: engine().oauth), "GET"))),
             Route("/metrics", Only(MetricsPage(lambda: engine().metrics.render(), callers), "GET")),

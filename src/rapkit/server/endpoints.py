@@ -1,4 +1,4 @@
-"""The HTTP endpoints of a toolset, as plain ASGI: they are asked thousands of times a second.
+"""The HTTP endpoint for invocations, as plain ASGI: it is asked thousands of times a second.
 
 Answers to invocations: 200 once it is durable; 409 for a stale toolset version; 400 only if no answer could ever be delivered; 401; 413;
 503 with Retry-After, never 429, because RAP senders do not come back after a 4xx. All else that is wrong travels by callback.
@@ -11,9 +11,8 @@ from starlette.types import Receive, Scope, Send
 
 from rapkit.errors import ConfigError, ForbiddenTarget, InvalidMessage, StoreError
 from rapkit.http.callers import Callers
-from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import Refusal, Request, come_back, read_request, send_answer, send_problem
-from rapkit.protocol import parse_call_cancelled, parse_invocation, parse_thread_closed
+from rapkit.protocol import parse_invocation
 from rapkit.server.engine import Admission, Engine, TooBusy
 from rapkit.server.invocation import Call
 from rapkit.tracing import incoming
@@ -61,41 +60,8 @@ def _how_to_allow(error: ForbiddenTarget) -> str:
     return f"{text.rstrip('.')}{_OPTION}" if _ADVICE in text else text
 
 
-async def close_thread(engine: Engine, request: Request) -> None:
-    """A thread was closed: its calls are stopped, and what is kept for it is cleaned up (CLO-4, CLO-5)."""
-    try:
-        notice = parse_thread_closed(request.body)
-        if _is_cancellation(request.body):
-            # A signature does not say where to: a cancellation that somebody sends here again must not close the thread.
-            raise InvalidMessage("This is the cancellation of one call. Send it to /cancel_tool_call.")
-    except InvalidMessage as error:
-        raise Refusal(400, str(error)) from None
-    await engine.close_thread(request.caller, notice.thread_id)
-
-
-def _is_cancellation(body: bytes) -> bool:
-    try:
-        parse_call_cancelled(body)
-    except InvalidMessage:
-        return False
-    return True
-
-
-async def cancel_tool_call(engine: Engine, request: Request) -> None:
-    """A call was cancelled (CAN-2)."""
-    try:
-        notice = parse_call_cancelled(request.body)
-    except InvalidMessage as error:
-        raise Refusal(400, str(error)) from None
-    await engine.cancel(request.caller, notice.thread_id, notice.tool_call_id)
-
-
 class Endpoint:
-    """An ASGI app around a handler: every way it can end becomes an answer.
-
-    With `notices` it is for notices, and that bounds how many of them a caller may send: those past it are not looked at (CLO-8). A notice
-    gets 200 even if it could not be heeded, because it is sent once whatever we say.
-    """
+    """An ASGI app around a handler: every way it can end becomes an answer."""
 
     def __init__(
         self,
@@ -103,10 +69,8 @@ class Endpoint:
         engine: Callable[[], Engine],
         callers: Callers,
         largest: int,
-        notices: RateLimit | None = None,
     ) -> None:
         self._handler = handler
-        self._notices = notices
         self._engine = engine
         self._callers = callers
         self._largest = largest
@@ -119,30 +83,17 @@ class Endpoint:
             await send_problem(send, Refusal(503, str(error)))
             return
         try:
-            await self._handle(engine, await read_request(scope, receive, self._callers, self._largest))
+            await self._handler(engine, await read_request(scope, receive, self._callers, self._largest))
         except Refusal as refusal:
             if refusal.status != _STALE:
-                self._count(engine, "refused")
+                engine.metrics.invocation("refused")
             await send_problem(send, refusal)
         except TooBusy as busy:
-            self._count(engine, "busy")
+            engine.metrics.invocation("busy")
             await send_problem(send, come_back("Too much to do right now.", busy.retry_after))
         except StoreError as error:
             log.error("not stored: %s", error)
-            self._count(engine, "busy")
-            if self._notices is not None:
-                await send_answer(send, 200)  # it is never sent again, whatever we say (CLO-4)
-                return
+            engine.metrics.invocation("busy")
             await send_problem(send, come_back("The message could not be stored.", RETRY_WHEN_STORE_FAILS))
         else:
             await send_answer(send, 200)
-
-    async def _handle(self, engine: Engine, request: Request) -> None:
-        if self._notices is not None and self._notices.wait(request.caller):
-            log.warning("a notice was dropped, because its sender sends too many", extra={"caller": request.caller})
-            return
-        await self._handler(engine, request)
-
-    def _count(self, engine: Engine, outcome: str) -> None:
-        if self._notices is None:
-            engine.metrics.invocation(outcome)
