@@ -1,13 +1,15 @@
 """Foreign tool servers whose toolsets are odd, outdated or out of reach."""
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from tests.interop.conftest import Join, Up
 from tests.interop.foreign_server import ForeignServer, describe, result
-from tests.interop.http_peer import Answer, Json, Received
+from tests.interop.http_peer import Answer, Json, Received, post
 
 PLAN = """
 - user: add
@@ -126,3 +128,45 @@ def test_an_endpoint_on_another_host_is_called_and_notices_go_to_the_base(up: Up
     assert server.notices("/close_thread", 1) == [{"thread_id": thread}]
     assert len(elsewhere.invocations()) == 1
     assert elsewhere.notices("/close_thread") == []
+
+
+def test_a_server_that_cannot_be_asked_is_told_of_in_the_journal_and_the_api(up: Up, join: Join) -> None:
+    """Item 13: DIS-12; what is missing and why, and when it is back, in a later session and in this one."""
+    server = join(ForeignServer({"add": three}, statuses={"/.well-known/rap-toolset": 500}))
+    runtime = up(PLAN, [server.url])
+    thread = runtime.thread("hello")
+    journal = runtime.until(thread, "Fine.")
+    (missing,) = [entry for entry in journal if entry["kind"] == "toolset_missing"]
+    assert missing["server"] == server.url
+    assert "answered 500" in missing["reason"]
+    assert runtime.look(thread)["missing_toolsets"] == [{"server": server.url, "reason": missing["reason"]}]
+
+    runtime.say(thread, "add")
+    runtime.until(thread, f"The tools of {server.url} are missing.")
+    server.statuses.clear()
+    runtime.stop()
+    runtime.start()  # which asks at once; a running agent asks again after half a minute
+    runtime.until(runtime.thread("add"), "It is 3.")
+    runtime.say(thread, "add")
+
+    journal = runtime.until(thread, "It is 3.")
+    told = [entry["kind"] for entry in journal if entry["kind"].startswith("toolset_")]
+    assert told == ["toolset_missing", "toolset_found"]
+    assert runtime.look(thread)["missing_toolsets"] == []
+
+
+def test_a_message_to_a_thread_whose_state_cannot_be_loaded_is_refused(up: Up, join: Join) -> None:
+    """Item 13: RUN-3; the user and the tool server get 503, and nothing is acknowledged."""
+    server = join(ForeignServer({"add": lambda _: []}))
+    runtime = up(PLAN, [server.url])
+    thread = runtime.thread("add")
+    (call,) = server.invocations(count=1)
+    runtime.stop()
+    (file,) = [path for path in runtime.folder.rglob("*.db") if path.is_file()]
+    with closing(sqlite3.connect(file)) as db, db:
+        db.execute("UPDATE boxes SET state = ? WHERE id = ?", (b"damaged", thread))
+    runtime.start()
+
+    assert server.send(call, result(call, "3")) == 503
+    assert post(f"{runtime.url}/v1/threads/{thread}/messages", {"text": "hello?"})[0] == 503
+    runtime.until(runtime.thread("hello"), "Fine.")  # others go on

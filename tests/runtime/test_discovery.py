@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rapkit.kernel.completion import Question
+from rapkit.kernel.entries import ToolsetFound, ToolsetMissing
 from rapkit.mailbox import Fact, NewBox
 from rapkit.runtime.discovery import digest_of
 from rapkit.runtime.plan import Patience
@@ -226,10 +227,25 @@ async def test_a_server_that_was_never_reached_is_reported_and_takes_nothing_els
             assert lost.problem is not None
             assert found.problem is None
 
+            # Item 13: the journal, clients and the model are told, once.
+            await talk.say("and now?")
+            await talk.hears("and now?")
+            (missing,) = await talk.all(ToolsetMissing)
+            assert missing.server == late.url
+            assert (await talk.look()).thread.missing_toolsets == {late.url: missing.reason}
+            assert f"- {late.url}: {missing.reason}" in model.last.instructions
+            await talk.do(call("late_work"))
+            await talk.hears(f"The tools of {late.url} are missing.")
+
             await late.up()
             await talk.do(call("late_work"))
             await (await late.invoked()).result("better late")
             await talk.hears("heard: better late")
+            assert [each.server for each in await talk.all(ToolsetFound)] == [late.url]
+            assert len(await talk.all(ToolsetMissing)) == 1
+            assert (await talk.look()).thread.missing_toolsets == {}
+            assert missing.reason not in model.last.instructions
+            assert f"The tools of {late.url} were missing earlier in this conversation." in model.last.instructions
 
 
 async def test_a_server_that_another_session_has_found_is_used_at_once(

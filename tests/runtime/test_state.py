@@ -73,10 +73,11 @@ async def test_the_model_is_not_asked_before_what_came_is_written_down(
         assert [each.text for each in await talk.all(UserSaid)] == ["hello"]
 
 
-async def damaged(store: str, thread_id: str) -> None:
+async def damaged(store: str, thread_id: str, state: object = b"damaged") -> None:
     """Another program has written to the file."""
     db = apsw.Connection(str(Path(store.removeprefix("sqlite:///"))))
-    db.execute("UPDATE boxes SET state = ? WHERE id = ?", (b"damaged", thread_id))
+    db.setbusytimeout(10_000)
+    db.execute("UPDATE boxes SET state = ? WHERE id = ?", (state, thread_id))
     db.close()
 
 
@@ -106,15 +107,40 @@ async def test_a_thread_whose_state_cannot_be_read_does_not_go_on(
     await harm(store, talk.id)
     before = contents(store, talk.id)
 
+    async with opened(store) as other_process:  # what was accepted before somebody knew
+        await other_process.accept(Letter(talk.id, "user", b'{"text": "anybody?"}'))
+
     async with working(model, [stranger.url], store, port=agent.port) as agent:
-        assert (await invocation.result("somebody?")).status == 200  # it is durable, and waits for better times
-        with pytest.raises(StoreError):
-            await agent.threads.look(talk.id)
+        assert (await invocation.result("somebody?")).status == 503
+        for ask in (agent.threads.send(talk.id, "hello?"), agent.threads.close(talk.id), agent.threads.look(talk.id)):
+            with pytest.raises(StoreError):
+                await ask
         await (await agent.talk("other")).hears("heard: other")
-        await until(lambda: any(record.levelname in ("ERROR", "CRITICAL") for record in caplog.records))
+        await until(lambda: any(talk.id in each.getMessage() for each in caplog.records if each.levelname != "INFO"))
 
     assert contents(store, talk.id) == before
     assert len(model.questions) == 2
+
+
+async def test_a_thread_whose_state_is_repaired_takes_what_it_had_refused(
+    model: Obedient, stranger: Stranger, store: str
+) -> None:
+    """Item 13 · RUN-3: whoever was refused sends it again, and nothing is lost."""
+    async with working(model, [stranger.url], store) as agent:
+        talk = await agent.doing(call("work"))
+        invocation = await stranger.invoked()
+        await agent.quiet()
+        good, _ = contents(store, talk.id)
+        await damaged(store, talk.id)
+        assert (await invocation.result("done")).status == 503
+        with pytest.raises(StoreError):
+            await agent.threads.send(talk.id, "hello?")
+
+        await damaged(store, talk.id, good)
+
+        assert (await invocation.result("done")).status == 200
+        await talk.hears("heard: done")
+        assert [each.text for each in await talk.all(UserSaid)][1:] == []
 
 
 def contents(store: str, thread_id: str) -> tuple[object, object]:

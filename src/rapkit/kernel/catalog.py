@@ -2,7 +2,8 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -64,10 +65,14 @@ class Withheld:
 
 
 class Catalog:
-    """The tools of a session. Of several with one name none is offered (DIS-5), nor is one with a name of ours."""
+    """The tools of a session. Of several with one name none is offered (DIS-5), nor is one with a name of ours.
+
+    `missing` are servers whose tools are not among them because nothing is known of them, with the reason.
+    """
 
     def __init__(self, loaded: Sequence[Loaded]) -> None:
         self.loaded = tuple(loaded)
+        self.missing: Mapping[str, str] = {}
         named: dict[str, list[Offer]] = defaultdict(list)
         for each in loaded:
             for definition in each.document.tools:
@@ -84,13 +89,22 @@ class Catalog:
         """What servers offer to the model."""
         return tuple(offer.tool for offer in self.offers.values())
 
+    def without(self, missing: Mapping[str, str]) -> "Catalog":
+        """The same catalog, in which the toolsets of these servers are missing."""
+        if not missing:
+            return self
+        catalog = copy(self)
+        catalog.missing = missing
+        return catalog
+
     def document(self, server: str) -> ToolsetDocument | None:
         """What a server offered."""
         return next((each.document for each in self.loaded if each.server == server), None)
 
     def names(self, ours: Iterable[Tool] = ()) -> str:
-        """The names the model may use, `ours` first, as a text."""
-        return _listed(tool.name for tool in (*ours, *self.tools))
+        """The names the model may use, `ours` first, as a text; and whose tools are missing."""
+        missing = f". The tools of {', '.join(self.missing)} are missing" if self.missing else ""
+        return _listed(tool.name for tool in (*ours, *self.tools)) + missing
 
 
 def offered_name(prefix: str, name: str) -> str:

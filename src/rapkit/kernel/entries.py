@@ -254,6 +254,23 @@ class GrantedEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolsetMissing:
+    """The tools of a server are missing, and why: it could not be asked what it offers, and nothing is known of it from before."""
+
+    server: str
+    reason: str
+    kind: Literal["toolset_missing"] = "toolset_missing"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsetFound:
+    """The tools of a server that were missing are offered now."""
+
+    server: str
+    kind: Literal["toolset_found"] = "toolset_found"
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """Something went wrong that a person should know of, and the model need not."""
 
@@ -309,6 +326,8 @@ JournalEntry = (
     | Unsubscribed
     | Summary
     | GrantedEntry
+    | ToolsetMissing
+    | ToolsetFound
     | Failed
     | ParkedEntry
     | ClosedEntry

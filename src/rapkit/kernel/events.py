@@ -132,6 +132,8 @@ def next_child(draft: Draft, upto: int, *, allowed: tuple[str, ...], **more: Any
         inherits=Inherited(thread.id, upto),
         calls_made=thread.calls_made,  # so that its calls have other ids than those it inherits
         allowed=allowed,
+        missing_toolsets=thread.missing_toolsets,  # the journal it inherits says so
+        found_toolsets=thread.found_toolsets,
         granted=Granted(
             thread.granted.slices - used.requests,
             thread.granted.tokens - used.input_tokens - used.output_tokens,

@@ -156,7 +156,8 @@ class Thread:
     `timers` are those of calls. `context` is how many tokens the last completion took, `room` how many the model takes if it has turned
     out to take less than it should; `summary` is how far the journal is summarised, `compact_after` how many lines for models there must
     be before that is tried again. `usage_of_closed` is what children took that are closed; `granted` comes on top of the thread's budget,
-    and is negative for a child, which has what its parent had left.
+    and is negative for a child, which has what its parent had left. `missing_toolsets` are servers whose tools the thread has to do
+    without, with the reason; `found_toolsets` are those that were missing before.
     """
 
     id: str
@@ -196,6 +197,8 @@ class Thread:
     summary: Summarised | None = None
     compact_after: int = 0
     room: int = 0
+    missing_toolsets: dict[str, str] = field(default_factory=dict)
+    found_toolsets: tuple[str, ...] = ()
 
     @property
     def parent(self) -> str | None:

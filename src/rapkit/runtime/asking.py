@@ -54,7 +54,7 @@ class Asking:
         if is_due(thread, limits, room, view.tokens) and (where := view.cut(limits, room)) is not None:
             return await self._compact(thread, view, where, room)
         question = Question(
-            instructions_for(self._premises.plan, thread, clock.now()),
+            instructions_for(self._premises.plan, thread, catalog, clock.now()),
             view.conversation(limits, room),
             (*offered(thread, limits), *catalog.tools),
         )

@@ -21,6 +21,7 @@ from rapkit.runtime.callbacks import Callbacks
 from rapkit.runtime.discovery import Discovery, InThread
 from rapkit.runtime.dispatch import Dispatch
 from rapkit.runtime.doorbell import Doorbell
+from rapkit.runtime.following import check_state
 from rapkit.runtime.hub import Hub
 from rapkit.runtime.in_process import Exchange, Line
 from rapkit.runtime.metrics import Metrics
@@ -113,6 +114,7 @@ class Engine:
     # Receiving
 
     async def _accept(self, letter: Letter) -> Reception:
+        await check_state(self._store, letter.box)
         accept = self._store.accept if self._shift is None else self._shift.accept
         reception = await accept(letter)
         if reception in (Reception.ACCEPTED, Reception.DUPLICATE):

@@ -78,6 +78,17 @@ def read_thread(box: Box) -> Thread:
         raise StoreError(f"The state of thread {box.id} cannot be read.") from None
 
 
+async def check_state(store: Store, thread_id: str) -> None:
+    """`StoreError` if the state of a thread cannot be loaded: nothing is accepted that the thread could not act on (RUN-3).
+
+    Checked for every message, because a state can be damaged, or written by a newer version, at any time. Reading and parsing it takes some
+    60 µs; a mark set by the worker that failed to load it would cost nothing, but come after the first message was acknowledged.
+    """
+    box = await store.box(thread_id)
+    if box is not None:
+        read_thread(box)
+
+
 def is_running(box: Box, thread: Thread) -> bool:
     """Whether somebody is at it, or will be at once."""
     return box.busy or (thread.wants_model and thread.parked is None)

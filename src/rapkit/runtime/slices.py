@@ -12,6 +12,7 @@ from rapkit.errors import Fenced, StoreError
 from rapkit.insisting import insist
 from rapkit.kernel.effects import Invoke, Step
 from rapkit.kernel.incoming import ChooseFor, Correction, Incoming, SetAside, TimerDue, Undelivered
+from rapkit.kernel.missing_toolsets import note_toolsets
 from rapkit.kernel.receiving import receive
 from rapkit.kernel.replying import worker_lost
 from rapkit.kernel.thread import Pending, Thread, load_thread
@@ -103,6 +104,9 @@ class Slice:
         except BaseException:
             await background.end(reading, finding)
             raise
+        if (noted := note_toolsets(thread_now, catalog, now, self._limits)) is not None:
+            await self._commit(thread_now, noted, keep=True, charge=True)
+            thread_now = noted.thread
         answer = await self._asking.ask(thread_now, view, catalog)
         await self._commit(thread_now, answer, again_at=self._again_at(answer.thread))
 

@@ -17,7 +17,7 @@ from rapkit.protocol.fields import MAX_ID, Id
 from rapkit.runtime.following import EventName, Line, ThreadEvent, read_thread, status_of
 from rapkit.runtime.hub import Hub, Perhaps
 from rapkit.runtime.letters import letter
-from rapkit.runtime.looking import Family, Look, Looking, Page, check_id
+from rapkit.runtime.looking import Family, Look, Looking, Page
 from rapkit.runtime.questions import FirstAnswers, GivenAnswer, is_open, name_of
 from rapkit.runtime.repeats import Keyed, KeyReused, Repeats
 from rapkit.runtime.toolsets import THREAD
@@ -217,7 +217,8 @@ class Threads(Looking):
         return await self._repeats.note(request, id)
 
     async def _accept(self, thread_id: str, message: Incoming, *, dedup: str) -> None:
-        check_id(thread_id)
+        # RUN-3: nothing is accepted for a thread whose state cannot be loaded.
+        read_thread(await self._box(thread_id))
         reception = await self._store.accept(letter(thread_id, message, dedup=dedup))
         if reception not in (Reception.ACCEPTED, Reception.DUPLICATE):
             await self._open(thread_id)

@@ -1,13 +1,14 @@
 """The toolsets of a session: fetched when it begins, kept in the store, shared by all its threads (DIS-6)."""
 
 import asyncio
-import json
 import logging
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+
+from pydantic import TypeAdapter
 
 from rapkit import background
 from rapkit.clock import Clock
@@ -30,6 +31,8 @@ _SESSION = "session"
 _TOOLSETS = "toolsets"
 _MOST_CATALOGS = 16
 _PATIENCE_WITH_MISSING = 1.0
+_NOT_YET = "It has not said yet what it offers."
+_UNREADABLE = "What was stored of its toolset cannot be read. It is fetched again."
 
 log = logging.getLogger("rapkit.discovery")
 
@@ -68,19 +71,29 @@ def catalog_of(servers: Sequence[Server], fetched: Sequence[Fetched | DiscoveryF
 
 
 @dataclass(frozen=True, slots=True)
+class _Missing:
+    """A server that had no toolset for us: when it was asked, and what was wrong."""
+
+    asked_at: float
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Session:
-    """Which document of each server a session uses; servers that had none, and when they were asked."""
+    """Which document of each server a session uses, and which servers had none."""
 
     documents: dict[str, str]
-    missing: dict[str, float]
+    missing: dict[str, _Missing]
 
     def dump(self) -> bytes:
-        return json.dumps({"documents": self.documents, "missing": self.missing}).encode()
+        return _SESSIONS.dump_json(self)
 
     @classmethod
     def load(cls, body: bytes) -> "_Session":
-        read = json.loads(body)
-        return cls(read["documents"], read["missing"])
+        return _SESSIONS.validate_json(body)
+
+
+_SESSIONS: TypeAdapter[_Session] = TypeAdapter(_Session)
 
 
 class Toolsets:
@@ -134,7 +147,7 @@ class Toolsets:
         due = [
             server
             for server in missing
-            if server.key not in found and session.missing.get(server.key, 0.0) + self._rediscover <= now
+            if server.key not in found and self._is_due(session.missing.get(server.key), now)
         ]
         if not due:
             return session
@@ -145,6 +158,9 @@ class Toolsets:
         # One that says nothing must not hold up the thread each time.
         await asyncio.wait({asking}, timeout=_PATIENCE_WITH_MISSING)
         return asking.result() if asking.done() else session
+
+    def _is_due(self, missing: _Missing | None, now: float) -> bool:
+        return missing is None or missing.asked_at + self._rediscover <= now
 
     def _asked(self, root: str, asking: "asyncio.Task[_Session]") -> None:
         del self._asking[root]
@@ -158,11 +174,11 @@ class Toolsets:
     async def _ask(self, root: str, servers: Sequence[Server], now: float) -> _Session:
         known = await self._session(root) or _Session({}, {})
         documents: dict[str, str] = {}
-        missing: dict[str, float] = {}
+        missing: dict[str, _Missing] = {}
         for server, fetched in zip(servers, await asyncio.gather(*map(self._fetch, servers)), strict=True):
             digest = await self._keep(server, fetched, known.documents.get(server.key))
             if digest is None:
-                missing[server.key] = now
+                missing[server.key] = _Missing(now, str(fetched))
             else:
                 documents[server.key] = digest
         return await self._note(root, documents, missing)
@@ -178,13 +194,13 @@ class Toolsets:
             self._failed[server.key] = (self._clock.now(), fetched)
         return fetched
 
-    async def _note(self, root: str, documents: Mapping[str, str], missing: Mapping[str, float]) -> _Session:
+    async def _note(self, root: str, documents: Mapping[str, str], missing: Mapping[str, _Missing]) -> _Session:
         """Write down what was found, beside whatever others of the session have written down meanwhile."""
         while True:
             records = await self._store.records(root, _SESSION)
             before = next((record.body for record in records if record.key == _TOOLSETS), None)
             known = _Session({}, {}) if before is None else _Session.load(before)
-            still = {name: at for name, at in known.missing.items() if name not in documents}
+            still = {name: each for name, each in known.missing.items() if name not in documents}
             session = _Session({**known.documents, **documents}, {**still, **missing})
             fact = Fact(root, _SESSION, _TOOLSETS, session.dump())
             if await self._store.note(NewBox(root, THREAD), fact, expect=before):
@@ -215,6 +231,7 @@ class Toolsets:
         return {record.key: record.body.decode() for record in await self._store.records(_SHELF.id, _LATEST)}
 
     async def _assemble(self, root: str, session: _Session) -> Catalog:
+        missing = {name: _problem(session.missing.get(name)) for name in self._servers if name not in session.documents}
         # Only those still configured: a server that was taken out of the configuration is used no more.
         key = tuple((name, session.documents[name]) for name in self._servers if name in session.documents)
         catalog = self._catalogs.get(key)
@@ -226,12 +243,12 @@ class Toolsets:
             for withheld in catalog.withheld:
                 log.warning("a tool is withheld: %s", withheld.reason)
             if lost:
-                return catalog
+                return catalog.without(missing | {server.key: _UNREADABLE for server in lost})
             self._catalogs[key] = catalog
             while len(self._catalogs) > _MOST_CATALOGS:
                 self._catalogs.popitem(last=False)
         self._catalogs.move_to_end(key)
-        return catalog
+        return catalog.without(missing)
 
     async def _loaded(self, name: str, digest: str) -> Loaded | None:
         """A kept toolset; None if it cannot be read: then the store is wrong, or another version of us has kept it."""
@@ -243,3 +260,7 @@ class Toolsets:
             self._kept.discard((name, digest))
             return None
         return Loaded(name, toolset.document, self._servers[name].prefix, toolset.unusable)
+
+
+def _problem(missing: _Missing | None) -> str:
+    return _NOT_YET if missing is None else missing.problem

@@ -57,6 +57,8 @@ class Transcript:
             "view": _view,
             "summary": _summary,
             "granted": _granted,
+            "toolset_missing": _toolset_missing,
+            "toolset_found": _toolset_found,
             "error": _error,
             "parked": _parked,
             "closed": _closed,
@@ -244,6 +246,14 @@ def _granted(entry: Entry) -> list[Block]:
     amounts = {"slices": "slices", "tokens": "tokens", "cost": "US dollars"}
     granted = [f"{entry[key]:g} {unit}" for key, unit in amounts.items() if entry.get(key)]
     return [Block(f"granted: {', '.join(granted) or 'nothing'} more", "+ ", _QUIET)]
+
+
+def _toolset_missing(entry: Entry) -> list[Block]:
+    return [Block(f"the tools of {entry['server']} are missing: {_first(entry['reason'])}", "! ", _WRONG)]
+
+
+def _toolset_found(entry: Entry) -> list[Block]:
+    return [Block(f"the tools of {entry['server']} are available now", "+ ", _QUIET)]
 
 
 def _error(entry: Entry) -> list[Block]:

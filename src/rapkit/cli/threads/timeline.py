@@ -205,9 +205,11 @@ _KINDS: dict[str, Tell] = {
     "view": lambda _, entry: ("runtime", f"view {entry['view_type']!r} has new content"),
     "summary": lambda _, entry: ("model", f"summed up everything to line {entry['upto']}: {entry['text']}"),
     "granted": _granted,
+    "toolset_missing": lambda _, entry: ("problem", f"the tools of {entry['server']} are missing: {entry['reason']}"),
+    "toolset_found": lambda _, entry: ("runtime", f"the tools of {entry['server']} are available now"),
     "error": lambda _, entry: ("problem", entry["text"]),
     "parked": lambda _, entry: ("runtime", f"stopped: {entry['reason']}"),
     "closed": lambda _, entry: ("runtime", f"closed by {entry['by'] or 'somebody'}"),
     "ignored": lambda _, entry: ("runtime", f"{entry['what']} was ignored: {entry['reason']}"),
 }
-_TROUBLES = ("error", "parked", "oauth_expired")
+_TROUBLES = ("error", "parked", "oauth_expired", "toolset_missing")

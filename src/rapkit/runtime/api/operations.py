@@ -143,6 +143,9 @@ async def get_thread(asked: Asked) -> Sendable:
         oauth=[shapes.Authorization(call_id=call, auth_url=url) for call, url in look.authorizations.items()],
         views=look.views,
         children=[*thread.children, *thread.spawned],
+        missing_toolsets=[
+            shapes.MissingToolset(server=server, reason=reason) for server, reason in thread.missing_toolsets.items()
+        ],
         budget=shapes.ThreadBudget(
             **{each.name: shapes.Used(used=each.used, limit=each.limit) for each in asked.threads.budget(thread)}
         ),

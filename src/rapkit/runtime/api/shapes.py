@@ -221,6 +221,13 @@ class ThreadBudget(_Shape):
     cost: Used
 
 
+class MissingToolset(_Shape):
+    """A server whose tools are missing in a thread. It is asked again when the thread wakes."""
+
+    server: str
+    reason: str = Field(description="why it could not be asked what it offers")
+
+
 class ThreadDetail(ThreadSummary):
     """A thread as it is now."""
 
@@ -233,6 +240,7 @@ class ThreadDetail(ThreadSummary):
     oauth: list[Authorization]
     views: dict[str, Any] = Field(description="the latest content of each view, by its type")
     children: list[str] = Field(description="the children that are not closed")
+    missing_toolsets: list[MissingToolset] = Field(description="servers whose tools the model had to do without last")
     budget: ThreadBudget
 
 
