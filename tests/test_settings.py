@@ -55,6 +55,7 @@ mistakes = 6
 attempts = 7
 window = 100
 cancel_on_interrupt = true
+cancel_on_close = false
 remember_expired = 60
 slices = 100
 tokens = 200000
@@ -121,6 +122,7 @@ def test_everything_that_can_be_said(file: Path) -> None:
             attempts=7,
             window=100,
             cancel_on_interrupt=True,
+            cancel_on_close=False,
             remember_expired=60.0,
             slices=100,
             tokens=200_000,

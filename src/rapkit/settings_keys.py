@@ -305,6 +305,14 @@ TABLES: Final = (
                 "false",
             ),
             Key(
+                "cancel_on_close",
+                _WHETHER,
+                "`true`",
+                "Whether closing a thread cancels its calls and subscriptions, each at its own server. Every server is told that the "
+                "thread is closed in any case.",
+                "true",
+            ),
+            Key(
                 "remember_expired",
                 _TIME,
                 "`4d`",

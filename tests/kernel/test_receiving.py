@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import pytest
 
-from rapkit.kernel.effects import Invoke, MakeChild, SetTimer, TellClosed, Withdraw, Write
+from rapkit.kernel.effects import Invoke, MakeChild, SetTimer, TellCancelled, TellClosed, Withdraw, Write
 from rapkit.kernel.entries import Answered, ClosedEntry, Ignored, UserSaid
 from rapkit.kernel.incoming import (
     AnswerFor,
@@ -26,12 +26,13 @@ from rapkit.kernel.incoming import (
     UserMessage,
     WakeUp,
 )
-from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.limits import Confirmations, ThreadLimits
 from rapkit.kernel.receiving import call_of, name_of, receive
 from rapkit.kernel.replying import worker_lost
 from rapkit.kernel.thread import Status, Thread
 from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
-from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
+from tests.kernel.talk import Talk, calling, demolish, forecast, storms, subscribed, want
+from tests.kernel.tools import SERVER
 
 ALL: list[tuple[Incoming, str, str | None]] = [
     (UserMessage("Hello"), "user", None),
@@ -104,22 +105,49 @@ def test_an_empty_message_of_the_user_is_still_shown() -> None:
 
 
 def test_a_closed_thread_withdraws_what_has_not_left_and_tells_the_servers() -> None:
-    """CLO-1, SUB-19: its subscriptions are not cancelled by that."""
+    """CLO-1, SUB-19: every server of the end, and of each call the one that has it."""
     talk = subscribed()
     talk.user()
     talk.says("", forecast())
     assert talk.hears(CloseThread()) == (ClosedEntry("the user"),)
-    assert talk.effects == (Withdraw("c2_t1"), TellClosed())
+    assert talk.effects == (
+        Withdraw("c2_t1"),
+        TellClosed(),
+        TellCancelled("c1_t1", SERVER),
+        TellCancelled("c2_t1", SERVER),
+    )
+    assert talk.thread.cancelled_by_close == {"c1_t1": SERVER, "c2_t1": SERVER}
     assert talk.status() is Status.CLOSED
     assert talk.thread.live_calls == frozenset()
     assert not talk.is_asked()
 
 
-def test_a_closed_thread_remembers_no_call_that_was_given_up() -> None:
+def test_an_agent_that_is_told_to_cancels_nothing_when_a_thread_is_closed() -> None:
+    """SUB-19"""
+    talk = subscribed(ThreadLimits(cancel_on_close=False))
+    talk.hears(CloseThread())
+    assert talk.effects == (TellClosed(),)
+    assert talk.thread.cancelled_by_close == {}
+
+
+def test_a_call_that_was_not_sent_is_not_cancelled_when_its_thread_is_closed() -> None:
+    """SUB-19: it waits for permission, or was made in the very reply that closes the thread."""
+    talk = calling(demolish(), limits=ThreadLimits(confirmations=Confirmations("always")))
+    talk.hears(CloseThread())
+    assert talk.effects == (TellClosed(),)
+    child = made_for_an_event()
+    child.says("", forecast(), want("close_thread"))
+    assert child.thread.closed
+    assert not [effect for effect in child.effects if isinstance(effect, Invoke | TellCancelled)]
+
+
+def test_a_closed_thread_takes_no_result_of_a_call_that_was_given_up() -> None:
+    """Its server is not told to cancel what is given up, unless it says that it is a subscription."""
     talk = calling(forecast())
     talk.hears(Undelivered("c1_t1", "timed out"))
     talk.hears(CloseThread())
     assert talk.effects == (SetTimer("expired/c1_t1", None), TellClosed())
+    assert talk.thread.cancelled_by_close == {"c1_t1": SERVER}
 
 
 def test_a_call_is_not_sent_again_by_a_thread_that_is_closed_meanwhile() -> None:
@@ -247,7 +275,8 @@ def test_it_closes_when_its_model_gets_nothing_right() -> None:
     assert child.thread.closed
     by = "the thread itself, which was made for one event. The model made 2 wrong calls in a row."
     assert child.journal[-1] == ClosedEntry(by)
-    assert child.effects == (Withdraw("c2_t1-000001"), TellClosed(), tells_parent(by))
+    cancels = (TellCancelled("c3_t1-000001", SERVER), TellCancelled("c2_t1-000001", SERVER))
+    assert child.effects == (Withdraw("c2_t1-000001"), TellClosed(), *cancels, tells_parent(by))
 
 
 def test_it_closes_when_its_model_ends_its_workers() -> None:

@@ -276,7 +276,9 @@ class OutboxContract:
         await send(store, post("p1"))
         news = letter("refused", needs=("open", "q1"))
 
-        await store.settle(await take_one(store), Settlement(Outcome.DEAD, "400", 0.0, news, Fact("b1", "open", "q1", None)))
+        await store.settle(
+            await take_one(store), Settlement(Outcome.DEAD, "400", 0.0, news, Fact("b1", "open", "q1", None))
+        )
 
         assert await store.accept(letter("late", needs=("open", "q1"))) is Reception.UNWANTED
         assert texts(await claim_one(store)) == ["refused"]

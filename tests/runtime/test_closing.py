@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from rapkit.errors import ThreadClosed
-from rapkit.kernel.entries import ClosedEntry
+from rapkit.kernel.entries import Answered, ClosedEntry
+from rapkit.kernel.limits import ThreadLimits
 from rapkit.server.closing import ClosedThread
 from tests.runtime.agents import PATIENT, Obedient, Working, call, working
 from tests.runtime.examples import UNASKED, example, served
-from tests.runtime.stranger import CANCEL, CLOSE, INVOKE, Stranger, listening
+from tests.runtime.stranger import CANCEL, CLOSE, INVOKE, Stranger, listening, tool
 from tests.server.sink import after, answer, never, reset
 
 
@@ -122,17 +123,67 @@ async def test_events_for_a_closed_thread_are_logged_and_discarded(
     assert [vars(record)["thread_id"] for record in discarded] == [talk.id] * 2
 
 
-async def test_closing_cancels_no_subscription(agent: Working, stranger: Stranger) -> None:
+async def test_closing_cancels_what_is_live_at_the_server_it_went_to(
+    model: Obedient, stranger: Stranger, store: str
+) -> None:
+    """SUB-19: every server learns of the closing, and only that one of the calls."""
+    async with listening("b") as other, working(model, [stranger.url, other.url], store) as agent:
+        other.tools = [tool("unrelated")]
+        talk = await agent.doing(call("work"))
+        subscription = await stranger.invoked()
+        await subscription.confirm()
+        await talk.hears("heard: subscribed")
+        await talk.do(call("work"))
+        pending = await stranger.invoked(2)
+
+        await agent.threads.close(talk.id)
+
+        told = [post.message for post in await stranger.received(CANCEL, 2)]
+        assert sorted(told, key=str) == sorted(
+            ({"thread_id": talk.id, "tool_call_id": each.id} for each in (subscription, pending)), key=str
+        )
+        await other.received(CLOSE)
+        await agent.quiet()
+        assert (len(stranger.to(CLOSE)), len(stranger.to(CANCEL)), other.to(CANCEL)) == (1, 2, [])
+
+
+async def test_an_agent_that_is_told_to_cancels_nothing_when_a_thread_is_closed(
+    model: Obedient, stranger: Stranger, store: str
+) -> None:
     """SUB-19: its server learns of the closing, and does what it likes."""
+    limits = ThreadLimits(cancel_on_close=False)
+    async with working(model, [stranger.url], store, limits=limits) as agent:
+        talk = await agent.doing(call("work"), call("other_work"))
+        late = await stranger.invoked()
+        await (await stranger.invoked(2)).confirm()
+        await talk.until(Answered)
+
+        await agent.threads.close(talk.id)
+
+        await stranger.received(CLOSE)
+        assert (await late.confirm()).status == 410
+        await agent.quiet()
+        assert stranger.to(CANCEL) == []
+
+
+async def test_a_subscription_that_is_confirmed_after_the_end_is_cancelled_once(
+    agent: Working, stranger: Stranger
+) -> None:
+    """SUB-18, SUB-19: however often its server says so."""
     talk = await agent.doing(call("work"))
-    await (await stranger.invoked()).confirm()
-    await talk.hears("heard: subscribed")
-
+    invocation = await stranger.invoked()
     await agent.threads.close(talk.id)
-
-    await stranger.received(CLOSE)
+    await stranger.received(CANCEL)
     await agent.quiet()
-    assert stranger.to(CANCEL) == []
+
+    assert (await invocation.confirm()).status == 410
+
+    first, second = await stranger.received(CANCEL, 2)
+    assert first.message == second.message == {"thread_id": talk.id, "tool_call_id": invocation.id}
+    for text in ("subscribed", "subscribed again"):
+        assert (await invocation.confirm(text)).status == 410
+    await agent.quiet()
+    assert len(stranger.to(CANCEL)) == 2
 
 
 async def test_closing_does_not_close_the_threads_of_events(stranger: Stranger, store: str) -> None:
@@ -160,7 +211,7 @@ async def test_closing_does_not_close_the_threads_of_events(stranger: Stranger, 
         await agent.thread(made).hears("heard: a storm")
 
         closed = await stranger.received(CLOSE, 2)
-        assert [post.message["thread_id"] for post in closed] == [talk.id, made]
+        assert sorted(post.message["thread_id"] for post in closed) == [talk.id, made]  # notices have no order
 
 
 async def test_a_call_that_had_not_left_when_the_thread_was_closed_never_leaves(

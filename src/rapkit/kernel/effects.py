@@ -24,9 +24,10 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class TellCancelled:
-    """Tell every server that a call was cancelled, once (CAN-1)."""
+    """Tell every server that a call was cancelled, or only the `server` that is named; once (CAN-1)."""
 
     call_id: str
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ class ThreadLimits:
 
     `timeouts` and `confirmations`: see there. `question_timeout`: seconds after which a question to the user is taken for dismissed, and
     where to authorise a tool is shown no more; None is never. `cancel_on_interrupt`: whether a message of the user cancels the calls it
-    interrupts. `remember_expired`: seconds for which the late result of a call that was given up is still taken.
+    interrupts. `cancel_on_close`: whether closing the thread cancels its calls and subscriptions at their servers. `remember_expired`:
+    seconds for which the late result of a call that was given up is still taken.
     """
 
     calls: int = 100
@@ -95,4 +96,5 @@ class ThreadLimits:
     confirmations: Confirmations = field(default_factory=Confirmations)
     question_timeout: float | None = None
     cancel_on_interrupt: bool = False
+    cancel_on_close: bool = True
     remember_expired: float = 4 * 24 * 3600.0

@@ -18,7 +18,7 @@ from rapkit.kernel.calls import (
 )
 from rapkit.kernel.cancelling import cancel_pending
 from rapkit.kernel.draft import Draft
-from rapkit.kernel.effects import Step, TellClosed, Write
+from rapkit.kernel.effects import Step, TellCancelled, TellClosed, Write
 from rapkit.kernel.entries import ClosedEntry, UserSaid, WokenUp
 from rapkit.kernel.events import (
     receive_event,
@@ -55,7 +55,7 @@ from rapkit.kernel.people import (
     receive_view,
 )
 from rapkit.kernel.relatives import receive_child_closed, receive_parent_message, receive_report, receive_task
-from rapkit.kernel.thread import Thread
+from rapkit.kernel.thread import Expired, Pending, Subscription, Thread
 from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
 
 _CLOSED = "the thread is closed"
@@ -116,11 +116,14 @@ def _receive_close(draft: Draft, message: CloseThread) -> None:
 
 
 def close(draft: Draft, by: str, report: str | None = None) -> None:
-    """End the thread: it accepts nothing more, and every server is told. Its subscriptions are not cancelled by that (SUB-19).
+    """End the thread: it accepts nothing more, and every server is told.
 
-    Its parent hears of it, and of a last `report`. Its children go on.
+    Not every server knows that notice, so what was live is cancelled too, each call at its own server (SUB-19). Its parent hears of it, and
+    of a last `report`. Its children go on.
     """
     thread = draft.thread
+    cancelled = _sent_to(draft) if draft.limits.cancel_on_close else {}
+    cancels = [TellCancelled(id, server) for id, server in cancelled.items() if id not in thread.expired]
     for call_id, call in thread.pending.items():
         draft.take_pending(call_id)
         refuse_early(draft, call_id, call.early, _CLOSED)
@@ -129,13 +132,23 @@ def close(draft: Draft, by: str, report: str | None = None) -> None:
     for call_id in thread.expired:
         refuse_early(draft, call_id, draft.take_expired(call_id).early, _CLOSED)
     refuse_waiting(draft, _CLOSED, *dict.fromkeys(event.call_id for event in thread.waiting_events))
-    draft.change(closed=True, wants_model=False, parked=None)
+    draft.change(closed=True, wants_model=False, parked=None, cancelled_by_close=cancelled)
     draft.journal(ClosedEntry(by))
     draft.do(TellClosed())
+    for cancel in cancels:
+        draft.do(cancel)
     if thread.parent is not None:
         draft.do(
             Write(thread.parent, ChildClosed(thread.id, by, report, thread.usage_of_all), once=f"closed/{thread.id}")
         )
+
+
+def _sent_to(draft: Draft) -> dict[str, str]:
+    """The servers of the calls that may still call back. Those that were made in this very step never leave, and are nobody's."""
+    thread = draft.thread
+    live = thread.live_calls & draft.before.live_calls
+    calls: dict[str, Subscription | Pending | Expired] = {**thread.subscriptions, **thread.pending, **thread.expired}
+    return {call_id: call.server for call_id, call in calls.items() if call_id in live}
 
 
 def close_if_done(draft: Draft) -> None:

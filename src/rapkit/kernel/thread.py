@@ -157,7 +157,8 @@ class Thread:
     out to take less than it should; `summary` is how far the journal is summarised, `compact_after` how many lines for models there must
     be before that is tried again. `usage_of_closed` is what children took that are closed; `granted` comes on top of the thread's budget,
     and is negative for a child, which has what its parent had left. `missing_toolsets` are servers whose tools the thread has to do
-    without, with the reason; `found_toolsets` are those that were missing before.
+    without, with the reason; `found_toolsets` are those that were missing before. `cancelled_by_close` are the calls that were live when
+    the thread was closed, each with its server, if closing cancels them.
     """
 
     id: str
@@ -190,6 +191,7 @@ class Thread:
     mistakes: int = 0
     parked: str | None = None
     closed: bool = False
+    cancelled_by_close: dict[str, str] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     usage_of_closed: Usage = field(default_factory=Usage)
     granted: Granted = field(default_factory=Granted)

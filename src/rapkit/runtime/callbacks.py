@@ -9,6 +9,7 @@ from rapkit.http.requests import Refusal
 from rapkit.mailbox import Letter, Reception
 from rapkit.protocol import Callback, SubscriptionEvent, ToolResult, ViewUpdate, parse_callback
 from rapkit.runtime.addresses import Addresses
+from rapkit.runtime.late_subscriptions import LateSubscriptions
 from rapkit.runtime.letters import callback_letter
 from rapkit.tracing import incoming
 
@@ -29,9 +30,10 @@ Accept = Callable[[Letter], Awaitable[Reception]]
 class Callbacks:
     """The door through which tools' messages come in."""
 
-    def __init__(self, accept: Accept, addresses: Addresses) -> None:
+    def __init__(self, accept: Accept, addresses: Addresses, late: LateSubscriptions) -> None:
         self._accept = accept
         self._addresses = addresses
+        self._late = late
 
     def knows(self, token: str) -> bool:
         """Whether a URL with this token was made by us."""
@@ -59,6 +61,9 @@ class Callbacks:
         if reception not in (Reception.ACCEPTED, Reception.DUPLICATE):
             # CB-8, SUB-15, SUB-18
             log.info("a callback is discarded: %s", reception, extra={"thread_id": thread_id, "call_id": call_id})
+            if isinstance(callback, ToolResult) and callback.subscription:
+                await self._late.cancel(thread_id, call_id)
+                raise Refusal(410, _NOTHING_LIVE)
             raise Refusal(404, _NOTHING_LIVE)
 
 

@@ -96,8 +96,8 @@ class Commits:
                 parts.outgoing.append(self._dispatch.invocation(thread, call_id, thread.pending[call_id], catalog))
             case Withdraw(call_id):
                 parts.unsend.append(lane_of(thread.id, call_id))
-            case TellCancelled(call_id):
-                parts.outgoing += self._dispatch.cancelled(thread.id, call_id)
+            case TellCancelled(call_id, server):
+                parts.outgoing += self._dispatch.cancelled(thread.id, call_id, server)
             case TellClosed():
                 parts.outgoing += self._dispatch.closed(thread.id)
             case SendChoice(call_id, server, response_url, selected):

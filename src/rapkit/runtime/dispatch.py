@@ -68,10 +68,11 @@ class Dispatch:
         body = dump(ChoiceMade(id=call_id, selected=selected))
         return self._post(Kind.ANSWER, lane, server, response_url, body)
 
-    def cancelled(self, thread_id: str, call_id: str) -> list[Outgoing]:
-        """The notice that a call was cancelled, for every server (CAN-1)."""
+    def cancelled(self, thread_id: str, call_id: str, server: str = "") -> list[Outgoing]:
+        """The notice that a call was cancelled, for every server (CAN-1), or for the one that is named, if it is still configured."""
         body = dump(CallCancelled(thread_id=thread_id, tool_call_id=call_id))
-        return [self._notice(server, "/cancel_tool_call", body) for server in self._servers.values()]
+        told = (each for key, each in self._servers.items() if server in ("", key))
+        return [self._notice(each, "/cancel_tool_call", body) for each in told]
 
     def closed(self, thread_id: str) -> list[Outgoing]:
         """The notice that a thread was closed, for every server, used or not (CLO-1)."""

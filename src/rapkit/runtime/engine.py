@@ -24,6 +24,7 @@ from rapkit.runtime.doorbell import Doorbell
 from rapkit.runtime.following import check_state
 from rapkit.runtime.hub import Hub
 from rapkit.runtime.in_process import Exchange, Line
+from rapkit.runtime.late_subscriptions import LateSubscriptions
 from rapkit.runtime.metrics import Metrics
 from rapkit.runtime.plan import Plan
 from rapkit.runtime.port import note_receiver, warn_if_elsewhere
@@ -85,7 +86,7 @@ class Engine:
             plan, store, line, outside.clock, self.toolsets, dispatch, self.hub, self.metrics, outside.tracing
         )
         self.threads = Threads(store, self.hub, outside.clock.now, self._interrupt, self._doorbell.ring, plan.limits)
-        self.callbacks = Callbacks(self._accept, addresses)
+        self.callbacks = Callbacks(self._accept, addresses, LateSubscriptions(store, dispatch, self._doorbell.ring))
         self.metrics.gauge(
             "rapkit_slices_running", "Slices that run now.", lambda: sum(each.running for each in self._shifts)
         )
