@@ -124,7 +124,7 @@ def test_every_variable_that_is_read_is_explained() -> None:
         name
         for file in SOURCE.rglob("*.py")
         if file.name != "settings_keys.py"
-        for name in re.findall(r"\bRAPKIT_[A-Z]+(?:_[A-Z]+)*\b", file.read_text())
+        for name in re.findall(r"\bRAP(?:KIT)?_[A-Z]+(?:_[A-Z]+)*\b", file.read_text())
         if not name.startswith("RAPKIT_DEMO_")  # what the demo tells its own servers
     }
 

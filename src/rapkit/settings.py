@@ -54,6 +54,7 @@ class Settings:
     instructions: str = ""
     store: str = DEFAULT_STORE
     public_url: str | None = None
+    allow_plain_http: bool = False
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     tokens: Tokens = field(default_factory=dict, repr=False)
@@ -74,6 +75,7 @@ class Settings:
             instructions=self.instructions,
             store=self.store,
             public_url=self.public_url,
+            allow_plain_http=self.allow_plain_http,
             tokens=self.tokens,
             limits=self.limits,
             schedules=self.schedules,
@@ -97,6 +99,7 @@ def load_settings(
         instructions=table.attempt("", _instructions, agent),
         store=where.store,
         public_url=table.attempt(None, _public_url, file),
+        allow_plain_http=file.allow_plain_http(),
         host=where.host,
         port=where.port,
         tokens=where.tokens,

@@ -104,6 +104,14 @@ TABLES: Final = (
                 flag="--public-url",
             ),
             Key(
+                "allow_plain_http",
+                "`true` or `false`",
+                "`false`",
+                "Whether `public_url` may begin with http:// though it is not loopback. Secret URLs then travel in clear.",
+                "true",
+                flag="--allow-plain-http",
+            ),
+            Key(
                 "host",
                 "text: an address of this machine",
                 "`127.0.0.1`",
@@ -393,6 +401,10 @@ VARIABLES: Final = (
         "RAPKIT_SECRET_KEY",
         "The key that stores are encrypted with, 32 bytes or more as base64; or several, newest first, separated by commas. Without it, "
         "a key file beside the store is made and used.",
+    ),
+    Variable(
+        "RAP_EMBEDDED",
+        'With 1, `rapkit serve` and `tools.run()` listen on a free loopback port and print `{"port": N}` as their only output.',
     ),
     Variable("RAPKIT_TRACEBACK", "If it is set, a command that fails in a way nobody foresaw shows how that came about."),
     Variable("RAPKIT_RUN", "Set by rapkit for programs that a tool runs, so that it finds them again after a crash. Not for you to set."),

@@ -37,6 +37,7 @@ class Flags:
     model: str | None = None
     store: str | None = None
     public_url: str | None = None
+    allow_plain_http: bool = False
     host: str | None = None
     port: int | None = None
     tokens: Tokens | None = field(default=None, repr=False)
@@ -91,6 +92,11 @@ class SettingsFile:
     def source(self, key: str) -> str:
         """Where that was said."""
         return _as_flag(key) if getattr(self._flags, key) else _VARIABLES[key]
+
+    def allow_plain_http(self) -> bool:
+        """Whether a public URL may be plain HTTP: said by the flag, or in the file."""
+        inside = self.table.attempt(None, self.agent.flag, "allow_plain_http")
+        return self._flags.allow_plain_http or bool(inside)
 
     def servers(self) -> list[tuple[str, str]]:
         """URLs of tool servers that were named outside of it, each with where."""

@@ -1,10 +1,17 @@
 """How our tool server takes invocations from runtimes that were written by others."""
 
+import http.client
 import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
 
 from tests.interop.conftest import Join, Serve
 from tests.interop.foreign_runtime import ForeignRuntime
-from tests.interop.http_peer import Json
+from tests.interop.http_peer import PATIENCE, Json, eventually
 
 TOOLS = """
     from rapkit import Context, Toolset
@@ -126,3 +133,49 @@ def test_missing_arguments_and_integer_fields_are_taken(serve: Serve, join: Join
     assert by_text(runtime.result_of(null)) == "Hello, you, from 7."
     assert by_text(runtime.result_of(absent)) == "Hello, you, from 7."
     assert by_text(runtime.result_of({"id": "odd"})).startswith("Hello, you, from ")
+
+
+def test_past_its_rate_a_caller_is_asked_to_come_back(serve: Serve, join: Join) -> None:
+    """Item 14: 503 with Retry-After, never 429, and nothing is taken."""
+    server = serve(TOOLS, ["--rate", "0.001"])
+    runtime = join(ForeignRuntime(server.url))
+    runtime.result_of(runtime.call("greet"))
+
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("POST", "/invoke", json.dumps(runtime.invocation("greet")))
+    answer = connection.getresponse()
+    connection.close()
+
+    assert answer.status == 503
+    assert int(answer.headers["Retry-After"]) > 0
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+@pytest.mark.parametrize("side", ["serve", "up"])
+def test_secret_urls_are_not_handed_out_in_clear(tmp_path: Path, side: str, allowed: bool) -> None:
+    """Item 14 · TRA-2: a plain HTTP address that is not loopback is refused by name of the setting, and with it a warning."""
+    (tmp_path / "tools.py").write_text(textwrap.dedent(TOOLS))
+    (tmp_path / "plan.yaml").write_text("- say: Fine.\n")
+    words = ["serve", "tools.py"] if side == "serve" else ["up", "--model", "scripted:plan.yaml"]
+    words += ["--port", "0", "--token", "a-token-of-some-length", "--public-url", "http://192.0.2.1:8000"]
+    with (tmp_path / "log").open("wb") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "rapkit", *words, *(["--allow-plain-http"] if allowed else [])],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        if allowed:
+            eventually(lambda: "kept in" in (tmp_path / "log").read_text())
+            child.terminate()
+        status = child.wait(PATIENCE)
+    finally:
+        child.kill()
+        child.wait(PATIENCE)
+
+    said = (tmp_path / "log").read_text()
+    assert "http://192.0.2.1:8000 is plain HTTP" in said
+    assert "allow_plain_http" in said
+    assert (status == 0) == allowed, said

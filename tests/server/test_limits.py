@@ -194,6 +194,13 @@ async def test_each_caller_has_a_rate_of_its_own(toolset: Callable[..., Toolset]
         assert len(ran) == 10 - len(refused) + 1
 
 
+def test_the_rate_of_invocations_is_limited_by_default_far_above_what_a_runtime_sends() -> None:
+    """Item 14 · INV-15"""
+    rate = Limits().rate
+    assert rate is not None
+    assert rate >= 5000
+
+
 async def test_past_their_rate_notices_are_answered_and_not_acted_on() -> None:
     """CLO-8, CAN-2: whatever we say, they are not sent again."""
     now = 100.0
@@ -292,5 +299,5 @@ def test_limits_nothing_could_pass_are_refused(limits: dict[str, Any]) -> None:
 
 def test_notices_and_strangers_are_limited_unless_somebody_says_otherwise() -> None:
     """CLO-8"""
-    assert (Limits().rate, Limits().notices, Limits().strangers) == (None, 1000, 20)
+    assert (Limits().notices, Limits().strangers) == (1000, 20)
     assert Limits(notices=None, strangers=None).notices is None

@@ -23,9 +23,9 @@ def asking(events: list[str] | None = None, **durations: float) -> Toolset:
             OAuthProvider(
                 "acme",
                 authorize_url="https://acme.test/authorize",
-                token_url="https://acme.test/token",  # noqa: S106 - an address
+                token_url="https://acme.test/token",
                 client_id="us",
-                client_secret="secret",  # noqa: S106 - not one
+                client_secret="secret",
             )
         ],
     )

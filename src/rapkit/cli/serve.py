@@ -1,7 +1,9 @@
 """`rapkit serve`."""
 
+import contextlib
 import logging
 import sys
+from dataclasses import replace
 
 import click
 
@@ -11,6 +13,7 @@ from rapkit.cli.port import PORT
 from rapkit.cli.reloading import run_and_reload
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
+from rapkit.server.embedding import is_embedded
 from rapkit.server.serving import announcement, serve
 from rapkit.server.toolset import Toolset
 
@@ -40,6 +43,17 @@ log = logging.getLogger("rapkit.cli")
     "--public-url", metavar="URL", help="Where callers reach this server, if not at the address it listens on."
 )
 @click.option(
+    "--allow-plain-http",
+    is_flag=True,
+    help="Allow an http:// public URL on another host than this machine. Secret URLs then travel in clear.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="NUMBER",
+    help="Invocations a second and caller; past it callers are asked to come back.  [default: 10000]",
+)
+@click.option(
     "--allow-callback",
     "allow",
     multiple=True,
@@ -56,6 +70,8 @@ def command(
     store: str | None,
     tokens: tuple[str, ...],
     public_url: str | None,
+    allow_plain_http: bool,
+    rate: float | None,
     allow: tuple[str, ...],
     reload: bool,
     log_format: str,
@@ -72,12 +88,17 @@ def command(
     if reload:
         run_and_reload(target, [word for word in sys.argv[1:] if word != "--reload"])
         return
-    toolset = load_toolset(target)
+    # What a file prints when it is loaded must not come before the one line a program that embeds us waits for.
+    with contextlib.redirect_stdout(sys.stderr) if is_embedded() else contextlib.nullcontext():
+        toolset = load_toolset(target)
     if store == "":
         raise ConfigError("--store is empty. Write it like sqlite:///weather.db.")
     toolset.store = store or toolset.store
     if public_url is not None:
         toolset.public_url = public_url
+    toolset.allow_plain_http = allow_plain_http or toolset.allow_plain_http
+    if rate is not None:
+        toolset.limits = replace(toolset.limits, rate=rate)
     toolset.allow_callbacks = (*toolset.allow_callbacks, *allow)
     if tokens:
         toolset.tokens = tokens_by_name(tokens)

@@ -40,6 +40,11 @@ def settings_options(command: F) -> F:
     )
     @click.option("--store", metavar="URL", help="Where threads are kept.  [default: sqlite:///.rapkit/agent.db]")
     @click.option("--public-url", metavar="URL", help="Where tools call back, if not at the address it listens on.")
+    @click.option(
+        "--allow-plain-http",
+        is_flag=True,
+        help="Allow an http:// public URL on another host than this machine. Secret URLs then travel in clear.",
+    )
     @functools.wraps(command)
     def with_options(
         *args: Any,
@@ -48,9 +53,12 @@ def settings_options(command: F) -> F:
         servers: tuple[str, ...],
         store: str | None,
         public_url: str | None,
+        allow_plain_http: bool,
         **others: Any,
     ) -> Any:
-        flags = Flags(model=model, store=store, public_url=public_url, servers=servers)
+        flags = Flags(
+            model=model, store=store, public_url=public_url, allow_plain_http=allow_plain_http, servers=servers
+        )
         return command(*args, config=Path(config), flags=flags, **others)
 
     return with_options  # type: ignore[return-value]

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from rapkit.errors import ConfigError, ThreadClosed, ThreadError, ThreadParked
 from rapkit.http.callers import Callers, is_loopback_host
+from rapkit.http.plain_http import check_plain_http
 from rapkit.http.serving import in_background, listen, url_of
 from rapkit.kernel.entries import ClosedEntry, Ignored, ModelSaid, ParkedEntry, UserSaid
 from rapkit.kernel.limits import ThreadLimits
@@ -44,7 +45,8 @@ class Agent:
     """Runs durable threads against tool servers with a model.
 
     `servers` are base URLs, `Server`s, or toolsets, which are served in this process. `store` is where threads are kept. `public_url` is
-    where tools reach us: needed when `agent.app` is served by your own server, found out by itself otherwise. `tokens` are who may use the
+    where tools reach us: needed when `agent.app` is served by your own server, found out by itself otherwise; it has to
+    be https unless it is loopback, or `allow_plain_http` is set. `tokens` are who may use the
     client API, by name, as `env:VARIABLE`, `file:path` or the token itself; without any, only this machine may. `schedules` are messages
     that come to threads by themselves: these and no others, from the moment the agent starts; None leaves them as they are in the store.
     `budget` is what all threads together may spend.
@@ -65,6 +67,7 @@ class Agent:
         instructions: str = "",
         store: str = DEFAULT_STORE,
         public_url: str | None = None,
+        allow_plain_http: bool = False,
         port: int | None = None,
         tokens: Mapping[str, str | Sequence[str]] | None = None,
         limits: ThreadLimits | None = None,
@@ -79,6 +82,7 @@ class Agent:
         self.instructions = instructions
         self.store = store
         self.public_url = None if public_url is None else check_public_url(public_url)
+        self.allow_plain_http = allow_plain_http
         self.port = port
         self.limits = limits or ThreadLimits()
         self.capacity = capacity or Capacity()
@@ -156,6 +160,7 @@ class Agent:
         if url is None:
             raise ConfigError("The agent does not know where tools reach it. Give it a public_url.")
         self._check_who_may_use(url)
+        check_plain_http(url, allowed=self.allow_plain_http)
         self._warn_if_unreachable(url)
         async with contextlib.AsyncExitStack() as stack:
             for toolset in self._toolsets:

@@ -12,6 +12,7 @@ from rapkit.errors import ConfigError
 from rapkit.http.callers import is_loopback_host
 from rapkit.http.serving import listen, serve_until_signal, url_of
 from rapkit.logs import set_up_logging
+from rapkit.server.embedding import is_embedded, standard_output_for_the_port
 
 if TYPE_CHECKING:
     from rapkit.server.toolset import Toolset
@@ -37,20 +38,32 @@ def is_loading() -> bool:
 def serve(toolset: "Toolset", host: str, port: int, *, on_start: Callable[[str], None] | None = None) -> None:
     """Serve until SIGINT or SIGTERM, then end in order. `on_start` is told the URL once requests are accepted; by default people are.
 
-    `ConfigError` if it cannot be served that way: the port is taken, or it would be open to strangers.
+    With RAP_EMBEDDED=1 in the environment it is a free loopback port, whatever was asked for, and `{"port": N}` is the only line on
+    standard output. `ConfigError` if it cannot be served that way: the port is taken, or it would be open to strangers.
     """
     if is_loading():
         raise ConfigError('tools.run() is called while the file is loaded. Put it under: if __name__ == "__main__":')
+    embedded = is_embedded()
+    if embedded:
+        host, port = "127.0.0.1", 0
     _check(toolset, host)
     if not logging.getLogger().hasHandlers():
         set_up_logging("text", "info")
     tell = on_start or (lambda url: print(announcement(toolset, url), file=sys.stderr, flush=True))  # noqa: T201
-    with listen(host, port) as listener:
+    with contextlib.ExitStack() as stack:
+        tell_port = stack.enter_context(standard_output_for_the_port()) if embedded else None
+        listener = stack.enter_context(listen(host, port))
+
+        def started() -> None:
+            if tell_port is not None:
+                tell_port(listener.getsockname()[1])
+            tell(url_of(host, listener))
+
         serve_until_signal(
             toolset.app,
             listener,
             toolset.lifespan(loopback_callbacks=is_loopback_host(host)),
-            on_start=lambda: tell(url_of(host, listener)),
+            on_start=started,
             ending=f"calls that run get {toolset.durations.grace:g} s to end",
         )
 

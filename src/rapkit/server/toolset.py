@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from rapkit.delivery.signatures import headers as sign
 from rapkit.errors import ConfigError, InvalidToolset
 from rapkit.http.callers import Callers, is_loopback_host
+from rapkit.http.plain_http import check_plain_http
 from rapkit.protocol import ToolsetDocument, dump, parse_toolset
 from rapkit.secret import read_secret
 from rapkit.server.app import make_app
@@ -49,7 +50,8 @@ class Toolset:
     `tokens` are who may call: a token, or several by name; each is the token itself, `env:VARIABLE` or `file:path`. Without any, only this
     machine may. `caller_secrets` are another way to know callers, by the Standard Webhooks signature of what they send. `allow_callbacks`
     lists networks, addresses and origins that results may be sent to though they are not public. `store` is where invocations are kept,
-    `.rapkit/<name>.db` by default. `public_url` is where the server is reached, if not where it listens. `webhook_secrets` sign callbacks
+    `.rapkit/<name>.db` by default. `public_url` is where the server is reached, if not where it listens;
+    it has to be https unless it is loopback, or `allow_plain_http` is set. `webhook_secrets` sign callbacks
     as Standard Webhooks do. `oauth` are the providers that `ctx.oauth` can ask users to authorise us at. `version` changes when the tools
     do; by default it is derived from them.
     """
@@ -62,6 +64,7 @@ class Toolset:
         version: str | None = None,
         store: str | None = None,
         public_url: str | None = None,
+        allow_plain_http: bool = False,
         tokens: Secrets | None = None,
         caller_secrets: Secrets | None = None,
         allow_callbacks: Sequence[str] = (),
@@ -75,6 +78,7 @@ class Toolset:
         self.description = description
         self.store = store
         self.public_url = public_url
+        self.allow_plain_http = allow_plain_http
         self.allow_callbacks = tuple(allow_callbacks)
         self.limits = limits or Limits()
         self.durations = durations or Durations()
@@ -310,6 +314,8 @@ class Toolset:
             yield  # mounted and served at once: started already
             return
         plan = self._plan(loopback_callbacks, within)
+        if self.public_url is not None:
+            check_plain_http(self.public_url, allowed=self.allow_plain_http)
         for webhook in self._webhooks.values():
             webhook.open()
         async with contextlib.AsyncExitStack() as stack:
