@@ -346,7 +346,7 @@ class Threads(RuleBasedStateMachine):
             "oauth": OAuthRequest(group_id="t", id=id, auth_url=url),
             "choice": choice,
             "long choice": choice.model_copy(update={"prompt": LONG, "response_url": f"{url}/{self.next('long')}"}),
-            "view": ViewUpdate(group_id="t", view_type=f"view {call % 4}", content=None),
+            "view": ViewUpdate(group_id="t", view_type=f"view {call % 4}", content=None if call % 3 else call),
         }
         self.send(actor, message[what], at_once=at_once)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from rapkit.kernel.effects import (
+    ClearView,
     HideAuthorization,
     SendChoice,
     ShowAuthorization,
@@ -200,7 +201,7 @@ def test_the_user_is_told_that_a_choice_did_not_get_there() -> None:
 # Views
 
 
-@pytest.mark.parametrize("content", [{"steps": [1, 2]}, "text", None])
+@pytest.mark.parametrize("content", [{"steps": [1, 2]}, "text", 0, False])
 def test_the_latest_content_of_a_view_is_shown_untouched(content: object) -> None:
     """VIE-1"""
     talk = Talk()
@@ -212,5 +213,27 @@ def test_the_latest_content_of_a_view_is_shown_untouched(content: object) -> Non
 def test_a_thread_has_only_so_many_kinds_of_views() -> None:
     talk = Talk(limits=ThreadLimits(views=1))
     talk.hears(view(1), view(2), view(3, "other"))
-    assert [effect.content for effect in talk.effects if isinstance(effect, ShowView)] == [1, 2]
+    assert talk.effects == (ShowView("plan", 2),)
     assert talk.ignored()[-1].what == "view_update"
+
+
+@pytest.mark.parametrize("empty", [None, "", [], {}])
+def test_empty_content_clears_a_view(empty: object) -> None:
+    """VIE-2: and makes room for another."""
+    talk = Talk(limits=ThreadLimits(views=1))
+    talk.hears(view("something"))
+
+    assert talk.hears(view(empty)) == (ViewChanged("plan", cleared=True),)
+    assert talk.effects == (ClearView("plan"),)
+    talk.hears(view(1, "other"))
+    assert talk.thread.views == ("other",)
+    talk.hears(view(empty))
+    assert talk.ignored()[-1].what == "view_update"
+
+
+def test_of_what_is_done_with_a_view_in_one_step_the_last_counts() -> None:
+    talk = Talk()
+    talk.hears(view(1), view(None), view(2))
+    assert list(talk.effects) == [ShowView("plan", 2)]
+    talk.hears(view(3), view(None))
+    assert list(talk.effects) == [ClearView("plan")]

@@ -244,6 +244,17 @@ class LettersContract:
         await harness.advance(61)
         assert await store.accept(event) is Reception.ACCEPTED
 
+    async def test_a_commit_can_have_letters_known_that_never_came(self, harness: Harness) -> None:
+        store = harness.store
+        box = await running(store)
+        await store.commit(box, Commit(remember={"k": 60.0}))
+
+        await harness.advance(58)
+        assert await store.accept(letter("again", dedup="k")) is Reception.DUPLICATE
+        assert await store.accept(letter("again", dedup="k", needs=("call", "c1"))) is Reception.DUPLICATE
+        await harness.advance(4)
+        assert await store.accept(letter("another", dedup="k")) is Reception.ACCEPTED
+
     async def test_a_box_made_anew_takes_a_letter_like_one_its_predecessor_had(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from rapkit.kernel.entries import Answered, Happened, Ignored
+from rapkit.kernel.entries import Answered, Happened, Ignored, ViewChanged
 from rapkit.mailbox import Letter, Reception
+from rapkit.runtime.following import EventName
 from tests.runtime.agents import Obedient, Talk, Working, call, opened, working
 from tests.runtime.clocks import ManualClock
 from tests.runtime.stranger import Invocation, Stranger, post_to
@@ -26,10 +27,6 @@ BROKEN: list[dict[str, Any]] = [
     {"type": "tool_result"},
     {"type": "tool_result", "id": ..., "text": "no thread"},
     {"type": "tool_result", "group_id": ..., "text": "no call"},
-    {"type": "tool_result", "group_id": ..., "id": ...},
-    {"type": "tool_result", "group_id": ..., "id": ..., "text": 42},
-    {"type": "tool_result", "group_id": ..., "id": ..., "content": [{"type": "hologram"}]},
-    {"type": "tool_result", "group_id": ..., "id": ..., "text": "x", "subscription": "yes"},
     {"type": "subscription_event", "group_id": ..., "id": ..., "text": "the wrong id"},
     {"type": "oauth", "group_id": ..., "id": ..., "auth_url": "javascript:alert(1)"},
     {
@@ -95,6 +92,159 @@ async def test_a_message_that_is_too_large_is_refused(agent: Working, stranger: 
     await talk.hears("heard: smaller")
 
 
+UNUSABLE: list[dict[str, Any]] = [
+    {"text": 42},
+    {"content": [{"type": "image", "data": "?", "mediaType": "image/png"}]},
+    {"text": "x", "subscription": "yes"},
+]
+
+
+@pytest.mark.parametrize("unusable", UNUSABLE, ids=lambda unusable: json.dumps(unusable)[:40])
+async def test_a_result_that_cannot_be_used_ends_its_call_with_an_error(
+    agent: Working, stranger: Stranger, unusable: dict[str, Any]
+) -> None:
+    """CB-15: once, however often it is sent; and a real result is taken after it."""
+    talk, invocation = await waiting(agent, stranger)
+    message = {"type": "tool_result", "group_id": invocation.group_id, "id": invocation.id, **unusable}
+
+    for message_id in (None, None, "m1", "m1"):
+        assert (await invocation.call_back(message, message_id)).status == 400
+
+    await talk.hears("heard: Error: The tool 'work' answered, but its answer was refused: it is not a valid message")
+    await agent.quiet()
+    assert len(await talk.all(Answered)) == 1
+    assert await talk.all(Ignored) == []
+    assert (await invocation.result("and now properly", message_id="m1")).status == 200
+    await talk.hears("and now properly")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"type": "tool_result", "group_id": "%b", "id": "%b", "text": "Gr\xfc\xdfe"}',
+        b'{"type": "tool_result", "group_id": "%b", "id": "%b", "text": "half a messa',
+    ],
+    ids=["latin-1", "half"],
+)
+async def test_a_result_that_is_hardly_json_ends_its_call_too(agent: Working, stranger: Stranger, body: bytes) -> None:
+    """CB-15"""
+    talk, invocation = await waiting(agent, stranger)
+
+    reply = await post_to(invocation.callback_url, body % (invocation.group_id.encode(), invocation.id.encode()))
+
+    assert reply.status == 400
+    await talk.hears("its answer was refused")
+
+
+async def test_what_is_refused_is_settled_before_or_not_refused(agent: Working, stranger: Stranger, store: str) -> None:
+    """CB-15: where nothing can be stored the answer is 503, so that its sender comes again."""
+    talk, invocation = await waiting(agent, stranger)
+    large = "x" * (17 * 1024 * 1024)
+
+    with failing(store, "INSERT", "mail"):
+        assert (await invocation.call_back({**message_of(invocation), "text": 42})).status == 503
+        assert (await invocation.result(large)).status == 503
+    assert list((await talk.look()).thread.pending) == [invocation.id]
+
+    assert (await invocation.result(large)).status == 413
+    await talk.hears("its answer was refused: it is too large.")
+
+
+def message_of(invocation: Invocation) -> dict[str, Any]:
+    return {"type": "tool_result", "group_id": invocation.group_id, "id": invocation.id}
+
+
+async def test_a_body_that_is_too_large_and_shows_another_type_ends_no_call(
+    agent: Working, stranger: Stranger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CB-15: a view is only logged, and so is what names another call."""
+    talk, invocation = await waiting(agent, stranger)
+    before = await talk.entries()
+    large = "x" * (17 * 1024 * 1024)
+
+    assert (await invocation.view("board", large)).status == 413
+    assert (await invocation.result(large, id="another")).status == 413
+    assert (await invocation.event(large)).status == 413
+
+    await agent.quiet()
+    assert await talk.entries() == before
+    assert "a callback is refused, because it is too large: view_update" in caplog.text
+
+
+async def test_a_type_that_cannot_be_found_is_taken_for_a_result(agent: Working, stranger: Stranger) -> None:
+    """CB-15: better an error than a call that waits for ever."""
+    talk, invocation = await waiting(agent, stranger)
+    body = b'{"content": [{"type": "image", "data": "' + b"x" * (17 * 1024 * 1024) + b'"}], "type": "tool_result"}'
+
+    assert (await post_to(invocation.callback_url, body)).status == 413
+
+    await talk.hears("its answer was refused: it is too large.")
+
+
+async def test_events_that_are_too_large_are_told_once(agent: Working, stranger: Stranger) -> None:
+    """CB-15, SUB-21"""
+    talk, invocation = await waiting(agent, stranger)
+    await invocation.confirm("on it")
+    await talk.hears("heard: on it")
+    large = "x" * (17 * 1024 * 1024)
+
+    for _ in range(2):
+        assert (await invocation.event(large)).status == 413
+    await talk.hears("An event was refused and is lost: it is too large.")
+
+    assert (await invocation.event("small", associative=True)).status == 200
+    await talk.hears("heard: small")
+    await agent.quiet()
+    assert len(await talk.all(Happened)) == 2
+
+
+async def test_repetitions_are_known_for_four_days_and_no_longer(
+    model: Obedient, stranger: Stranger, store: str
+) -> None:
+    """CB-9, CB-12: a day longer than our servers go on trying."""
+    clock = ManualClock()
+    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+        talk, invocation = await waiting(agent, stranger)
+        assert (await invocation.confirm("on it")).status == 200
+        await talk.hears("heard: on it")
+        assert (await invocation.event("one", associative=True, message_id="m1")).status == 200
+        await talk.hears("heard: one")
+
+        clock.advance(4 * 24 * 3600 - 60)
+        assert (await invocation.event("one", associative=True, message_id="m1")).status == 200
+        await agent.quiet()
+        assert len(await talk.all(Happened)) == 1
+
+        clock.advance(120)
+        assert (await invocation.event("one", associative=True, message_id="m1")).status == 200
+        await talk.until(Happened, 2)
+        assert (await invocation.confirm("in other words")).status == 200  # while it is active, however long that is
+        assert (await invocation.event("over", associative=True, final=True)).status == 200
+        await talk.hears("heard: over")
+
+        clock.advance(4 * 24 * 3600 - 60)
+        assert (await invocation.result("in other words still")).status == 200
+        clock.advance(120)
+        assert (await invocation.result("in other words still")).status == 410
+        assert len(await talk.all(Answered)) == 1
+
+
+async def test_a_view_comes_after_the_result_and_is_cleared_by_an_empty_one(agent: Working, stranger: Stranger) -> None:
+    """VIE-2"""
+    talk, invocation = await waiting(agent, stranger)
+    await invocation.result("done")
+    await talk.hears("heard: done")
+
+    assert (await invocation.view("board", {"rows": 1})).status == 200
+    await talk.until(ViewChanged)
+    assert (await talk.look()).views == {"board": {"rows": 1}}
+    assert (await invocation.view("board", {})).status == 200
+    await talk.until(ViewChanged, 2)
+    assert (await talk.look()).views == {}
+    shown = await talk.event(EventName.VIEW)
+    assert shown.data == {"view_type": "board", "content": None}
+
+
 async def test_a_charset_does_no_harm(agent: Working, stranger: Stranger) -> None:
     """TRA-1"""
     talk, invocation = await waiting(agent, stranger)
@@ -110,7 +260,7 @@ async def test_a_charset_does_no_harm(agent: Working, stranger: Stranger) -> Non
 async def test_a_result_for_a_call_that_has_one_enters_no_conversation(
     agent: Working, stranger: Stranger, model: Obedient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """CB-8: it is refused, and that is logged."""
+    """CB-8, CB-9: its sender repeats itself in other words, and that is logged."""
     caplog.set_level("INFO")
     talk, invocation = await waiting(agent, stranger)
     await invocation.result("the result")
@@ -119,8 +269,9 @@ async def test_a_result_for_a_call_that_has_one_enters_no_conversation(
 
     reply = await invocation.result("another result")
 
-    assert reply.status == 404
-    assert "Do not send it again." in reply.detail
+    assert reply.status == 200
+    assert "a further result is ignored" in caplog.text
+    assert (await invocation.event("an event")).status == 410
     assert "a callback is discarded: unwanted" in caplog.text
     await agent.quiet()
     assert await talk.entries() == before

@@ -58,7 +58,7 @@ async def test_the_result_of_a_cancelled_call_is_ignored(agent: Working, strange
 
     reply = await invocation.result("finished just now")
 
-    assert reply.status == 404
+    assert reply.status == 410
     assert "was cancelled" in reply.detail
     await agent.quiet()
     assert len(await talk.all(Answered)) == 1
@@ -112,7 +112,7 @@ async def test_the_user_cancels_a_subscription(agent: Working, stranger: Strange
     assert (await talk.until(Unsubscribed)).reason == "cancelled by the user"
     assert (await talk.becomes("idle")).thread.subscriptions == {}
     await stranger.received(CANCEL)
-    assert (await invocation.event("more")).status == 404
+    assert (await invocation.event("more")).status == 410
     await agent.quiet()
     assert len(model.questions) == 2
 

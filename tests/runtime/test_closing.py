@@ -92,7 +92,7 @@ async def test_a_closed_thread_takes_nothing_more(agent: Working, stranger: Stra
 
     with pytest.raises(ThreadClosed, match="Begin a new one"):
         await talk.say("hello?")
-    assert (await invocation.result("late")).status == 404
+    assert (await invocation.result("late")).status == 410
     await agent.threads.close(talk.id)
 
     await agent.quiet()
@@ -113,8 +113,8 @@ async def test_events_for_a_closed_thread_are_logged_and_discarded(
     await talk.until(ClosedEntry)
     entries = await talk.entries()
 
-    assert (await invocation.event("news", associative=True)).status == 404
-    assert (await invocation.event("news")).status == 404
+    assert (await invocation.event("news", associative=True)).status == 410
+    assert (await invocation.event("news")).status == 410
 
     await agent.quiet()
     assert await talk.entries() == entries

@@ -119,7 +119,7 @@ async def test_a_server_that_had_the_call_after_all_is_heard_once(
             {"n": 1, "kind": f"result:{invocation.id} (the call is finished)"},
             "done after all",
         )
-        assert (await invocation.result("and again")).status == 404
+        assert (await invocation.result("and again")).status == 200
 
 
 # The toolset has changed

@@ -432,7 +432,7 @@ async def test_the_bell_rings_when_what_came_is_in_the_store(scripted: Model, st
         await rings(2)
         await threads.cancel(thread_id, two.id)
         await rings(3)
-        assert (await two.result("too late")).status == 404
+        assert (await two.result("too late")).status == 410
         await threads.send(thread_id, "well?")
         await rings(4)
         await threads.close(thread_id)

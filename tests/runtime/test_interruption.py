@@ -134,5 +134,5 @@ async def test_an_agent_can_be_told_to_cancel_what_is_interrupted(
 
         (notice,) = await stranger.received(CANCEL)
         assert notice.message["tool_call_id"] == invocation.id
-        assert (await invocation.result("too late")).status == 404
+        assert (await invocation.result("too late")).status == 410
         assert len(await talk.all(ModelSaid)) == 2

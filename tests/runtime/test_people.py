@@ -269,10 +269,10 @@ async def test_the_latest_content_of_a_view_is_shown_untouched(
     assert (await invocation.view("board", "first")).status == 200
     await talk.until(ViewChanged)
     assert (await invocation.view("board", content)).status == 200
-    assert (await invocation.view("other", None)).status == 200
+    assert (await invocation.view("other", 0)).status == 200
     await talk.until(ViewChanged, 3)
 
-    assert (await talk.look()).views == {"board": content, "other": None}
+    assert (await talk.look()).views == {"board": content, "other": 0}
     shown = await talk.event(EventName.VIEW)
     assert shown.data == {"view_type": "board", "content": content}
     assert list((await talk.look()).thread.pending) == [invocation.id]
@@ -302,7 +302,7 @@ async def test_a_view_for_a_thread_nobody_knows_is_refused(agent: Working, stran
     await agent.threads.close(talk.id)
     await talk.becomes("closed")
 
-    assert (await invocation.view("board", 1)).status == 404
+    assert (await invocation.view("board", 1)).status == 410
     assert (await talk.look()).views == {}
 
 

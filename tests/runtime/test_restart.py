@@ -170,7 +170,7 @@ async def test_a_thread_that_was_closed_stays_closed(model: Obedient, stranger: 
         await stranger.received(CLOSE)
 
     async with working(model, [stranger.url], store, port=agent.port) as agent:
-        assert (await invocation.result("late")).status == 404
+        assert (await invocation.result("late")).status == 410
         await agent.quiet()
     assert len(stranger.to(CLOSE)) == 1
 

@@ -199,8 +199,8 @@ async def test_events_nobody_listens_to_are_discarded(
     heard = len(model.questions)
 
     for invocation in (never_one, over, unwanted):
-        assert (await invocation.event("too late", associative=True)).status == 404
-        assert (await invocation.event("too late")).status == 404
+        assert (await invocation.event("too late", associative=True)).status == 410
+        assert (await invocation.event("too late")).status == 410
 
     await agent.quiet()
     assert len(model.questions) == heard
@@ -286,7 +286,7 @@ async def test_past_the_cap_a_call_that_turns_out_to_be_a_subscription_is_cancel
         (notice,) = await stranger.received(CANCEL)
         assert notice.message["tool_call_id"] == second.id
         assert list((await talk.look()).thread.subscriptions) == [first.id]
-        assert (await second.event("more")).status == 404
+        assert (await second.event("more")).status == 410
 
 
 async def test_events_wait_for_a_child_when_there_are_many_and_none_is_lost(

@@ -292,7 +292,7 @@ async def test_a_result_that_comes_too_late_even_for_that_is_refused() -> None:
 
         await agent.advance(days=2)
 
-        assert await work.send(work.as_result("much too late")) == 404
+        assert await work.send(work.as_result("much too late")) == 410
         assert len(await thread.entries(Answered)) == 1
         assert (await thread.look()).thread.expired == {}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rapkit.kernel.entries import ViewChanged
 from rapkit.logs import JsonLines
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.agent import Agent
@@ -113,13 +114,13 @@ async def test_a_token_outlives_a_restart_and_ends_with_its_call(
         entries = await talk.entries()
 
         assert (await invocation.result("after the restart")).status == 200  # a repetition, and known as one
-        assert (await invocation.result("something else")).status == 404
-        assert (await invocation.event("news")).status == 404
-        assert (await invocation.oauth("https://example.com/authorize")).status == 404
-        assert (await invocation.view("board", 1)).status == 404
+        assert (await invocation.result("something else")).status == 200  # and ignored
+        assert (await invocation.event("news")).status == 410
+        assert (await invocation.oauth("https://example.com/authorize")).status == 410
+        assert (await invocation.view("board", 1)).status == 200  # views go on as long as the thread
 
         await agent.quiet()
-        assert await talk.entries() == entries
+        assert await talk.entries() == [*entries, ViewChanged("board")]
 
 
 async def test_keys_can_be_changed_while_calls_are_pending(

@@ -6,8 +6,8 @@ from rapkit.kernel.cancelling import cancel_pending
 from rapkit.kernel.draft import Draft, expired_call, timed_call, waited
 from rapkit.kernel.effects import Invoke, TellCancelled
 from rapkit.kernel.entries import Answered, Unsubscribed
-from rapkit.kernel.events import confirm, refuse_early, refuse_waiting
-from rapkit.kernel.incoming import CancelCall, SetAside, TimerDue, Undelivered
+from rapkit.kernel.events import confirm, receive_refused_event, refuse_early, refuse_waiting
+from rapkit.kernel.incoming import CancelCall, Refused, SetAside, TimerDue, Undelivered
 from rapkit.kernel.people import receive_question_over, refuse_question
 from rapkit.kernel.relatives import report
 from rapkit.kernel.thread import Expired, Pending, Subscription
@@ -155,6 +155,24 @@ def receive_set_aside(draft: Draft, lost: SetAside) -> None:
         draft.answer(call_id, call, f"Error: The tool answered, but its answer could not be processed: {lost.reason}")
         refuse_early(draft, call_id, call.early)
         draft.wake()
+
+
+def receive_refused(draft: Draft, refused: Refused) -> None:
+    """A message of a call was refused for good: a call that would wait for it for ever is given up (CB-15).
+
+    What changes nothing is not journaled: its sender was told that it is refused, not that we have it.
+    """
+    call_id = refused.call_id
+    if refused.what in ("tool_result", "") and draft.awaits_tool(call_id):
+        name = draft.thread.pending[call_id].name
+        _expire(
+            draft,
+            call_id,
+            f"Error: The tool {name!r} answered, but its answer was refused: {refused.reason} If it sends another answer, you will be "
+            "shown it. Go on without it, or tell the user.",
+        )
+    elif refused.what in ("subscription_event", "") and call_id in draft.thread.subscriptions:
+        receive_refused_event(draft, call_id, refused.reason)
 
 
 def receive_cancel(draft: Draft, cancel: CancelCall) -> None:

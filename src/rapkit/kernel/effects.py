@@ -95,6 +95,13 @@ class ShowView:
 
 
 @dataclass(frozen=True, slots=True)
+class ClearView:
+    """Show a view no more."""
+
+    view_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetTimer:
     """Wake the thread at a time; None takes the timer away."""
 
@@ -114,6 +121,7 @@ Effect = (
     | ShowAuthorization
     | HideAuthorization
     | ShowView
+    | ClearView
     | SetTimer
 )
 

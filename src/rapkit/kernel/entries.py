@@ -201,9 +201,10 @@ class AuthorizationExpired:
 
 @dataclass(frozen=True, slots=True)
 class ViewChanged:
-    """A view of the thread has new content; the latest is kept elsewhere (VIE-1)."""
+    """A view of the thread has new content, or is `cleared`; the latest is kept elsewhere (VIE-1)."""
 
     view_type: str
+    cleared: bool = False
     kind: Literal["view"] = "view"
 
 

@@ -29,6 +29,7 @@ def receive_event(draft: Draft, event: SubscriptionEvent) -> None:
     elif call_id not in thread.subscriptions:
         draft.ignore("subscription_event", "no such subscription is active", call_id)
     else:
+        _set_refusing(draft, call_id, refusing=False)
         inline = event.associative or not may_have_children(draft.thread, draft.limits)
         seq = draft.journal(_happened(event, thread.subscriptions[call_id].name, inline))
         _process(draft, WaitingEvent(seq, call_id, upto=seq - 1), inline=inline, final=event.final)
@@ -38,6 +39,24 @@ def _happened(event: SubscriptionEvent, name: str, inline: bool) -> Happened:
     return Happened(
         event.tool_call_id, name, event.text, event.associative, event.final, "shown" if inline else "threaded"
     )
+
+
+def receive_refused_event(draft: Draft, call_id: str, reason: str) -> None:
+    """An event of an active subscription was refused: the thread is told once, until an event comes that can be used."""
+    subscription = draft.thread.subscriptions[call_id]
+    if subscription.refusing:
+        return
+    _set_refusing(draft, call_id, refusing=True)
+    text = f"Error: An event was refused and is lost: {reason} The subscription remains active."
+    draft.journal(Happened(call_id, subscription.name, text, associative=True))
+    draft.wake()
+
+
+def _set_refusing(draft: Draft, call_id: str, *, refusing: bool) -> None:
+    subscription = draft.thread.subscriptions[call_id]
+    if subscription.refusing is not refusing:
+        changed = replace(subscription, refusing=refusing)
+        draft.change(subscriptions={**draft.thread.subscriptions, call_id: changed})
 
 
 def _keep_early(draft: Draft, event: SubscriptionEvent, call: _Call) -> _Call:

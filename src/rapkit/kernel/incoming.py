@@ -166,6 +166,15 @@ class SetAside:
     call_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A message of a call was refused for good, and why. `what` is its type, or "" if that could not be read."""
+
+    call_id: str
+    reason: str
+    what: str = ""
+
+
 Incoming = (
     UserMessage
     | ToolResult
@@ -188,4 +197,5 @@ Incoming = (
     | ChildClosed
     | TimerDue
     | SetAside
+    | Refused
 )

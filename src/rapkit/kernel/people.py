@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rapkit.kernel.cancelling import cancel_pending
 from rapkit.kernel.draft import Draft, without
-from rapkit.kernel.effects import Invoke, SendChoice, ShowAuthorization, ShowView
+from rapkit.kernel.effects import ClearView, Invoke, SendChoice, ShowAuthorization, ShowView
 from rapkit.kernel.entries import (
     AuthorizationAsked,
     AuthorizationExpired,
@@ -207,15 +207,29 @@ def receive_answer_undelivered(draft: Draft, undelivered: AnswerUndelivered) -> 
 
 
 def receive_view(draft: Draft, update: ViewUpdate) -> None:
-    """The latest content of a view is shown, and replaces what was shown before (VIE-1)."""
+    """The latest content of a view is shown, and replaces what was shown before (VIE-1); empty content clears the view (VIE-2)."""
     views = draft.thread.views
+    if update.content is None or update.content in ("", [], {}):
+        if update.view_type not in views:
+            draft.ignore("view_update", "there is no such view to clear")
+            return
+        draft.change(views=tuple(view for view in views if view != update.view_type))
+        draft.journal(ViewChanged(update.view_type, cleared=True))
+        _show(draft, ClearView(update.view_type))
+        return
     if update.view_type not in views:
         if len(views) >= draft.limits.views:
             draft.ignore("view_update", f"the thread has {len(views)} views, which is the limit")
             return
         draft.change(views=(*views, update.view_type))
     draft.journal(ViewChanged(update.view_type))
-    draft.do(ShowView(update.view_type, update.content))
+    _show(draft, ShowView(update.view_type, update.content))
+
+
+def _show(draft: Draft, effect: ShowView | ClearView) -> None:
+    """Have a view shown or cleared, whatever was to be done with it in this step before."""
+    draft.undo(lambda each: isinstance(each, ShowView | ClearView) and each.view_type == effect.view_type)
+    draft.do(effect)
 
 
 def _is_live(draft: Draft, call_id: str) -> bool:

@@ -11,6 +11,7 @@ from rapkit.kernel.budgets import receive_grant
 from rapkit.kernel.calls import (
     CANCELLED_BY_USER,
     receive_cancel,
+    receive_refused,
     receive_result,
     receive_set_aside,
     receive_timer,
@@ -38,6 +39,7 @@ from rapkit.kernel.incoming import (
     Grant,
     Incoming,
     ParentMessage,
+    Refused,
     SetAside,
     Task,
     TimerDue,
@@ -180,6 +182,7 @@ _RECEIVERS: dict[type, Callable[[Draft, Any], None]] = {
     ChildClosed: receive_child_closed,
     TimerDue: receive_timer,
     SetAside: receive_set_aside,
+    Refused: receive_refused,
 }
 
 _NAMES: dict[type, str] = {
@@ -199,6 +202,7 @@ _NAMES: dict[type, str] = {
     ChildClosed: "child_closed",
     TimerDue: "timer",
     SetAside: "set_aside",
+    Refused: "refused",
 }
 
 

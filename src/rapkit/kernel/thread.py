@@ -50,13 +50,14 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A call that goes on: events of it may come."""
+    """A call that goes on: events of it may come. `refusing`: the thread was told that they are refused, and none has come since."""
 
     name: str
     arguments: dict[str, Any]
     since: float
     server: str = ""
     display: str | None = None
+    refusing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,9 @@ class Commit:
 
     `unsend` names lanes whose POSTs are not wanted any more: they are deleted, and what some sender has in its hands is not sent again.
 
+    `remember` are keys, with seconds: for so long a letter to this box that has one of them as its `dedup` is a duplicate. So what will be
+    superfluous from now on is recognised without having come before.
+
     `facts` are records of other boxes, whoever has those; they are written after `spawn` and before `letters`. What becomes of these three
     is not said: a box that is known is not made again, a letter or a fact for a box that is gone or closed is dropped.
 
@@ -83,6 +86,7 @@ class Commit:
     timers: Sequence[Timer] = ()
     outgoing: Sequence[Outgoing] = ()
     unsend: Sequence[str] = ()
+    remember: Mapping[str, float] = field(default_factory=dict)
     spawn: Sequence[NewBox] = ()
     facts: Sequence[Fact] = ()
     letters: Sequence[Letter] = ()

@@ -12,6 +12,7 @@ from rapkit.protocol.fields import Flag, HttpUrl, Id, Text
 from rapkit.protocol.json_value import Json
 from rapkit.protocol.message import Message
 from rapkit.protocol.problems import problems
+from rapkit.protocol.tolerance import tolerated
 
 GroupId = Annotated[Id, Field(description="the group_id of the invocation")]
 CallId = Annotated[Id, Field(description="the id of the invocation")]
@@ -123,11 +124,17 @@ callback_adapter: TypeAdapter[Callback] = TypeAdapter(Annotated[Callback, Field(
 
 
 def parse_callback(body: bytes) -> Callback:
-    """The callback message in a POST's body; InvalidMessage says what is wrong with anything else (CB-7).
+    """The callback message in a POST's body, as far as it can be used; InvalidMessage says what is wrong with anything else (CB-7).
 
     Of a key that occurs twice the last one counts.
     """
     try:
         return callback_adapter.validate_json(body)
     except ValidationError as error:
-        raise InvalidMessage("\n".join(problems("callback", CALLBACKS, error))) from None
+        problem = error
+    if (usable := tolerated(body)) is not None:
+        try:
+            return callback_adapter.validate_json(usable)
+        except ValidationError as error:
+            problem = error
+    raise InvalidMessage("\n".join(problems("callback", CALLBACKS, problem)))

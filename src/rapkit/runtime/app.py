@@ -19,6 +19,7 @@ from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import (
     Body,
     Refusal,
+    TooLarge,
     address_of,
     come_back,
     send_answer,
@@ -32,6 +33,7 @@ from rapkit.runtime.engine import Engine
 from rapkit.runtime.in_process import PATH as TOOLSETS_PATH
 from rapkit.runtime.in_process import InProcess, OnlyForStrangers
 from rapkit.runtime.plan import Capacity
+from rapkit.runtime.refused_callbacks import LOOKED_AT
 from rapkit.stores import absolute
 
 _RETRY_WHEN_STORE_FAILS = 5
@@ -87,7 +89,8 @@ def _metrics_page(engine: FindEngine, callers: Callers) -> MetricsPage:
 class CallbackEndpoint:
     """Where tools call back. Plain ASGI: it is asked thousands of times a second.
 
-    200 once the message is durable, or was before; 400 if it is none; 404 if nothing waits for it; 413; 503 if it cannot be stored now.
+    In this order: 404 a URL that is none of ours; 413; 400 no message; 404 a message about another call; 410 nothing waits for it any more;
+    200 once the message is durable, or was before; 503 if it cannot be stored now.
     """
 
     def __init__(self, engine: FindEngine, largest: int) -> None:
@@ -116,13 +119,24 @@ class CallbackEndpoint:
         engine.metrics.callback(status)
 
     async def _accept(self, engine: Engine, scope: Scope, receive: Receive) -> None:
-        token = scope["path_params"]["token"]
-        if not engine.callbacks.knows(token):
+        ids = self._ids(engine, scope)
+        headers = dict(scope["headers"])
+        body = Body(scope, receive, self._largest)
+        try:
+            message = await body.read()
+        except TooLarge as refusal:
+            beginning = await body.beginning(LOOKED_AT)
+            await engine.callbacks.refuse_too_large(*ids, beginning, headers, refusal)
+            raise
+        await engine.callbacks.accept(*ids, message, headers)
+
+    def _ids(self, engine: Engine, scope: Scope) -> tuple[str, str]:
+        try:
+            return engine.callbacks.call_of(scope["path_params"]["token"])
+        except Refusal:
             if wait := self._strangers.wait(address_of(scope) or ""):
-                raise come_back("Too many requests to URLs that are none of ours.", wait)
-            raise Refusal(404, "There is nothing at this URL.")
-        body = await Body(scope, receive, self._largest).read()
-        await engine.callbacks.accept(token, body, dict(scope["headers"]))
+                raise come_back("Too many requests to URLs that are none of ours.", wait) from None
+            raise
 
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:

@@ -5,16 +5,19 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from rapkit.errors import InvalidMessage
-from rapkit.http.requests import Refusal
+from rapkit.http.requests import Refusal, TooLarge
+from rapkit.kernel.incoming import Refused
 from rapkit.mailbox import Letter, Reception
 from rapkit.protocol import Callback, SubscriptionEvent, ToolResult, ViewUpdate, parse_callback
 from rapkit.runtime.addresses import Addresses
 from rapkit.runtime.late_subscriptions import LateSubscriptions
-from rapkit.runtime.letters import callback_letter
+from rapkit.runtime.letters import LIVE, callback_letter, ended, letter
+from rapkit.runtime.refused_callbacks import RefusedCallback
 from rapkit.tracing import incoming
 
 _MESSAGE_ID = b"webhook-id"
 _LONGEST_ID = 256
+_LONGEST_PROBLEM = 500
 
 log = logging.getLogger("rapkit.callbacks")
 
@@ -22,49 +25,93 @@ _NOTHING_LIVE = (
     "Nothing waits for this: the call has its result, was cancelled, or its thread is closed. Do not send it again."
 )
 
-
+Headers = Mapping[bytes, bytes]
 Accept = Callable[[Letter], Awaitable[Reception]]
 """Puts a letter into a thread's mail, durably."""
 
 
 class Callbacks:
-    """The door through which tools' messages come in."""
+    """The door through which tools' messages come in.
+
+    Whoever waits for an answer that is refused for good is told so, before its sender is (CB-15).
+    """
 
     def __init__(self, accept: Accept, addresses: Addresses, late: LateSubscriptions) -> None:
         self._accept = accept
         self._addresses = addresses
         self._late = late
 
-    def knows(self, token: str) -> bool:
-        """Whether a URL with this token was made by us."""
-        return self._addresses.read(token) is not None
+    def call_of(self, token: str) -> tuple[str, str]:
+        """Thread and call of a callback URL, or a `Refusal` if it is none of ours."""
+        ids = self._addresses.read(token)
+        if ids is None:
+            raise Refusal(404, "There is nothing at this URL.")
+        return ids
 
-    async def accept(self, token: str, body: bytes, headers: Mapping[bytes, bytes]) -> None:
-        """Return once the message is durable, or was before; else a `Refusal` says why not, and nothing has changed.
+    async def accept(self, thread_id: str, call_id: str, body: bytes, headers: Headers) -> None:
+        """Return once the message is durable, or was before; else a `Refusal` says why not.
 
-        The order is fixed: is it a message (400), is the URL one of ours and the message about its call (404), is that call live (404).
+        The order is fixed: is it a message (400), is it about the call of its URL (404), is that call live (410).
         """
         try:
             callback = parse_callback(body)
         except InvalidMessage as error:
+            await self._refuse_malformed(thread_id, call_id, body, headers, str(error))
             raise Refusal(400, str(error)) from None
-        ids = self._addresses.read(token)
-        if ids is None:
-            raise Refusal(404, "There is nothing at this URL.")
-        thread_id, call_id = ids
         if callback.group_id != thread_id or _call_of(callback) not in (None, call_id):
             log.warning("a callback for one call came to the URL of another", extra={"thread_id": thread_id})
             raise Refusal(404, "This URL was made for another call than the message is about.")
         dedup = _dedup(call_id, callback, body, headers)
         trace = incoming(headers.items())
         reception = await self._accept(callback_letter(thread_id, call_id, callback, body, dedup, trace))
-        if reception not in (Reception.ACCEPTED, Reception.DUPLICATE):
-            # CB-8, SUB-15, SUB-18
-            log.info("a callback is discarded: %s", reception, extra={"thread_id": thread_id, "call_id": call_id})
-            if isinstance(callback, ToolResult) and callback.subscription:
-                await self._late.cancel(thread_id, call_id)
-                raise Refusal(410, _NOTHING_LIVE)
-            raise Refusal(404, _NOTHING_LIVE)
+        if reception in (Reception.ACCEPTED, Reception.DUPLICATE):
+            return
+        if isinstance(callback, ToolResult) and await self._has_ended(thread_id, call_id):
+            log.info("a further result is ignored", extra={"thread_id": thread_id, "call_id": call_id})
+            return
+        # CB-8, SUB-15, SUB-18
+        log.info("a callback is discarded: %s", reception, extra={"thread_id": thread_id, "call_id": call_id})
+        if isinstance(callback, ToolResult) and callback.subscription:
+            await self._late.cancel(thread_id, call_id)
+        raise Refusal(410, _NOTHING_LIVE)
+
+    async def _has_ended(self, thread_id: str, call_id: str) -> bool:
+        """Whether the call had its result a while ago: then its server repeats itself, in other words."""
+        another = Letter(thread_id, "", b"", dedup=ended(call_id), needs=(LIVE, call_id))
+        return await self._accept(another) is Reception.DUPLICATE
+
+    # What is refused for good
+
+    async def _refuse_malformed(
+        self, thread_id: str, call_id: str, body: bytes, headers: Headers, problem: str
+    ) -> None:
+        said = RefusedCallback.read(body)
+        where = {"thread_id": thread_id, "call_id": call_id}
+        log.warning("a callback is refused, because it is not valid: %s", _short(problem), extra=where)
+        if said.type == "tool_result" and said.is_of(thread_id, call_id):
+            reason = f"it is not a valid message ({_short(problem)})."
+            await self._settle(thread_id, Refused(call_id, reason, "tool_result"), headers)
+
+    async def refuse_too_large(
+        self, thread_id: str, call_id: str, beginning: bytes, headers: Headers, refusal: TooLarge
+    ) -> None:
+        """Tell the thread of a message that is too large, if it waits for it; return once that is durable. `beginning` is all we read."""
+        said = RefusedCallback.read(beginning)
+        where = {"thread_id": thread_id, "call_id": call_id}
+        log.warning("a callback is refused, because it is too large: %s", said.type or "of unknown type", extra=where)
+        if said.type in (None, "tool_result", "subscription_event") and said.may_be_of(thread_id, call_id):
+            reason = f"it is too large. {refusal.detail}"
+            await self._settle(thread_id, Refused(call_id, reason, said.type or ""), headers)
+
+    async def _settle(self, thread_id: str, refused: Refused, headers: Headers) -> None:
+        given = _message_id(headers)
+        dedup = None if given is None else f"refused/{refused.call_id}/{given}"
+        await self._accept(letter(thread_id, refused, dedup=dedup, live=refused.call_id))
+
+
+def _short(problem: str) -> str:
+    line = "; ".join(problem.splitlines())
+    return line if len(line) <= _LONGEST_PROBLEM else line[: _LONGEST_PROBLEM - 1] + "…"
 
 
 def _call_of(callback: Callback) -> str | None:
@@ -77,11 +124,16 @@ def _call_of(callback: Callback) -> str | None:
             return callback.id
 
 
-def _dedup(call_id: str, callback: Callback, body: bytes, headers: Mapping[bytes, bytes]) -> str | None:
-    """What makes a repetition recognisable: the sender's message id. Without one, equal results are one; equal events are two (CB-9)."""
+def _message_id(headers: Headers) -> str | None:
     given = headers.get(_MESSAGE_ID, b"")
-    if 0 < len(given) <= _LONGEST_ID:
-        return f"{call_id}/{given.decode('latin-1')}"
+    return given.decode("latin-1") if 0 < len(given) <= _LONGEST_ID else None
+
+
+def _dedup(call_id: str, callback: Callback, body: bytes, headers: Headers) -> str | None:
+    """What makes a repetition recognisable: the sender's message id. Without one, equal results are one; equal events are two (CB-9)."""
+    given = _message_id(headers)
+    if given is not None:
+        return f"{call_id}/{given}"
     if isinstance(callback, ToolResult):
         return f"{call_id}/sha256:{hashlib.sha256(body).hexdigest()}"
     return None

@@ -8,6 +8,7 @@ from pydantic_core import to_json
 
 from rapkit.kernel.catalog import Catalog
 from rapkit.kernel.effects import (
+    ClearView,
     HideAuthorization,
     Invoke,
     MakeChild,
@@ -22,12 +23,12 @@ from rapkit.kernel.effects import (
     Withdraw,
     Write,
 )
-from rapkit.kernel.entries import Happened, dump_entry
+from rapkit.kernel.entries import Answered, Happened, dump_entry
 from rapkit.kernel.incoming import EventForChild, Task
 from rapkit.kernel.thread import Thread, dump_thread
 from rapkit.mailbox import Commit, Entry, Letter, NewBox, Outgoing, Record, Timer
 from rapkit.runtime.dispatch import Dispatch, lane_of
-from rapkit.runtime.letters import LIVE, letter
+from rapkit.runtime.letters import LIVE, REMEMBERED, ended, letter
 from rapkit.runtime.toolsets import THREAD
 from rapkit.tracing import here
 
@@ -80,6 +81,7 @@ class Commits:
             timers=parts.timers,
             outgoing=parts.outgoing,
             unsend=parts.unsend,
+            remember={ended(call_id): REMEMBERED for call_id in _ended(before, step)},
             spawn=parts.spawn,
             letters=parts.letters,
             traceparent=here(),
@@ -117,6 +119,8 @@ class Commits:
                 parts.drop.append((OAUTH, call_id))
             case ShowView(view_type, content):
                 parts.put.append(Record(VIEW, view_type, to_json(content)))
+            case ClearView(view_type):
+                parts.drop.append((VIEW, view_type))
             case SetTimer(key, at):
                 parts.timers.append(Timer(key, at))
 
@@ -127,6 +131,16 @@ class Commits:
         event = step.entries[index]
         assert isinstance(event, Happened)
         return event
+
+
+def _ended(before: Thread, step: Step) -> list[str]:
+    """The calls that have had all they will: their result and, if they went on as subscriptions, their last event."""
+    if step.thread.closed:
+        return []
+    answered = {entry.call_id for entry in step.entries if isinstance(entry, Answered) and entry.by == "tool"}
+    cancelled = {effect.call_id for effect in step.effects if isinstance(effect, TellCancelled)}
+    gone = before.live_calls - step.thread.live_calls - cancelled
+    return sorted(gone & (answered | before.subscriptions.keys()))
 
 
 def _child_box(child: Thread) -> NewBox:

@@ -52,7 +52,8 @@ class ThreadEvent:
     """Something that happened in a thread. Those with a `seq` come again to whoever says up to which number they have them.
 
     `entry` carries the line; `status` the status; `choice` the question a call has open now; `oauth` where to authorise, as long as that is
-    open; `view` the latest content; `delta` a piece of text, which is void after `reset`. With `more` another event of line `seq` follows.
+    open; `view` the latest content, None if it was cleared; `delta` a piece of text, which is void after `reset`. With `more` another event
+    of line `seq` follows.
     """
 
     name: EventName
@@ -195,8 +196,8 @@ class Following:
                 data = self._question(key, thread)
             elif name is EventName.OAUTH and key in authorizations:
                 data = {"call_id": key, "auth_url": authorizations[key].decode()}
-            elif name is EventName.VIEW and key in views:
-                data = {"view_type": key, "content": from_json(views[key])}
+            elif name is EventName.VIEW:
+                data = {"view_type": key, "content": from_json(views[key]) if key in views else None}
             if data is not None:
                 shown[line.seq] = ThreadEvent(name, line.seq, line, data)
         return shown

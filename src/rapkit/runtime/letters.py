@@ -6,6 +6,7 @@ to whoever waits for it.
 
 from pydantic import TypeAdapter
 
+from rapkit.delivery.retry import POLICIES
 from rapkit.errors import RapkitError
 from rapkit.kernel.incoming import (
     AnswerFor,
@@ -19,6 +20,7 @@ from rapkit.kernel.incoming import (
     Grant,
     Incoming,
     ParentMessage,
+    Refused,
     SetAside,
     Task,
     Undelivered,
@@ -27,11 +29,11 @@ from rapkit.kernel.incoming import (
 )
 from rapkit.kernel.receiving import call_of, name_of
 from rapkit.mailbox import Letter, Mail
-from rapkit.protocol import Callback, parse_callback
+from rapkit.protocol import Callback, ViewUpdate, parse_callback
 from rapkit.tracing import here
 
-REMEMBERED = 4 * 24 * 3600.0
-"""Seconds for which a repetition is recognised: longer than any sender of ours goes on trying."""
+REMEMBERED = max(policy.horizon for policy in POLICIES.values()) + 24 * 3600.0
+"""Seconds for which a repetition is recognised: four days, a day longer than any sender of ours goes on trying."""
 
 LIVE = "live"
 """Records of the calls of a thread that may still call back, by their ids."""
@@ -55,6 +57,7 @@ _OURS: dict[str, TypeAdapter[Incoming]] = {
         ("parent", ParentMessage),
         ("report", ChildReport),
         ("child_closed", ChildClosed),
+        ("refused", Refused),
     )
 }
 
@@ -77,16 +80,24 @@ def letter(thread_id: str, message: Incoming, *, dedup: str | None = None, live:
 def callback_letter(
     thread_id: str, call_id: str, callback: Callback, body: bytes, dedup: str | None, traceparent: str
 ) -> Letter:
-    """What a tool server said about a live call, as it said it; if it names no trace, it is part of the call's."""
+    """What a tool server said about a live call, as it said it; if it names no trace, it is part of the call's.
+
+    A view may come at any time while its thread is open (VIE-2), so that it needs no live call.
+    """
     return Letter(
         box=thread_id,
         kind=f"{callback.type}/{call_id}",
         body=body,
         dedup=dedup,
-        needs=(LIVE, call_id),
+        needs=None if isinstance(callback, ViewUpdate) else (LIVE, call_id),
         remember_for=REMEMBERED,
         traceparent=traceparent,
     )
+
+
+def ended(call_id: str) -> str:
+    """The `dedup` under which it is remembered that a call has had its result, and all events: another result is a repetition."""
+    return f"ended/{call_id}"
 
 
 def read(mail: Mail) -> Incoming:

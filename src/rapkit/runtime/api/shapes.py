@@ -272,7 +272,7 @@ class StatusEvent(_Shape):
 
 
 class ViewEvent(_Shape):
-    """A view has new content; this is the latest."""
+    """A view has new content; this is the latest, or null if the view was cleared."""
 
     view_type: str
     content: Any

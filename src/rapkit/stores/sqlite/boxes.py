@@ -249,6 +249,8 @@ class Boxes:
             tx.write(sql.SET_MAIL_ASIDE, (reason, id, seq))
 
     def _keep_records(self, id: str, commit: Commit, tx: Transaction) -> None:
+        for key, seconds in commit.remember.items():
+            tx.write(sql.SEE, (id, f"letter/{key}", tx.now + seconds))
         for record in commit.put:
             row = (id, record.kind, record.key, self._seal(record.body), record.traceparent or None)
             tx.write(sql.PUT_RECORD, row)
