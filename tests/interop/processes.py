@@ -75,9 +75,16 @@ class OurServer(Process):
     """`rapkit serve` with the toolset of a source text."""
 
     def __init__(
-        self, folder: Path, source: str, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        source: str,
+        options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        files: Mapping[str, str] | None = None,
     ) -> None:
         port = free_port()
+        for name, text in (files or {}).items():
+            (folder / name).write_text(text)
         (folder / "tools.py").write_text(textwrap.dedent(source))
         super().__init__(folder, port, ["serve", "tools.py", "--port", str(port), *options], environment or {})
 

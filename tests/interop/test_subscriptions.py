@@ -20,6 +20,69 @@ NEWS = """
 """
 
 
+WATCHER = """
+    from pathlib import Path
+
+    from rapkit import Context, Event, Toolset
+
+    tools = Toolset("watcher")
+    source = Path("source.txt")
+
+    @tools.subscription(confirm_after=None)
+    async def watch(ctx: Context):
+        if ctx.cursor is None:
+            with open("baselines.txt", "a") as baselines:
+                baselines.write("x")
+            await ctx.checkpoint(str(len(source.read_text().splitlines())))
+        while True:
+            lines = source.read_text().splitlines()
+            for number in range(int(ctx.cursor), len(lines)):
+                yield Event(lines[number], cursor=str(number + 1))
+            await ctx.sleep(0.05)
+
+    @tools.subscription
+    async def doomed(ctx: Context):
+        raise RuntimeError("the password is hunter2")
+        yield "never"
+"""
+
+
+def test_what_happens_after_a_baseline_is_told_though_the_server_is_killed(serve: Serve, join: Join) -> None:
+    """Item 4: a watcher that has taken a baseline and is killed before its first event does not take a new one."""
+    server = serve(WATCHER, files={"source.txt": "old\n"})
+    runtime = join(ForeignRuntime(server.url))
+    call = runtime.call("watch")
+    assert runtime.result_of(call)["subscription"] is True
+
+    server.kill()
+    with (server.folder / "source.txt").open("a") as source:
+        source.write("while it was down\n")
+    server.start()
+    runtime.callbacks("subscription_event", 1)
+    server.kill()
+    with (server.folder / "source.txt").open("a") as source:
+        source.write("down again\n")
+    server.start()
+
+    runtime.callbacks("subscription_event", 1, lambda event: event["text"] == "down again")
+    # The server may have been killed before it knew that the first one had arrived: the same message comes again then.
+    events = {request.headers["webhook-id"]: request.json for request in runtime.received()}
+    told = [event["text"] for event in events.values() if event["type"] == "subscription_event"]
+    assert told == ["while it was down", "down again"]
+    assert (server.folder / "baselines.txt").read_text() == "x"
+    assert runtime.cancel(call) == 200
+
+
+def test_a_generator_that_raises_at_once_is_an_error_and_no_subscription(serve: Serve, join: Join) -> None:
+    """Items 4 and 5: the call is answered with an error, and nothing is confirmed."""
+    server = serve(WATCHER, files={"source.txt": ""})
+    runtime = join(ForeignRuntime(server.url))
+    result = runtime.result_of(runtime.call("doomed"))
+    assert result["text"].startswith("Error: ")
+    assert "hunter2" not in result["text"]
+    assert not result.get("subscription")
+
+
 def test_one_404_does_not_end_a_subscription(serve: Serve, join: Join) -> None:
     """Item 9: the event that was answered 404 is not sent again, and the subscription goes on."""
 

@@ -130,12 +130,13 @@ async def test_what_cannot_be_sent_ends_the_subscription_with_an_error(
     tools = toolset()
 
     @tools.subscription
-    async def watch() -> AsyncIterator[bytes]:
+    async def watch() -> AsyncIterator[str | bytes]:
         """Watch."""
+        yield "a"
         yield b"\xff"
 
     async with testing.serve(tools) as client:
-        (text,) = await all_of(await client.subscribe("watch"))
+        _, text = await all_of(await client.subscribe("watch"))
 
         assert text.startswith("Error: the tool returned raw bytes")
         assert "sent what cannot be sent" in caplog.text
@@ -445,6 +446,7 @@ async def test_state_that_cannot_be_kept_ends_the_subscription_or_has_it_started
     @tools.subscription
     async def work(ctx: Context) -> AsyncIterator[str]:
         """Work."""
+        await ctx.checkpoint("begun")
         ctx.state["list"] = []
         ctx.state["list"].append(object())
         yield "a"

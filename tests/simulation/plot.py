@@ -143,7 +143,9 @@ def _part(dice: Random, id: str) -> Part:
 
 def _generators_script(dice: Random) -> tuple[str, ...]:
     words = dice.choices(
-        ("event", "pair", "pause", "view", "keep", "break"), (58, 8, 16, 4, 4, 10), k=dice.randint(0, 6)
+        ("event", "pair", "checkpoint", "pause", "view", "keep", "break"),
+        (52, 8, 6, 16, 4, 4, 10),
+        k=dice.randint(0, 6),
     )
     return (*words, dice.choices(("final", "return", "refuse", "stay"), (35, 25, 10, 30))[0])
 

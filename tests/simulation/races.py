@@ -175,7 +175,7 @@ def _questions(case: Case) -> Iterator[str]:
             yield "answer against answer"
         if any(s.asked < (each.answered or 0) and each.asked < (s.answered or 0) for s in case.stops):
             yield "answer against cancel"
-        if each.status == 404:
+        if each.status in (404, 410):
             yield "answer that comes too late"
     text = "" if case.result is None else case.result.text
     if "is none of the" in text:

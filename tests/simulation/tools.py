@@ -77,6 +77,8 @@ def _add_generators(tools: Toolset, handlers: Handlers) -> None:
                     case "pair":
                         number += 2
                         yield [Event(str(number - 1)), Event(str(number), cursor=after)]
+                    case "checkpoint":
+                        await ctx.checkpoint(after)
                     case "final":
                         yield Event("end", cursor=after, final=True)
                         handlers.breaches.append((key, "was asked to go on after its final event"))

@@ -175,8 +175,12 @@ async def test_the_user_is_answered_while_a_call_goes_on(weather: Toolset) -> No
 async def test_events_come_into_the_thread_or_into_threads_of_their_own(weather: Toolset) -> None:
     async with testing.agent(model=RULES, tools=[weather]) as agent:
         thread = await agent.thread()
-        assert await thread.ask("tell me hourly") == "I tell you."
-        assert await thread.ask("watch") == "I watch."
+        await thread.send("tell me hourly")
+        await agent.advance(seconds=1)  # it is confirmed because it runs
+        assert await thread.answer() == "I tell you."
+        await thread.send("watch")
+        await agent.advance(seconds=1)
+        assert await thread.answer() == "I watch."
 
         await agent.advance(hours=2)
         assert [await thread.answer(), await thread.answer()] == ["It is 1 o'clock", "It is 2 o'clock"]

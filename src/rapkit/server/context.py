@@ -1,12 +1,13 @@
 """What a handler can know about the call it works on, and what it can do besides returning."""
 
 import logging
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rapkit.clock import Clock
+from rapkit.server.checkpoint import checked_cursor
 
 if TYPE_CHECKING:
     from rapkit.server.invocation import Call
@@ -43,6 +44,7 @@ class Means:
     space: "ThreadSpace"
     processes: "Processes"
     people: Asking
+    checkpoint: Callable[[str], Awaitable[None]]
 
 
 class Context:
@@ -59,7 +61,7 @@ class Context:
         self.call_id = message.id
         """The id of this call within the thread."""
         self.cursor = cursor
-        """In a subscription: the cursor of the last event that was sent, None before the first."""
+        """How far the call or subscription has come: the last `checkpoint`, or the cursor of an event after it; None at first."""
         self._tool = tool
         self._means = means
         self._cancelled = False
@@ -123,6 +125,17 @@ class Context:
         """Show how far the call has come: as the view "progress"."""
         content = {"call_id": self.call_id, "operation": self._tool, "done": done, "total": total, "note": note}
         await self._means.views.show(_PROGRESS, {key: value for key, value in content.items() if value is not None})
+
+    async def checkpoint(self, cursor: str) -> None:
+        """Store how far the work has come; `ctx.cursor` has it from then on, also when the function runs again after a crash.
+
+        In a subscription it is stored as with an event, and confirms the subscription if that is not confirmed yet: take a baseline,
+        checkpoint it, and nothing that happens after it is missed. A tool that has called this runs again if the server is lost while it
+        runs, whatever its annotations say, and should go on after `ctx.cursor`. Changes of `ctx.state` are stored with it. It raises if
+        the call was cancelled.
+        """
+        await self._means.checkpoint(checked_cursor(cursor))
+        self.cursor = cursor
 
     def run(
         self,

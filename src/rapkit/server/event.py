@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rapkit.server.checkpoint import checked_cursor
 from rapkit.server.content import Image
 from rapkit.server.output import BadResult, to_output
 
@@ -23,11 +24,8 @@ class Event:
 
     def __post_init__(self) -> None:
         """Refuse a cursor that would come back as something else."""
-        if self.cursor is not None and type(self.cursor) is not str:
-            raise TypeError(
-                f"An event's cursor is a str, not {type(self.cursor).__name__}: write cursor=str(...), "
-                "and turn ctx.cursor back where you need it."
-            )
+        if self.cursor is not None:
+            checked_cursor(self.cursor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from rapkit.mailbox import Commit
 from rapkit.server.event import Occurrence, occurrences
-from rapkit.server.handler import bound
+from rapkit.server.handler import bound, unexpected
 from rapkit.server.premises import Premises
 from rapkit.server.steps import DONE, Outcome, Steps, steps_of
 from rapkit.server.telling import Broke, Refused, Telling, authors, backoff
@@ -21,6 +21,10 @@ _PATIENCE_WITH_CLOSED = 3.0
 _ENDED = "The subscription has ended."
 
 
+class Released(Exception):
+    """The claim has ended while the generator runs: it is suspended, or the store has failed."""
+
+
 class Generating:
     """One run of a generator under a hold."""
 
@@ -31,16 +35,28 @@ class Generating:
         self._signature = tool.signature
         self._workplace = workplace
         troubled = telling.lost or telling.standing.failures or telling.standing.losses
-        self._got_on_at = self._clock.now() + _GOT_ON_AFTER if troubled else None
+        self._got_on_at = self._clock.now() + _GOT_ON_AFTER if troubled and telling.standing.confirmed else None
+        self._confirm_at: float | None = None
+        if not telling.standing.confirmed and telling.traits.confirm_after is not None:
+            self._confirm_at = self._clock.now() + telling.traits.confirm_after
 
     async def run(self) -> None:
         """Until it has ended or failed, and our hold with it. Raises `Fenced`, and other errors of the store."""
         telling = self._telling
         try:
             await self._tell_all()
+        except Released:
+            if telling.failure is not None:
+                raise telling.failure from None
+            telling.log("is suspended: it waits for the user")
         except Refused as refused:
             await telling.refuse(refused.error)
         except Broke as broke:
+            if telling.failure is not None:
+                raise telling.failure from broke
+            if not telling.standing.confirmed:
+                await telling.fail(unexpected(telling.standing.message, broke.error), workplace=self._workplace)
+                return
             failures = telling.standing.failures + 1
             seconds = backoff(failures)
             telling.log(f"failed and is started again in {seconds:g} s", broke.error)
@@ -91,17 +107,20 @@ class Generating:
         asked = steps.ask()
         while not asked.done():
             await self._wait(asked)
+            if self._telling.released.done():
+                raise Released
             if not asked.done():
                 await self._do_chores()
         return await authors(_value(asked))
 
     async def _wait(self, asked: "asyncio.Future[Outcome]") -> None:
         at = self._next_chore()
+        either: set[asyncio.Future[Any]] = {asked, self._telling.released}
         if at is None:
-            await asyncio.wait({asked})
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             return
         sleep = asyncio.ensure_future(self._clock.sleep(max(0.0, at - self._clock.now())))
-        either: set[asyncio.Future[Any]] = {asked, sleep}
+        either.add(sleep)
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -109,13 +128,17 @@ class Generating:
 
     def _next_chore(self) -> float | None:
         flush_at = self._telling.outflow.flush_at(self._telling.standing, self._clock.now())
-        return min((at for at in (flush_at, self._got_on_at) if at is not None), default=None)
+        return min((at for at in (flush_at, self._got_on_at, self._confirm_at) if at is not None), default=None)
 
     async def _do_chores(self) -> None:
         now, telling = self._clock.now(), self._telling
         flush_at = telling.outflow.flush_at(telling.standing, now)
         if flush_at is not None and flush_at <= now:
             await telling.flush()
+        if self._confirm_at is not None and self._confirm_at <= now:
+            self._confirm_at = None
+            await telling.confirm()
+            self._got_on_at = now + _GOT_ON_AFTER
         if self._got_on_at is not None and self._got_on_at <= now:
             self._got_on_at = None
             await telling.got_on()

@@ -72,7 +72,9 @@ class Hearing:
     async def _handle(self, letter: Mail, *, keep: bool) -> bool:
         """Whether to go on with the next."""
         telling = self._telling
-        workplace = await Workplace.open(self._premises, self._resources, telling.hold, self._tool, telling.standing)
+        workplace = await Workplace.open(
+            self._premises, self._resources, telling.hold, self._tool, telling.standing, telling.checkpoint
+        )
         self._at_work(workplace)
         try:
             events, changes = await authors(self._hear(letter, workplace))

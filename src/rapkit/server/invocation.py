@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rapkit.mailbox import NewBox
 from rapkit.protocol import BadInvocation, Invocation, parse_invocation
 from rapkit.protocol.canonical_json import canonical_json
+from rapkit.server.checkpoint import Checkpoint
 
 
 def call_kind(toolset: str) -> str:
@@ -34,7 +35,10 @@ def thread_kind(toolset: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A received invocation: to whom, from which authenticated caller, at which address of ours, in which trace."""
+    """A received invocation: to whom, from which authenticated caller, at which address of ours, in which trace.
+
+    `checkpoint` is the last one that its handler has stored.
+    """
 
     toolset: str
     caller: str
@@ -42,6 +46,7 @@ class Call:
     body: bytes
     base_url: str = ""
     traceparent: str = ""
+    checkpoint: Checkpoint | None = None
 
     @property
     def box_id(self) -> str:
@@ -68,13 +73,24 @@ class Call:
     def to_state(self) -> bytes:
         """All of it as bytes."""
         # Neither names, nor what comes in headers, can hold a line break.
-        return b"\n".join((self.caller.encode(), self.base_url.encode(), self.traceparent.encode(), self.body))
+        checkpoint = b"" if self.checkpoint is None else self.checkpoint.to_line()
+        return b"\n".join(
+            (self.caller.encode(), self.base_url.encode(), self.traceparent.encode(), checkpoint, self.body)
+        )
 
     @classmethod
     def from_state(cls, toolset: str, state: bytes) -> "Call":
         """Read what `to_state` wrote."""
-        caller, base_url, traceparent, body = state.split(b"\n", 3)
-        return cls(toolset, caller.decode(), parse_invocation(body), body, base_url.decode(), traceparent.decode())
+        caller, base_url, traceparent, checkpoint, body = state.split(b"\n", 4)
+        return cls(
+            toolset,
+            caller.decode(),
+            parse_invocation(body),
+            body,
+            base_url.decode(),
+            traceparent.decode(),
+            Checkpoint.from_line(checkpoint),
+        )
 
     @property
     def thread_key(self) -> str:

@@ -3,12 +3,15 @@
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import to_json
 
 from rapkit.errors import ToolError
 from rapkit.server.content import Diff, Image
+
+CANCELLED: Final = "Error: Cancelled."
+"""The result of a call that was cancelled."""
 
 
 class BadResult(ToolError):

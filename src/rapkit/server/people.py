@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -30,6 +30,15 @@ ANSWER_PATH = "/answer/"
 ANSWER_PURPOSE = "answer"
 
 log = logging.getLogger("rapkit.calls")
+
+
+class TooLateToAsk(ToolError):
+    """A question of a subscription whose call was answered already."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a subscription that is confirmed cannot ask the user. It can ask before its first checkpoint or event."
+        )
 
 
 class People:
@@ -69,7 +78,7 @@ class People:
                 return known
 
         async def ask() -> Ask:
-            token = self._premises.signer.sign(ANSWER_PURPOSE, self._call.box_id, key)
+            token = self._premises.signer.sign(ANSWER_PURPOSE, self._hold.claim.box.id, key)
             question = UserChoice(
                 group_id=self._call.message.group_id,
                 id=self._call.message.id,
@@ -106,7 +115,7 @@ class People:
             ask = partial(self._ask_for_consent, provider, user, key)
             question = await self._questions.answer(key, (), self._premises.plan.durations.authorise, ask)
             if question.error is not None:
-                await oauth.vault.drop_waiter(user.id, provider, Waiter(self._call.box_id, key))
+                await oauth.vault.drop_waiter(user.id, provider, Waiter(self._hold.claim.box.id, key))
                 raise ToolError(f"{provider}: {question.error}")
             refused = None  # what was refused was the token from before
 
@@ -117,7 +126,8 @@ class People:
     async def _ask_for_consent(self, provider: str, user: NewBox, key: str) -> Ask:
         call = self._call
         oauth = self._premises.oauth
-        flow = oauth.begin(provider, user.id, call.base_url, call.box_id, key)
+        box = self._hold.claim.box.id
+        flow = oauth.begin(provider, user.id, call.base_url, box, key)
         message = OAuthRequest(
             group_id=call.message.group_id, id=call.message.id, call_id=call.message.call_id, auth_url=flow.auth_url
         )
@@ -127,7 +137,7 @@ class People:
         async def look_again() -> None:
             # Another call's consent may have come after we looked, and before anybody could wake us.
             if await oauth.vault.usable(user.id, oauth.providers[provider]) is not None:
-                await self._premises.store.accept(answer_letter(call.box_id, key))
+                await self._premises.store.accept(answer_letter(box, key))
 
         return Ask([question_post(self._hold, dump(message), key)], [flow.record], look_again)
 
@@ -147,6 +157,33 @@ class People:
         return thread_box(self._call) if where == "thread" else user_box(self._call)
 
 
+class UntilConfirmed:
+    """The people behind a subscribing call: they can be asked until the subscription is confirmed, because then the call is answered."""
+
+    def __init__(self, people: People, consent: "StoredConsent", is_confirmed: Callable[[], bool]) -> None:
+        self._people = people
+        self._consent = consent
+        self._is_confirmed = is_confirmed
+
+    async def choose(
+        self,
+        prompt: str,
+        choices: Sequence[str],
+        default: str | None,
+        remember: Remember | None,
+        expires_in: float | None,
+    ) -> str:
+        """The label the user chose; `ToolError` if it is too late to ask."""
+        if self._is_confirmed():
+            return await self._consent.choose()
+        return await self._people.choose(prompt, choices, default, remember, expires_in)
+
+    async def oauth(self, provider: str, refused: str | None) -> str:
+        """An access token of the user's; `ToolError` if it is too late to ask for one."""
+        asking: People | StoredConsent = self._consent if self._is_confirmed() else self._people
+        return await asking.oauth(provider, refused)
+
+
 class StoredConsent:
     """Stands where people would be while a subscription runs: its call is answered, so nobody can be asked any more."""
 
@@ -156,7 +193,7 @@ class StoredConsent:
 
     async def choose(self, *_: object) -> str:
         """Refuse."""
-        raise ToolError("a subscription that runs cannot ask the user. Let a tool ask, and subscribe after that.")
+        raise TooLateToAsk
 
     async def oauth(self, provider: str, refused: str | None) -> str:
         """The token there is; `ToolError` if the user would have to authorise us."""

@@ -13,7 +13,8 @@ from rapkit.server.invocation import Call, digest, subscription_kind
 class Standing:
     """What is kept of a subscription, in the state of its box.
 
-    `topic`: where its events come from, if not from a generator. `cursor`: of the last event that has one. `mark`: the pace it has reached.
+    `confirmed`: whether the call was answered; until then nothing is known of the subscription outside. `topic`: where its events come
+    from, if not from a generator. `cursor`: of the last checkpoint, or the last event that has one. `mark`: the pace it has reached.
     `batch`: texts that wait to be sent as one event, `batch_associative` or not. `failures`: exceptions since the last event. `losses`:
     servers lost since. `excused`: attempts on the box's account that were no losses. `missed_at`: since when its function is not there.
     `retry_at`: not before then what failed is tried again, whatever comes meanwhile.
@@ -32,6 +33,7 @@ class Standing:
     missed_at: float | None = None
     retry_at: float = 0.0
     ended: bool = False
+    confirmed: bool = True
 
     @property
     def message(self) -> Invocation:

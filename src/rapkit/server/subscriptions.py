@@ -1,6 +1,6 @@
 """Runs subscriptions: long-lived boxes whose events go where their call's result went.
 
-A confirmed subscription is a box of its own, and its POSTs are in the lane named after it, behind the confirmation. One whose events come
+A subscription is a box of its own, and its POSTs are in the lane named after it, the confirmation first. One whose events come
 from a generator is claimed as long as the generator runs; one with a topic only while it has mail. Whatever is committed under a claim is
 fenced, so that nothing is sent after a cancellation (SUB-5), and a box that has sent its final event is kept until that was delivered, so
 that even then a cancellation finds what is still queued.
@@ -14,18 +14,21 @@ from rapkit.delivery.courier import Consequence, Fate
 from rapkit.delivery.retry import Kind, Verdict, verdict
 from rapkit.errors import Fenced, InvalidMessage, StoreError, ToolError
 from rapkit.insisting import insist
-from rapkit.mailbox import Claim, Commit, Fact, Letter, Outcome, Taken
-from rapkit.protocol import Invocation
+from rapkit.mailbox import Claim, Commit, Fact, Letter, Outcome, Taken, Timer
 from rapkit.pump import Pump
+from rapkit.server.confirmation import stored_confirmation
 from rapkit.server.generating import Generating
 from rapkit.server.hearing import Hearing
-from rapkit.server.invocation import Call, subscription_kind
+from rapkit.server.invocation import subscription_kind
+from rapkit.server.output import CANCELLED, Output
+from rapkit.server.people import People, StoredConsent, UntilConfirmed
 from rapkit.server.premises import Premises
+from rapkit.server.questions import Questions, hear_answers
 from rapkit.server.resources import Resources
 from rapkit.server.standing import Standing
 from rapkit.server.telling import Telling, backoff, log_subscription
 from rapkit.server.tool import SubscriptionTraits, Tool
-from rapkit.server.topics import farewell, greeting
+from rapkit.server.topics import farewell
 from rapkit.server.workplace import Workplace
 
 _FULL = 100
@@ -37,6 +40,7 @@ _PAUSE_AFTER_STORE_FAILURE = 1.0
 _PAUSE_AFTER_MISTAKE = 60.0
 _PATIENCE_WITH_CANCELLED = 5.0
 
+_MOST_RUNS = 3
 _LANES = "s_"
 _DONE = "done"
 _GONE = "gone"
@@ -46,25 +50,6 @@ _NOT_FOUND_FOR = 60.0
 _STATUS_NOT_FOUND = 404
 
 log = logging.getLogger("rapkit.subscriptions")
-
-
-async def confirmation(premises: Premises, tool: Tool, call: Call) -> tuple[str, Commit]:
-    """What confirms a subscription (SUB-2), and what is to be committed together with that (SUB-1): its box first of all."""
-    traits = tool.subscription
-    assert traits is not None
-    assert isinstance(call.message, Invocation)
-    if traits.pattern is None:
-        most = premises.plan.limits.subscriptions
-        if await premises.store.backlog(subscription_kind(call.toolset)) >= most:
-            raise ToolError(f"the server has {most:,} subscriptions already and takes no more. Try again later.")
-        standing = Standing(call)
-        commit = Commit(spawn=[standing.to_box()])
-    else:
-        topic = traits.pattern.fill(tool.signature.bind(call.message.arguments))
-        standing = Standing(call, topic)
-        box, letter = greeting(call.toolset, topic, standing.box_id)
-        commit = Commit(spawn=[standing.to_box(), box], letters=[letter])
-    return f"Subscribed to {tool.name}. The id of the subscription is {call.message.id}.", commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +225,11 @@ class Subscriptions:
     async def _work(self, job: Job, running: Running) -> None:
         claim, standing = job.claim, job.standing
         told = {mail.kind for mail in claim.mail}
-        if claim.box.stopped:
+        if claim.box.stopped and not standing.confirmed:
+            await self._premises.kill_leftovers(claim.box.id)
+            telling = Telling(self._premises, claim, standing, SubscriptionTraits(), self._full)
+            await telling.fail(Output(CANCELLED), "cancelled")
+        elif claim.box.stopped:
             await self._forget(job, "ended: nobody listens any more" if _GONE in told else "ended: it was cancelled")
         elif _GONE in told:
             # Not forgotten yet: what may be under way is stopped with the box. Whoever claims it then forgets it.
@@ -264,8 +253,10 @@ class Subscriptions:
         if tool.signature.context_parameter is not None:
             # Whoever ran it before may be lost, however few attempts are on the account: an event that was written has cleared it.
             await self._premises.kill_leftovers(claim.box.id)
-        telling = Telling(self._premises, claim, standing, traits, self._full)
+        confirmation = await stored_confirmation(self._store, standing)
+        telling = Telling(self._premises, claim, standing, traits, self._full, confirmation)
         if standing.topic is None:
+            await self._take_mail(claim, standing)
             await self._generate(telling, tool, running)
             return
         if not claim.mail and not claim.timers:
@@ -276,17 +267,45 @@ class Subscriptions:
 
         await Hearing(self._premises, self._resources, telling, tool, self._places, at_work).run(claim)
 
+    async def _take_mail(self, claim: Claim, standing: Standing) -> None:
+        """Take the answers to a generator's questions. One that is confirmed can ask no more, and does not need them."""
+        if standing.confirmed and (claim.mail or claim.timers):
+            consumed, timers = [mail.seq for mail in claim.mail], [Timer(key, None) for key in claim.timers]
+            await self._store.commit(claim, Commit(consumed=consumed, timers=timers, keep=True, charge=True))
+        elif not standing.confirmed and not await hear_answers(self._store, claim):
+            raise Fenced(
+                "The subscription was let go: an answer may have come just now, and comes with the next claim."
+            )
+
     async def _generate(self, telling: Telling, tool: Tool, running: Running) -> None:
         standing = telling.standing
+        if not standing.confirmed and telling.lost >= _MOST_RUNS:
+            told = f"Error: {tool.name} was interrupted {_MOST_RUNS} times before it was subscribed, and given up. Tell the user."
+            await telling.fail(Output(told))
+            return
         losses = standing.losses + telling.lost
-        if telling.lost and losses > _LOSSES_BEFORE_DELAY:
+        if standing.confirmed and telling.lost and losses > _LOSSES_BEFORE_DELAY:
             # It may be what takes the server down; the others on it should have some peace.
             seconds = backoff(losses - _LOSSES_BEFORE_DELAY)
             telling.log(f"was lost with the server {losses} times and is started again in {seconds:g} s", warn=True)
             await telling.put_off(replace(standing, losses=losses), seconds, charge=False)
             return
-        running.workplace = await Workplace.open(self._premises, self._resources, telling.hold, tool, standing)
+        running.workplace = await Workplace.open(
+            self._premises,
+            self._resources,
+            telling.hold,
+            tool,
+            standing,
+            telling.checkpoint,
+            None if standing.confirmed else self._people(telling, tool),
+        )
         await Generating(self._premises, telling, tool, running.workplace).run()
+
+    def _people(self, telling: Telling, tool: Tool) -> UntilConfirmed:
+        call = telling.standing.call
+        questions = Questions(self._store, telling.hold, self._premises.clock, telling.suspend)
+        people = People(self._premises, telling.hold, call, tool.name, questions)
+        return UntilConfirmed(people, StoredConsent(self._premises, call), lambda: telling.standing.confirmed)
 
     async def _miss(self, telling: Telling) -> None:
         """Its function is not there. Perhaps another version of the server has it, or the next one; one day it is no more."""

@@ -2,16 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from rapkit.delivery.retry import Kind
-from rapkit.errors import Fenced, ToolError
+from rapkit.errors import Fenced, StoreError, ToolError
 from rapkit.mailbox import Claim, Commit, Outgoing, Timer
+from rapkit.protocol import ToolResult, dump
+from rapkit.server.call_log import record_call
+from rapkit.server.confirmation import CONFIRMATION
 from rapkit.server.event import Occurrence
+from rapkit.server.metrics import Ended
 from rapkit.server.outflow import Departure, Outflow
-from rapkit.server.output import BadResult, error_text
+from rapkit.server.output import BadResult, Output, error_text
+from rapkit.server.people import TooLateToAsk
 from rapkit.server.premises import Premises
 from rapkit.server.standing import Standing
 from rapkit.server.tool import SubscriptionTraits
@@ -73,8 +78,9 @@ def backoff(times: int) -> float:
 class Telling:
     """A claimed subscription, and what is written of it.
 
-    `standing` is how it stands in the store, `attempts` what is on the account of its box there. After a `StoreError` nobody knows how it
-    stands: start over, with what is stored.
+    `standing` is how it stands in the store, `attempts` what is on the account of its box there. `confirmation` is the result that its
+    call still owes, if it does. `released` is done when the claim has ended though the generator still runs, with a `failure` unless the
+    generator is suspended: after a `StoreError` it is not known how the subscription stands, so start over with what is stored.
     """
 
     def __init__(
@@ -84,6 +90,7 @@ class Telling:
         standing: Standing,
         traits: SubscriptionTraits,
         full: int,
+        confirmation: bytes = b"",
     ) -> None:
         self.standing = standing
         self.traits = traits
@@ -94,6 +101,10 @@ class Telling:
         self._full = full
         self._in_lane = full  # so that the store is asked at first
         self.attempts = claim.attempts
+        self.failure: StoreError | None = None
+        self.released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._confirmation = confirmation
+        self._writing = asyncio.Lock()  # the generator stores checkpoints while we write what has its time
 
     @property
     def lost(self) -> int:
@@ -116,13 +127,14 @@ class Telling:
         keep: bool = True,
     ) -> None:
         """Write events, and that the subscription got on (SUB-3). With a final one it has ended (SUB-4), and so has our hold."""
-        now = self._premises.clock.now()
-        standing, departures = self.outflow.send(self._after(events), events, now)
-        shown = [] if workplace is None else workplace.take_views()
-        commit = replace(changes, consumed=consumed, outgoing=shown, keep=keep)
-        if standing.ended:
-            commit = replace(commit, keep=False, status=ENDED)
-        await self._write(standing, departures, commit, now)
+        async with self._writing:
+            now = self._premises.clock.now()
+            standing, departures = self.outflow.send(self._after(events), events, now)
+            shown = [] if workplace is None else workplace.take_views()
+            commit = replace(changes, consumed=consumed, outgoing=shown, keep=keep)
+            if standing.ended:
+                commit = replace(commit, keep=False, status=ENDED)
+            await self._write(replace(standing, confirmed=True), departures, commit, now)
         for _ in events:
             self._premises.metrics.event(standing.message.operation)
         if standing.ended:
@@ -134,46 +146,125 @@ class Telling:
         moved = any(event.cursor not in (None, standing.cursor) for event in events)
         return standing.got_on() if moved or standing.topic else replace(standing.got_on(), failures=standing.failures)
 
+    async def checkpoint(self, cursor: str, workplace: Workplace) -> None:
+        """Write how far it has come, without an event. It confirms the subscription."""
+        async with self._writing:
+            changes = workplace.changes()
+            standing = self.standing
+            if standing.topic is None:
+                standing = standing.got_on() if cursor != standing.cursor else standing
+            commit = replace(
+                changes, outgoing=workplace.take_views(), keep=True, charge=standing.topic is not None
+            )  # of a topic's function the same event is at work as before
+            standing = replace(standing, cursor=cursor, confirmed=True)
+            await self._write(standing, [], commit, self._premises.clock.now())
+
+    async def confirm(self) -> None:
+        """Confirm the subscription, if that was not done yet."""
+        async with self._writing:
+            if not self.standing.confirmed and not self.released.done():
+                # Charged, because that it has run for a second says nothing about whether it takes the server down.
+                standing = replace(self.standing, confirmed=True)
+                await self._write(standing, [], Commit(keep=True, charge=True), self._premises.clock.now())
+
+    async def fail(self, output: Output, outcome: Ended = "error", workplace: Workplace | None = None) -> None:
+        """End the call of a subscription that was never confirmed: with this result, and nothing else."""
+        message = self.standing.message
+        body = dump(ToolResult(group_id=message.group_id, id=message.id, call_id=message.call_id, text=output.text))
+        kind = Kind.CANCELLED if outcome == "cancelled" else Kind.CALLBACK
+        shown = [] if workplace is None else workplace.take_views()
+        async with self._writing:
+            if self.failure is not None:
+                raise self.failure
+            if await self.hold.insist(Commit(outgoing=[*shown, self.hold.post(body, kind)], forget_for=0)):
+                self._record_call(outcome)
+
+    async def suspend(self, commit: Commit, afterwards: Callable[[], Awaitable[None]] | None) -> NoReturn:
+        """Let go until a question is answered (semantics 24); the generator starts again from the top then. This never returns."""
+        async with self._writing:
+            if self.failure is not None:
+                raise self.failure
+            if self.standing.confirmed:
+                raise TooLateToAsk
+            if not await self.hold.insist(commit):
+                self.failure = Fenced("The subscription was cancelled, or taken over.")
+            elif afterwards is not None:
+                try:
+                    await afterwards()
+                except (StoreError, ToolError) as error:
+                    log.error("a subscription that waits for an answer may have to wait longer: %s", error)
+            self._release()
+        await asyncio.Event().wait()
+        raise AssertionError("the event is never set")
+
     async def flush(self) -> None:
         """Let the batch leave."""
-        now = self._premises.clock.now()
-        standing, departures = self.outflow.flush(self.standing, now)
-        await self._write(standing, departures, Commit(keep=True), now)
+        async with self._writing:
+            now = self._premises.clock.now()
+            standing, departures = self.outflow.flush(self.standing, now)
+            await self._write(standing, departures, Commit(keep=True), now)
 
     async def got_on(self) -> None:
         """Write that the troubles are past."""
-        await self._write(self.standing.got_on(), [], Commit(keep=True), self._premises.clock.now())
+        async with self._writing:
+            await self._write(self.standing.got_on(), [], Commit(keep=True), self._premises.clock.now())
 
     async def refuse(self, error: ToolError, consumed: Sequence[int] = ()) -> None:
         """End with an error (semantics 25)."""
         if isinstance(error, BadResult):
             self.log("sent what cannot be sent", error)
         text = error_text(error, "")
+        if not self.standing.confirmed:
+            await self.fail(Output(text))
+            return
         await self.tell([Occurrence(text, None, self.traits.associative, final=True)], consumed=consumed)
 
     async def put_off(self, standing: Standing, seconds: float, *, charge: bool) -> None:
         """Let go for a while. With unread mail that takes a `charge`, which is excused."""
-        now = self._premises.clock.now()
-        standing, departures = self.outflow.flush(standing, now)
-        excused = self.attempts if charge else 0
-        commit = Commit(again_at=now + seconds, charge=charge)
-        await self._write(replace(standing, excused=excused), departures, commit, now)
+        async with self._writing:
+            now = self._premises.clock.now()
+            standing, departures = self.outflow.flush(standing, now)
+            excused = self.attempts if charge else 0
+            commit = Commit(again_at=now + seconds, charge=charge)
+            await self._write(replace(standing, excused=excused), departures, commit, now)
 
     async def set_aside(self, seq: int, reason: str, *, keep: bool) -> None:
         """Go on without a letter that cannot be handled."""
         self.log(f"goes on without an event of its topic: {reason}", warn=True)
-        commit = Commit(set_aside={seq: reason}, keep=keep)
-        await self._write(self.standing.got_on(), [], commit, self._premises.clock.now())
+        async with self._writing:
+            commit = Commit(set_aside={seq: reason}, keep=keep)
+            await self._write(self.standing.got_on(), [], commit, self._premises.clock.now())
 
     async def _write(self, standing: Standing, departures: Sequence[Departure], commit: Commit, now: float) -> None:
+        if self.failure is not None:
+            raise self.failure
+        confirms = standing.confirmed and not self.standing.confirmed
         posts = [self._post(departure) for departure in departures]
         timers = [] if standing.topic is None else [Timer(FLUSH, self.outflow.flush_at(standing, now))]
-        outgoing = [*commit.outgoing, *posts]
-        await self.hold.commit(replace(commit, state=standing.to_state(), outgoing=outgoing, timers=timers))
+        outgoing = [*commit.outgoing, *([self.hold.post(self._confirmation)] if confirms else ()), *posts]
+        drop = [(CONFIRMATION, "")] if confirms else ()
+        whole = replace(commit, state=standing.to_state(), outgoing=outgoing, timers=timers, drop=drop)
+        try:
+            await self.hold.commit(whole)
+        except (StoreError, asyncio.CancelledError) as error:
+            # Cancelled by an author's timeout, for example: it may have been written all the same.
+            self.failure = error if isinstance(error, StoreError) else StoreError("A commit was interrupted.")
+            self._release()
+            raise
         self.standing = standing
         self._in_lane += len(outgoing)
         if not commit.charge:
             self.attempts = 0
+        if confirms:
+            self._record_call("ok")
+
+    def _release(self) -> None:
+        if not self.released.done():
+            self.released.set_result(None)
+
+    def _record_call(self, outcome: Ended) -> None:
+        seconds = max(0.0, self._premises.clock.now() - self.hold.claim.box.created_at)
+        record_call(self._premises.metrics, self.standing.call, outcome, seconds)
 
     def _post(self, departure: Departure) -> Outgoing:
         kind = Kind.FINAL if departure.final else Kind.CALLBACK

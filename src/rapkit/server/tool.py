@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -17,6 +17,9 @@ from rapkit.server.topic_pattern import TopicPattern, read_pattern
 
 PAYLOAD = "payload"
 """The parameter by which a function gets what was emitted to its topic."""
+
+DEFAULT_CONFIRM_AFTER: Final = 1.0
+"""Seconds of running after which a generator is confirmed, unless its subscription says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +41,15 @@ class SubscriptionTraits:
 
     `associative`: whether its events belong into the subscribing thread itself, unless they say otherwise. `topic`: where its events come
     from, if not from the function itself. `rate`: how many events a second leave, None for no limit. `batch`: whether events that would
-    have to wait are put together.
+    have to wait are put together. `confirm_after`: after how many seconds of running a generator is confirmed that has neither stored a
+    checkpoint nor yielded an event, None for never.
     """
 
     associative: bool = False
     topic: str | None = None
     rate: float | None = DEFAULT_RATE
     batch: bool = False
+    confirm_after: float | None = DEFAULT_CONFIRM_AFTER
 
     @property
     def pattern(self) -> TopicPattern | None:
@@ -67,7 +72,7 @@ class Tool:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a handler that was lost half-way may run again. Of a subscription nothing has run before it is confirmed."""
+        """Whether a handler that was lost half-way may run again. Of a subscription nothing has run when its call ends."""
         return self.traits.read_only or self.traits.idempotent or self.subscription is not None
 
     def definition(self) -> ToolDefinition:
@@ -112,6 +117,10 @@ def make_subscription(
     called = f"subscription {signature.name!r}"
     if subscription.rate is not None and not 0 < subscription.rate < float("inf"):
         raise ConfigError(f"{called}: rate is a number of events a second above 0, not {subscription.rate}.")
+    if subscription.confirm_after is not None and not 0 <= subscription.confirm_after < float("inf"):
+        raise ConfigError(
+            f"{called}: confirm_after is a number of seconds from 0 on, or None, not {subscription.confirm_after}."
+        )
     if traits.timeout is not None and (pattern is None or not 0 < traits.timeout < float("inf")):
         raise ConfigError(
             f"{called}: timeout is a number of seconds above 0, for a function with a topic; a generator may take as long as it likes."

@@ -27,7 +27,7 @@ from rapkit.server.oauth.service import by_name
 from rapkit.server.pace import DEFAULT_RATE
 from rapkit.server.plan import Durations, Plan
 from rapkit.server.serving import is_loading, serve
-from rapkit.server.tool import SubscriptionTraits, Tool, Traits, make_subscription, make_tool
+from rapkit.server.tool import DEFAULT_CONFIRM_AFTER, SubscriptionTraits, Tool, Traits, make_subscription, make_tool
 from rapkit.server.webhooks import StyleName, Webhook
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -150,6 +150,7 @@ class Toolset:
         associative: bool = False,
         rate: float | None = ...,
         batch: bool = False,
+        confirm_after: float | None = ...,
         read_only: bool = False,
         destructive: bool = False,
         idempotent: bool = False,
@@ -168,6 +169,7 @@ class Toolset:
         associative: bool = False,
         rate: float | None = DEFAULT_RATE,
         batch: bool = False,
+        confirm_after: float | None = DEFAULT_CONFIRM_AFTER,
         read_only: bool = False,
         destructive: bool = False,
         idempotent: bool = False,
@@ -179,14 +181,18 @@ class Toolset:
         """Make a function a tool that answers with events, now and then, until it ends or is cancelled. Bare, or with arguments.
 
         Without a `topic` the function is a generator: what it yields is an event (an `Event`, or its text). It starts with the subscription
-        and goes on after restarts of the server, with the last event's cursor in `ctx.cursor`. With a topic such as "gh/{owner}/{repo}" it
-        is called with `payload` for everything that is emitted there, and returns an event, or None. `associative` events belong into the
+        and goes on after restarts of the server, with the last event's cursor in `ctx.cursor`. It is confirmed with its first
+        `ctx.checkpoint` or event, or after it has run for `confirm_after` seconds; None means only with a checkpoint or event, for one that
+        takes a baseline. An exception before that is the call's error result. With a topic such as "gh/{owner}/{repo}" the function is
+        called with `payload` for everything that is emitted there, and returns an event, or None. `associative` events belong into the
         subscribing thread, others get a thread of their own. `rate` is how many events a second are sent; more are delayed, or with `batch`
         put together. `timeout` is how many seconds a topic's function may take. If `requires_auth` names a declared provider, the user is
-        asked to authorise us before the subscription is confirmed.
+        asked to authorise us before the generator starts.
         """
         traits = Traits(read_only, destructive, idempotent, long_running, requires_auth, display, timeout)
-        kind = SubscriptionTraits(associative=associative, topic=topic, rate=rate, batch=batch)
+        kind = SubscriptionTraits(
+            associative=associative, topic=topic, rate=rate, batch=batch, confirm_after=confirm_after
+        )
 
         def register(function: F) -> F:
             self._add(make_subscription(function, name, traits, kind))

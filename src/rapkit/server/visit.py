@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NoReturn
 
-from rapkit.errors import StoreError, ToolError
+from rapkit.errors import Fenced, StoreError, ToolError
 from rapkit.mailbox import Commit, Fact, Letter, NewBox, Outgoing
 from rapkit.protocol import Invocation
+from rapkit.server.checkpoint import Checkpoint
+from rapkit.server.confirmation import NewSubscription, new_subscription
 from rapkit.server.context import Context, Means
 from rapkit.server.handler import bound, invoke
 from rapkit.server.hold import Hold
@@ -20,7 +22,6 @@ from rapkit.server.people import People
 from rapkit.server.premises import Premises
 from rapkit.server.questions import Questions
 from rapkit.server.resources import Resources
-from rapkit.server.subscriptions import confirmation
 from rapkit.server.tool import Tool
 from rapkit.server.views import Views
 
@@ -70,8 +71,8 @@ class Suspension:
 class Ending:
     """How a call ends: what is answered, the POSTs that leave before that, and what is written with it.
 
-    If it has `subscribed`, the first box to be made is the subscription's. `cancelled` says that the call was stopped: its text does not,
-    since an author may raise `ToolError("Cancelled.")`.
+    `subscription` is the one that the call has made, if it has. `cancelled` says that the call was stopped: its text does not, since an
+    author may raise `ToolError("Cancelled.")`.
     """
 
     output: Output
@@ -79,7 +80,7 @@ class Ending:
     spawn: Sequence[NewBox] = ()
     facts: Sequence[Fact] = ()
     letters: Sequence[Letter] = ()
-    subscribed: bool = False
+    subscription: NewSubscription | None = None
     cancelled: bool = False
 
 
@@ -103,7 +104,7 @@ class Visit:
         self._views = Views(hold, premises.store, premises.clock, call.message.group_id, premises.plan.limits.result)
         self._processes = premises.processes(hold)
         self._suspension = Suspension(hold, self._views, task)
-        self._subscription: Commit | None = None
+        self._subscription: NewSubscription | None = None
 
     @property
     def suspended(self) -> bool:
@@ -125,8 +126,22 @@ class Visit:
     async def context(self) -> Context:
         """The context of the handler."""
         await self._space.load()
-        means = Means(self._premises.clock, self._views, self._space, self._processes, self._people)
-        return Context(self._call, self._tool.name, means)
+        means = Means(
+            self._premises.clock, self._views, self._space, self._processes, self._people, self._store_checkpoint
+        )
+        checkpoint = self._call.checkpoint
+        return Context(self._call, self._tool.name, means, None if checkpoint is None else checkpoint.cursor)
+
+    async def _store_checkpoint(self, cursor: str) -> None:
+        known = self._call.checkpoint
+        if known is None or known.cursor != cursor:  # else there is no progress, and the runs since then still count
+            known = Checkpoint(cursor, self._hold.claim.attempts)
+        call = replace(self._call, checkpoint=known)
+        changes = self._space.changes(kept=True)
+        commit = Commit(state=call.to_state(), spawn=changes.spawn, facts=changes.facts, keep=True, charge=True)
+        if not await self._hold.insist(commit):
+            raise Fenced("The call was cancelled, or taken over.")
+        self._call = call
 
     async def handle(self, message: Invocation, context: Context | None) -> Any:
         """Call the handler, with the hooks around it."""
@@ -150,8 +165,8 @@ class Visit:
         if provider is not None and provider in self._premises.oauth.providers:
             # Now, because once the subscription is confirmed its call is answered, and nobody can be asked any more.
             await self._people.oauth(provider, None)
-        text, self._subscription = await confirmation(self._premises, self._tool, self._call)
-        return text
+        self._subscription = await new_subscription(self._premises, self._tool, self._call)
+        return self._subscription.text
 
     def ending(self, output: Output) -> Ending:
         """How the call ends if the handler has this to say."""
@@ -160,8 +175,8 @@ class Visit:
         subscription = None if output.failed else self._subscription
         if subscription is None:
             return Ending(output, views, changes.spawn, changes.facts)
-        spawn = [*subscription.spawn, *changes.spawn]
-        return Ending(output, views, spawn, changes.facts, subscription.letters, subscribed=True)
+        made = subscription.commit
+        return Ending(output, views, [*made.spawn, *changes.spawn], changes.facts, made.letters, subscription)
 
     async def close(self) -> None:
         """Leave nothing behind."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -15,12 +15,14 @@ from rapkit.errors import Fenced, InvalidMessage, StoreError
 from rapkit.mailbox import Claim, Commit
 from rapkit.protocol import BadInvocation, Invocation, ToolResult, dump
 from rapkit.pump import Pump
+from rapkit.server.call_log import record_call
+from rapkit.server.confirmation import confirmation_fact
 from rapkit.server.context import Context
 from rapkit.server.handler import output_of, unexpected
 from rapkit.server.hold import Hold
 from rapkit.server.invocation import Call, call_kind
 from rapkit.server.metrics import Ended
-from rapkit.server.output import Output
+from rapkit.server.output import CANCELLED, Output
 from rapkit.server.premises import Premises
 from rapkit.server.questions import QUESTION, RESUMED, hear_answers
 from rapkit.server.resources import Resources
@@ -31,7 +33,6 @@ from rapkit.tracing import Span
 _MOST_RUNS = 3
 _PUT_OFF_FOR = 3600.0
 _PAUSE_AFTER_FAILURE = 0.5
-_CANCELLED = "Error: Cancelled."
 
 log = logging.getLogger("rapkit.calls")
 
@@ -183,9 +184,9 @@ class Worker:
                     log.debug("%s", error)  # it was cancelled, or taken over: whoever has it now answers it
                     span.ended("cancelled")
                     return
-                span.ended(outcome)
+                span.ended(outcome or "ok")
         except asyncio.CancelledError:
-            await asyncio.shield(self._give_back(claim, call.message))
+            await asyncio.shield(self._give_back(claim, call, running))
             raise
         except StoreError as error:
             log.error("a call cannot be begun: %s", error)
@@ -196,25 +197,30 @@ class Worker:
             await self._put_off(hold, charge=True)
             return
         self._on_finished()
-        self._tell(call, outcome, time.monotonic() - started)
+        if outcome is not None:
+            record_call(self._premises.metrics, call, outcome, time.monotonic() - started)
 
-    async def _conclude(self, hold: Hold, call: Call, running: Running) -> Ended:
-        """Run the call and commit how it ends; says how that is."""
+    async def _conclude(self, hold: Hold, call: Call, running: Running) -> Ended | None:
+        """Run the call and commit how it ends; says how that is. None if its generator, which runs next, decides about the result."""
         try:
             ending = await self._work(hold, call, running)
         except Suspended:
             return "suspended"
-        body = self._result(call.message, ending)
-        lane = ending.spawn[0].id if ending.subscribed else None
+        body, ending = self._result(call.message, ending)
+        subscription = ending.subscription
         kind = Kind.CANCELLED if ending.cancelled else Kind.CALLBACK
         commit = Commit(
-            outgoing=[*ending.before, hold.post(body, kind, lane=lane)],
+            outgoing=ending.before,
             spawn=ending.spawn,
             facts=ending.facts,
             letters=ending.letters,
             forget_for=self._premises.plan.durations.remember_calls,
         )
-        ours = await hold.insist(commit)
+        if subscription is not None and not subscription.confirmed:
+            commit = replace(commit, facts=[*ending.facts, confirmation_fact(subscription.box_id, body)])
+            return None if await hold.insist(commit) else "cancelled"
+        lane = None if subscription is None else subscription.box_id
+        ours = await hold.insist(replace(commit, outgoing=[*ending.before, hold.post(body, kind, lane=lane)]))
         if not ours or ending.cancelled:
             return "cancelled"
         return "error" if ending.output.failed else "ok"
@@ -233,30 +239,13 @@ class Worker:
         """The operation's name, if there is such an operation: what strangers make up is no label."""
         return message.operation if isinstance(message, Invocation) and message.operation in self._tools else None
 
-    def _tell(self, call: Call, outcome: Ended, seconds: float) -> None:
-        self._premises.metrics.call(self._operation(call.message), outcome, seconds)
-        if not log.isEnabledFor(logging.INFO):
-            return
-        log.info(
-            "call %s",
-            "suspended" if outcome == "suspended" else "finished",
-            extra={
-                "operation": call.message.operation if isinstance(call.message, Invocation) else None,
-                "thread_id": call.message.group_id,
-                "call_id": call.message.id,
-                "caller": call.caller,
-                "outcome": outcome,
-                "seconds": round(seconds, 4),
-            },
-        )
-
     async def _work(self, hold: Hold, call: Call, running: Running) -> Ending:
         claim, message = hold.claim, call.message
-        untouched = claim.attempts == 1 and not claim.mail and not claim.timers
+        untouched = claim.attempts == 1 and not claim.mail and not claim.timers and call.checkpoint is None
         if not untouched or claim.box.stopped:
             await self._premises.kill_leftovers(claim.box.id)
         if claim.box.stopped:
-            return Ending(Output(_CANCELLED, failed=True), cancelled=True)
+            return Ending(Output(CANCELLED, failed=True), cancelled=True)
         if isinstance(message, BadInvocation):
             return Ending(Output(f"Error: {message.problem}", failed=True))
         tool = self._tools.get(message.operation)
@@ -265,7 +254,7 @@ class Worker:
             text = f"Error: there is no operation {message.operation!r}. There are: {known}."
             return Ending(Output(text, failed=True))
         if not untouched:
-            if (lost := await self._lost(claim, tool)) is not None:
+            if (lost := await self._lost(claim, tool, call)) is not None:
                 return Ending(Output(lost, failed=True))
             if not await hear_answers(self._store, claim):
                 raise Fenced(
@@ -273,14 +262,16 @@ class Worker:
                 )
         return await self._call(hold, tool, call, message, running)
 
-    async def _lost(self, claim: Claim, tool: Tool) -> str | None:
+    async def _lost(self, claim: Claim, tool: Tool, call: Call) -> str | None:
         """What is to be said of a call that was lost before and must not run again, if it must not (semantics 23 and 24)."""
-        if claim.attempts > 1 and not tool.repeatable and not await self._was_waiting(claim.box.id):
+        repeatable = tool.repeatable or call.checkpoint is not None
+        if claim.attempts > 1 and not repeatable and not await self._was_waiting(claim.box.id):
             return (
                 f"Error: the server was interrupted while {tool.name} ran, and it is not known whether it took effect. "
                 "Find out before you call it again."
             )
-        if claim.attempts > _MOST_RUNS:
+        runs = claim.attempts - (0 if call.checkpoint is None else call.checkpoint.runs - 1)
+        if runs > _MOST_RUNS:
             return f"Error: {tool.name} was interrupted {_MOST_RUNS} times and given up. Tell the user."
         return None
 
@@ -312,28 +303,35 @@ class Worker:
         finally:
             await visit.close()
 
-    def _result(self, message: Invocation | BadInvocation, ending: Ending) -> bytes:
+    def _result(self, message: Invocation | BadInvocation, ending: Ending) -> tuple[bytes, Ending]:
+        """The message that carries the result, and how the call ends: another way, if no message can carry it."""
         largest = self._premises.plan.limits.result
         try:
             body = dump(_tool_result(message, ending))
         except ValidationError as error:  # such as a picture of no kind
             assert isinstance(message, Invocation)
-            return dump(_tool_result(message, Ending(unexpected(message, error))))
+            return self._failed(message, ending, unexpected(message, error))
         if len(body) <= largest:
-            return body
+            return body, ending
         told = f"Error: the result has {len(body):,} bytes, and {largest:,} can be sent. Ask for less."
-        return dump(_tool_result(message, Ending(Output(told))))
+        return self._failed(message, ending, Output(told))
+
+    def _failed(self, message: Invocation | BadInvocation, ending: Ending, output: Output) -> tuple[bytes, Ending]:
+        failed = Ending(output) if ending.subscription else replace(ending, output=output)
+        return dump(_tool_result(message, failed)), failed
 
     async def _put_off(self, hold: Hold, *, charge: bool) -> None:
         """Leave the call to the next claim, with what is on its account if that is `charged`."""
         await asyncio.sleep(_PAUSE_AFTER_FAILURE)
         await hold.insist(Commit(again_at=hold.claim.now, charge=charge))
 
-    async def _give_back(self, claim: Claim, message: Invocation | BadInvocation) -> None:
+    async def _give_back(self, claim: Claim, call: Call, running: Running) -> None:
         """The handler was interrupted: leave the call to the next worker, charged with a lost run if running it twice could do harm."""
+        message = call.message
         tool = self._tools.get(message.operation) if isinstance(message, Invocation) else None
+        checkpointed = running.context is not None and running.context.cursor is not None
         try:
-            harmless = tool is None or tool.repeatable or await self._was_waiting(claim.box.id)
+            harmless = tool is None or tool.repeatable or checkpointed or await self._was_waiting(claim.box.id)
             await self._store.commit(claim, Commit(again_at=claim.now, charge=not harmless))
         except Fenced as error:
             log.debug("%s", error)  # it was cancelled, or taken over
@@ -352,6 +350,6 @@ def _tool_result(message: Invocation | BadInvocation, ending: Ending) -> ToolRes
             "text": output.text,
             "content": output.content,
             "display_as": output.display_as,
-            "subscription": ending.subscribed,
+            "subscription": ending.subscription is not None,
         }
     )

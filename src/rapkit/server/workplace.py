@@ -1,9 +1,10 @@
 """What a subscription's function works with while it runs."""
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Self
 
 from rapkit.mailbox import Commit, Outgoing
-from rapkit.server.context import Context, Means
+from rapkit.server.context import Asking, Context, Means
 from rapkit.server.hold import Hold
 from rapkit.server.people import StoredConsent
 from rapkit.server.premises import Premises
@@ -26,8 +27,17 @@ class Workplace:
         self._processes: Processes | None = None
 
     @classmethod
-    async def open(cls, premises: Premises, resources: Resources, hold: Hold, tool: Tool, standing: Standing) -> Self:
-        """The place for one run of a function under a hold."""
+    async def open(
+        cls,
+        premises: Premises,
+        resources: Resources,
+        hold: Hold,
+        tool: Tool,
+        standing: Standing,
+        checkpoint: Callable[[str, Self], Awaitable[None]],
+        people: Asking | None = None,
+    ) -> Self:
+        """The place for one run of a function under a hold. Without `people` nobody can be asked."""
         place = cls()
         if tool.signature.context_parameter is None:
             return place
@@ -36,7 +46,14 @@ class Workplace:
         await place._space.load()
         place._views = Views(hold, premises.store, premises.clock, call.message.group_id, premises.plan.limits.result)
         place._processes = premises.processes(hold)
-        means = Means(premises.clock, place._views, place._space, place._processes, StoredConsent(premises, call))
+        means = Means(
+            premises.clock,
+            place._views,
+            place._space,
+            place._processes,
+            people or StoredConsent(premises, call),
+            lambda cursor: checkpoint(cursor, place),
+        )
         place.context = Context(call, tool.name, means, standing.cursor)
         return place
 

@@ -44,7 +44,8 @@ class Call:
         return Consent(self._stage.server, asked.auth_url)
 
     async def subscribed(self) -> "Subscription":
-        """The subscription it has become."""
+        """The subscription it has become. If only time confirms it, the clock is advanced by its `confirm_after`."""
+        await self._stage.let_confirm(self._correspondence)
         answer = await self._answer()
         if not answer.subscription:
             raise AssertionError(f"{self._correspondence} is no subscription. It was answered: {answer.text!r}")

@@ -1,5 +1,6 @@
 """A toolset at work with nothing around it but a test."""
 
+import asyncio
 import itertools
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from rapkit.server.toolset import Toolset
 from rapkit.testing.activity import Activity
 from rapkit.testing.callbacks import Callbacks
 from rapkit.testing.clock import ManualClock
+from rapkit.testing.correspondence import Correspondence
 from rapkit.testing.inbox import Inbox
 from rapkit.testing.served import Served
 from rapkit.testing.timeline import Timeline
@@ -26,6 +28,7 @@ class Stage:
         self.process = self.server.process
         self.timeline = Timeline(self.clock, self.activity, [self.process])
         self.numbers = itertools.count(1)
+        self._confirming = asyncio.Lock()
 
     async def notify(self, path: str, caller: str, thread_id: str, call_id: str | None = None) -> None:
         """Say that a call, or a whole thread, is not wanted any more. A notice is acknowledged even if it is lost; that is told here."""
@@ -40,6 +43,28 @@ class Stage:
                 f"The notice to {path} was acknowledged and not acted on, because there are too many of them in a second. "
                 "Give the toolset Limits(notices=None)."
             )
+
+    async def let_confirm(self, call: Correspondence) -> None:
+        """Let the clock run for as long as a generator takes to be confirmed, if it does nothing that confirms it at once."""
+        tool = self.server.tools.tools.get(call.operation)
+        if tool is None or tool.subscription is None or tool.subscription.confirm_after is None:
+            return
+        async with self._confirming:
+            await self._rest_or_result(call)
+            if call.result is None and not self.process.lost:
+                await self.timeline.advance(tool.subscription.confirm_after)
+
+    async def _rest_or_result(self, call: Correspondence) -> None:
+        first = [
+            asyncio.ensure_future(self.inbox.wait(call, "result", lambda: call.result)),
+            asyncio.ensure_future(self.activity.settle()),
+        ]
+        try:
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in first:
+                each.cancel()
+            await asyncio.gather(*first, return_exceptions=True)
 
     async def _hint(self) -> str:
         if self.process.lost:
