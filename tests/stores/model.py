@@ -292,10 +292,10 @@ class Model:
                 post.dead = True
         if settlement.outcome is not Outcome.RETRY:
             self._advance(post.made.lane)
-        if settlement.fact is not None:
-            self._state(settlement.fact)
         if settlement.letter is not None:
             self.accept(settlement.letter)
+        if settlement.fact is not None:
+            self._state(settlement.fact)
 
     def resend(self, ids: list[str]) -> int:
         back = [self.posts[id] for id in ids if id in self.posts and self.posts[id].dead]

@@ -173,7 +173,8 @@ class Mailboxes(RuleBasedStateMachine):
         for id in IDS:
             assert seen["ends"][id] == seen["journals"][id][-2:]
             assert seen["journals"][id] == (boxes[id].journal if id in boxes else [])
-            assert seen["records"][id] == (list(boxes[id].records.values()) if id in boxes else [])
+            records = boxes[id].records.values() if id in boxes else ()
+            assert seen["records"][id] == sorted(records, key=lambda record: record.key)
             assert seen["lanes"][id] == len(model.lane(id))
         posts = model.posts.values()
         assert seen["waiting"] == {post.made.id: post.attempts for post in posts if not post.dead}
@@ -449,7 +450,7 @@ class Mailboxes(RuleBasedStateMachine):
         for taken in self._take(worker, 2):
             letter = self._letter(tell) if tell else None
             body = None if outcome is Outcome.DELIVERED else b"settled"
-            fact = Fact(tell, "fact", "settled", body) if tell else None
+            fact = Fact(tell, "call", "settled", body) if tell else None
             self._settle(worker, taken, Settlement(outcome, "why", delay, letter, fact))
 
     @precondition(lambda self: self.taken)
