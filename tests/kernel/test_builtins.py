@@ -7,11 +7,27 @@ from rapkit.kernel.completion import WantedCall
 from rapkit.kernel.effects import TellCancelled, Withdraw
 from rapkit.kernel.entries import Answered, ModelSaid, Unsubscribed
 from rapkit.kernel.limits import ThreadLimits
-from tests.kernel.talk import calling, forecast, storms, subscribed, want
+from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
 
 
 def test_all_names_of_ours_are_reserved() -> None:
-    assert set(BUILTINS) <= RESERVED
+    assert set(BUILTINS) | {"receive_event__injected"} == RESERVED
+
+
+def test_a_model_that_calls_the_name_for_injected_events_is_refused() -> None:
+    """Other runtimes show events as calls of that tool; a model that has seen such a conversation may imitate it."""
+    talk = Talk()
+    talk.user()
+    talk.says("", want("receive_event__injected", original_tool_call_id="c1_t1"))
+    (refused,) = talk.answers()
+    assert (refused.by, talk.effects) == ("runtime", ())
+    assert (refused.text or "").startswith("Error: There is no tool 'receive_event__injected'.")
+
+
+@pytest.mark.parametrize("name", ["close_thread", "report_to_parent"])
+def test_a_model_is_told_to_cancel_its_subscriptions_before_it_ends_a_thread(name: str) -> None:
+    """SUB-22"""
+    assert "cancel_subscription" in BUILTINS[name].tool.description
 
 
 def test_the_model_cancels_a_subscription_within_its_turn() -> None:

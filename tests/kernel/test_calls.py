@@ -232,6 +232,20 @@ def test_a_subscription_has_one_result_and_no_second() -> None:
     assert len(talk.answers()) == 1
 
 
+def test_a_thread_has_twenty_subscriptions_unless_it_is_given_another_limit() -> None:
+    """SUB-17"""
+    talk = calling(*(storms(f"City {number}") for number in range(25)))
+    cancelled = 0
+    for number in range(25):
+        talk.result(f"c{number + 1}_t1", "Subscribed.", subscription=True)
+        cancelled += sum(isinstance(effect, TellCancelled) for effect in talk.effects)
+    assert (len(talk.thread.subscriptions), cancelled) == (20, 5)
+    talk.says("", storms("Bergen"))
+    assert (talk.answers()[-1].text or "").startswith(
+        "Error: This thread has 20 active subscriptions, and may not have more."
+    )
+
+
 def test_one_subscription_too_many_is_cancelled_at_once_and_the_model_told() -> None:
     """SUB-17"""
     talk = calling(storms("Oslo"), storms("Bergen"), limits=ThreadLimits(subscriptions=1))

@@ -53,7 +53,7 @@ def test_a_name_of_ours_is_withheld_and_reported(name: str) -> None:
     catalog = Catalog([Loaded(ONE, toolset(name, "forecast"))])
     assert offered(catalog) == ["forecast"]
     (withheld,) = catalog.withheld
-    assert withheld.reason == f"{name!r} is the name of a built-in tool. Give the server a prefix."
+    assert withheld.reason == f"{name!r} is a reserved name. Give the server a prefix."
 
 
 def test_a_prefix_may_not_make_a_name_of_ours() -> None:

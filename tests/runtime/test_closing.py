@@ -10,7 +10,7 @@ from rapkit.errors import ThreadClosed
 from rapkit.kernel.entries import Answered, ClosedEntry
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.server.closing import ClosedThread
-from tests.runtime.agents import PATIENT, Obedient, Working, call, working
+from tests.runtime.agents import PATIENT, Obedient, Working, call, opened, working
 from tests.runtime.examples import UNASKED, example, served
 from tests.runtime.stranger import CANCEL, CLOSE, INVOKE, Stranger, listening, tool
 from tests.server.sink import after, answer, never, reset
@@ -63,6 +63,40 @@ async def test_a_notice_that_fails_is_not_sent_again_and_stops_no_other(
             assert (await talk.becomes("closed")).thread.closed
             await agent.quiet()
             assert len(failing.to(CLOSE)) == len(stranger.to(CLOSE)) == 1
+
+
+@pytest.mark.parametrize("how", ["cancel", "close"])
+@pytest.mark.parametrize("trouble", [answer(503, "Retry-After: 0\r\n"), answer(400), reset])
+async def test_a_notice_is_sent_once_and_nothing_of_it_is_kept(
+    agent: Working, stranger: Stranger, how: str, trouble: Any
+) -> None:
+    """CLO-2, CAN-1: it is neither tried again nor a dead letter that could be sent again by hand."""
+    stranger.otherwise[CANCEL] = stranger.otherwise[CLOSE] = trouble
+    talk = await agent.doing(call("work"))
+    invocation = await stranger.invoked()
+
+    await (agent.threads.cancel(talk.id, invocation.id) if how == "cancel" else agent.threads.close(talk.id))
+
+    await stranger.received(CANCEL)
+    await agent.quiet()
+    assert (len(stranger.to(CANCEL)), len(stranger.to(CLOSE))) == (1, how == "close")
+    async with opened(agent.engine.plan.store) as store:
+        assert [await store.outbox(dead=dead) for dead in (False, True)] == [[], []]
+
+
+async def test_a_notice_that_is_on_its_way_is_nobody_elses_to_send(
+    model: Obedient, stranger: Stranger, store: str
+) -> None:
+    """CLO-2: it left the outbox before it was sent, so that whoever goes on after a crash does not send it again."""
+    stranger.otherwise[CLOSE] = never
+    async with working(model, [stranger.url], store) as agent:
+        talk = await agent.talk("hello")
+        await talk.hears("hello")
+        await agent.threads.close(talk.id)
+        await stranger.received(CLOSE)
+
+        async with opened(store) as successor:
+            assert await successor.outbox(dead=False) == []
 
 
 async def test_closing_waits_for_no_server(model: Obedient, stranger: Stranger, store: str) -> None:

@@ -148,14 +148,20 @@ async def test_a_prefix_tells_them_apart_for_the_model_alone(model: Obedient, st
         await talk.hears("heard: theirs | ours")
 
 
-async def test_a_tool_with_a_name_of_ours_is_withheld(
-    agent: Working, stranger: Stranger, model: Obedient, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("name", ["cancel_subscription", "receive_event__injected"])
+async def test_a_tool_with_a_reserved_name_is_withheld_and_cannot_be_called(
+    agent: Working, stranger: Stranger, model: Obedient, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    stranger.tools = [tool("work"), tool("cancel_subscription")]
-    await (await agent.talk("hello")).hears("hello")
+    stranger.tools = [tool("work"), tool(name)]
+    talk = await agent.talk("hello")
+    await talk.hears("hello")
 
     assert offered(model.last) == ["work"]
-    assert "'cancel_subscription' is the name of a built-in tool. Give the server a prefix." in caplog.text
+    assert f"{name!r} is a reserved name. Give the server a prefix." in caplog.text
+    await talk.do(call(name))
+    await talk.hears("heard: Error: ")
+    await agent.quiet()
+    assert stranger.to(INVOKE) == []
 
 
 async def test_a_session_keeps_its_toolset_and_a_new_one_asks_afresh(

@@ -301,3 +301,8 @@ def test_notices_and_strangers_are_limited_unless_somebody_says_otherwise() -> N
     """CLO-8"""
     assert (Limits().notices, Limits().strangers) == (1000, 20)
     assert Limits(notices=None, strangers=None).notices is None
+
+
+def test_a_server_has_ten_thousand_subscriptions_unless_it_is_given_another_limit() -> None:
+    """A default that is never reached would be none."""
+    assert Limits().subscriptions == 10_000

@@ -301,7 +301,8 @@ BUILTINS: dict[str, Builtin] = {
         Builtin(
             Tool(
                 "report_to_parent",
-                "Tell the thread that made this one something: a result, progress, a question.",
+                "Tell the thread that made this one something: a result, progress, a question. Before you say that you are done, cancel "
+                "the subscriptions of this thread with cancel_subscription.",
                 _object(
                     ("text",),
                     text=_text("What to tell."),
@@ -317,7 +318,8 @@ BUILTINS: dict[str, Builtin] = {
         Builtin(
             Tool(
                 "close_thread",
-                "Close a child thread of this one, or this one if it is a child. Threads it has made go on.",
+                "Close a child thread of this one, or this one if it is a child. Threads it has made go on. Before you close this one, "
+                "cancel its subscriptions with cancel_subscription; a child that you close should have cancelled its own.",
                 _object((), thread_id=_text("The id of the child thread; without it, this thread.")),
             ),
             _close_thread,
@@ -326,5 +328,5 @@ BUILTINS: dict[str, Builtin] = {
     )
 }
 
-RESERVED = frozenset(BUILTINS)
-"""Names no server's tool may have."""
+RESERVED = frozenset((*BUILTINS, "receive_event__injected"))
+"""Names no server's tool may have: ours, and the one under which other runtimes show events to their models."""

@@ -115,7 +115,7 @@ def offered_name(prefix: str, name: str) -> str:
 def _withheld(name: str, offers: Sequence[Offer]) -> Withheld:
     servers = tuple(dict.fromkeys(offer.server for offer in offers))
     if name in RESERVED:
-        return Withheld(name, servers, f"{name!r} is the name of a built-in tool. Give the server a prefix.")
+        return Withheld(name, servers, f"{name!r} is a reserved name. Give the server a prefix.")
     tools = ", ".join(f"{offer.definition.name} of {offer.server}" for offer in offers)
     # A prefix is for all tools of a server, so it does not help where names became alike only because models take no others.
     way_out = "Give one of the servers a prefix." if len(servers) > 1 else "Rename one of them on the server."

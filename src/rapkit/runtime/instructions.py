@@ -12,7 +12,8 @@ _CALLS = (
     "Tools answer when they are done, which may take seconds or days. You may be told that a call is still running: "
     "its result comes later, by itself. A tool call with an argument `kind` was not made by you: it shows you an event "
     "of a subscription (interrupt), a result that came late (result), or what another thread tells you (report, message), "
-    "and names the original call or the thread."
+    "and names the original call or the thread. Events of a subscription come until you cancel it: cancel one that you no "
+    "longer need with cancel_subscription, at the latest before this thread ends."
 )
 _FOR_EVENT = (
     "This conversation was branched off for the one event at its end. What was said before belongs to another conversation that goes on "
