@@ -34,7 +34,8 @@ def test_the_examples_together_are_a_file_that_can_be_loaded(tmp_path: Path) -> 
     loaded = load(tmp_path, written(*TABLES))
 
     assert loaded.model == "openai:gpt-5-mini"
-    assert loaded.servers[0] == Server("http://127.0.0.1:8001", "env:WEATHER_TOKEN", "w_", True, "weather")
+    secret = ("env:WEATHER_WEBHOOK_SECRET",)
+    assert loaded.servers[0] == Server("http://127.0.0.1:8001", "env:WEATHER_TOKEN", "w_", True, "weather", secret)
     assert loaded.tokens == {"NAME": ["env:MY_TOKEN"]}
     assert loaded.limits.timeouts.tools == {"TOOL": 30.0}
     assert loaded.limits.confirmations.tools == {"TOOL": "remembered"}

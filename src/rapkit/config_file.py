@@ -190,6 +190,11 @@ class Table:
         """A secret or where it is to be found, for `read_secret`."""
         return self._reference(key, self._values[key]) if key in self._values else None
 
+    def secret_or_several(self, key: str) -> tuple[str, ...]:
+        """One secret or a list of them, or where they are to be found."""
+        given = self._values.get(key, [])
+        return tuple(self._reference(key, each) for each in (given if isinstance(given, list) else [given]))
+
     def secrets(self, key: str) -> dict[str, list[str]]:
         """Secrets by the names of whose they are."""
         named = self._values.get(key, {})

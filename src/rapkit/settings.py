@@ -161,6 +161,7 @@ def _server(table: Table) -> Server:
         "token": table.attempt(None, table.secret, "token"),
         "prefix": table.attempt(None, table.text, "prefix", may_be_empty=True) or "",
         "name": table.attempt(None, table.text, "name") or "",
+        "webhook_secret": table.attempt((), table.secret_or_several, "webhook_secret"),
         "allow_http": table.attempt(False, table.flag, "allow_http") or False,
     }
     url = table.required("url", 'Write it like url = "http://127.0.0.1:8001".')

@@ -343,6 +343,13 @@ TABLES: Final = (
                 flag="--server",
             ),
             Key("token", _SECRET, "none", "Shown to the server as a bearer token.", '"env:WEATHER_TOKEN"'),
+            Key(
+                "webhook_secret",
+                f"{_SECRET}; or a list of them, while they are rotated",
+                "none",
+                "What the server signs its callbacks with (Standard Webhooks). With it, callbacks that are not signed are refused.",
+                '"env:WEATHER_WEBHOOK_SECRET"',
+            ),
             Key("prefix", "text", "none", "Comes before the names of its tools, for the model only.", '"w_"'),
             Key("name", "text", "its URL", "What threads remember the server by: give it one if the URL may change.", '"weather"'),
             Key(

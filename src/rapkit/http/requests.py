@@ -4,13 +4,14 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
 from rapkit.http.callers import Callers, is_loopback_host
+from rapkit.http.unread_body import MOST_BYTES
 
 _BODY_PATIENCE = 15.0
 _BYTES_A_SECOND = 256 * 1024
@@ -126,6 +127,14 @@ class Body:
         while not self._ended and self._size < size:
             await self._read_part()
         return b"".join(self._parts)[:size]
+
+    async def feed(self, consume: Callable[[bytes], None]) -> None:
+        """Give all parts of a body to a function, those read before and those beyond its limit, up to `MOST_BYTES`."""
+        for part in self._parts:
+            consume(part)
+        while not self._ended and self._size <= MOST_BYTES:
+            message = await self._next()
+            consume(message.get("body", b""))
 
     async def _read_part(self) -> None:
         message = await self._next()

@@ -27,6 +27,7 @@ from rapkit.http.requests import (
 )
 from rapkit.http.unread_body import DiscardUnreadBody
 from rapkit.runtime.addresses import PATH as CALLBACK_PATH
+from rapkit.runtime.addresses import CalledBack
 from rapkit.runtime.api import api_routes
 from rapkit.runtime.api.shapes import AgentDetail
 from rapkit.runtime.engine import Engine
@@ -89,8 +90,8 @@ def _metrics_page(engine: FindEngine, callers: Callers) -> MetricsPage:
 class CallbackEndpoint:
     """Where tools call back. Plain ASGI: it is asked thousands of times a second.
 
-    In this order: 404 a URL that is none of ours; 413; 400 no message; 404 a message about another call; 410 nothing waits for it any more;
-    200 once the message is durable, or was before; 503 if it cannot be stored now.
+    In this order: 404 a URL that is none of ours; 401 not signed, where it has to be; 413; 400 no message; 404 it is about another call; 410
+    nothing waits for it any more; 200 once the message is durable, or was before; 503 if it cannot be stored now.
     """
 
     def __init__(self, engine: FindEngine, largest: int) -> None:
@@ -119,18 +120,25 @@ class CallbackEndpoint:
         engine.metrics.callback(status)
 
     async def _accept(self, engine: Engine, scope: Scope, receive: Receive) -> None:
-        ids = self._ids(engine, scope)
+        call = self._call(engine, scope)
         headers = dict(scope["headers"])
+        signed = engine.callbacks.signed(call, headers)
         body = Body(scope, receive, self._largest)
         try:
             message = await body.read()
         except TooLarge as refusal:
             beginning = await body.beginning(LOOKED_AT)
-            await engine.callbacks.refuse_too_large(*ids, beginning, headers, refusal)
+            if signed is not None:
+                await body.feed(signed.update)
+                await engine.callbacks.verify(call, signed)
+            await engine.callbacks.refuse_too_large(call, beginning, headers, refusal)
             raise
-        await engine.callbacks.accept(*ids, message, headers)
+        if signed is not None:
+            signed.update(message)
+            await engine.callbacks.verify(call, signed)
+        await engine.callbacks.accept(call, message, headers)
 
-    def _ids(self, engine: Engine, scope: Scope) -> tuple[str, str]:
+    def _call(self, engine: Engine, scope: Scope) -> CalledBack:
         try:
             return engine.callbacks.call_of(scope["path_params"]["token"])
         except Refusal:

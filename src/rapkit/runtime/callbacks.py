@@ -9,7 +9,8 @@ from rapkit.http.requests import Refusal, TooLarge
 from rapkit.kernel.incoming import Refused
 from rapkit.mailbox import Letter, Reception
 from rapkit.protocol import Callback, SubscriptionEvent, ToolResult, ViewUpdate, parse_callback
-from rapkit.runtime.addresses import Addresses
+from rapkit.runtime.addresses import Addresses, CalledBack
+from rapkit.runtime.callback_signatures import CallbackSignatures
 from rapkit.runtime.late_subscriptions import LateSubscriptions
 from rapkit.runtime.letters import LIVE, callback_letter, ended, letter
 from rapkit.runtime.refused_callbacks import RefusedCallback
@@ -36,23 +37,28 @@ class Callbacks:
     Whoever waits for an answer that is refused for good is told so, before its sender is (CB-15).
     """
 
-    def __init__(self, accept: Accept, addresses: Addresses, late: LateSubscriptions) -> None:
+    def __init__(
+        self, accept: Accept, addresses: Addresses, late: LateSubscriptions, signatures: CallbackSignatures
+    ) -> None:
         self._accept = accept
         self._addresses = addresses
         self._late = late
+        self.signed = signatures.signed
+        self.verify = signatures.verify
 
-    def call_of(self, token: str) -> tuple[str, str]:
-        """Thread and call of a callback URL, or a `Refusal` if it is none of ours."""
-        ids = self._addresses.read(token)
-        if ids is None:
+    def call_of(self, token: str) -> CalledBack:
+        """The call of a callback URL, or a `Refusal` if it is none of ours."""
+        call = self._addresses.read(token)
+        if call is None:
             raise Refusal(404, "There is nothing at this URL.")
-        return ids
+        return call
 
-    async def accept(self, thread_id: str, call_id: str, body: bytes, headers: Headers) -> None:
+    async def accept(self, call: CalledBack, body: bytes, headers: Headers) -> None:
         """Return once the message is durable, or was before; else a `Refusal` says why not.
 
         The order is fixed: is it a message (400), is it about the call of its URL (404), is that call live (410).
         """
+        thread_id, call_id = call.thread_id, call.call_id
         try:
             callback = parse_callback(body)
         except InvalidMessage as error:
@@ -92,10 +98,9 @@ class Callbacks:
             reason = f"it is not a valid message ({_short(problem)})."
             await self._settle(thread_id, Refused(call_id, reason, "tool_result"), headers)
 
-    async def refuse_too_large(
-        self, thread_id: str, call_id: str, beginning: bytes, headers: Headers, refusal: TooLarge
-    ) -> None:
+    async def refuse_too_large(self, call: CalledBack, beginning: bytes, headers: Headers, refusal: TooLarge) -> None:
         """Tell the thread of a message that is too large, if it waits for it; return once that is durable. `beginning` is all we read."""
+        thread_id, call_id = call.thread_id, call.call_id
         said = RefusedCallback.read(beginning)
         where = {"thread_id": thread_id, "call_id": call_id}
         log.warning("a callback is refused, because it is too large: %s", said.type or "of unknown type", extra=where)

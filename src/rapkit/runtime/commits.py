@@ -27,6 +27,7 @@ from rapkit.kernel.entries import Answered, Happened, dump_entry
 from rapkit.kernel.incoming import EventForChild, Task
 from rapkit.kernel.thread import Thread, dump_thread
 from rapkit.mailbox import Commit, Entry, Letter, NewBox, Outgoing, Record, Timer
+from rapkit.runtime.callback_signatures import UNSIGNED
 from rapkit.runtime.dispatch import Dispatch, lane_of
 from rapkit.runtime.letters import LIVE, REMEMBERED, ended, letter
 from rapkit.runtime.toolsets import THREAD
@@ -69,7 +70,7 @@ class Commits:
         for call_id in sorted(step.thread.live_calls - before.live_calls):
             parts.put.append(Record(LIVE, call_id, traceparent=here()))
         for call_id in sorted(before.live_calls - step.thread.live_calls):
-            parts.drop.append((LIVE, call_id))
+            parts.drop += [(LIVE, call_id), (UNSIGNED, call_id)]
         for effect in step.effects:
             await self._carry_out(effect, before, step, catalog, parts)
         return Commit(

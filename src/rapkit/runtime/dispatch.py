@@ -122,7 +122,7 @@ class Dispatch:
             raise DeliveryError(str(error)) from None  # a secret that cannot be read now may be there again soon
         if outgoing.kind == Kind.INVOCATION:
             thread_id, call_id = ids_of(outgoing.lane)
-            url = self._addresses.callback_url(thread_id, call_id, seal.decode())
+            url = self._addresses.callback_url(thread_id, call_id, name.decode(), seal.decode())
             body = b'{"callback_url":' + to_json(url) + b"," + body[1:]
         return body, headers
 

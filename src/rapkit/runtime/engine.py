@@ -17,6 +17,7 @@ from rapkit.mailbox import Lease, Letter, Reception, Store
 from rapkit.models.model import kept_open
 from rapkit.runtime.addresses import Addresses
 from rapkit.runtime.alarm import Alarm, soonest
+from rapkit.runtime.callback_signatures import CallbackSignatures
 from rapkit.runtime.callbacks import Callbacks
 from rapkit.runtime.discovery import Discovery, InThread
 from rapkit.runtime.dispatch import Dispatch
@@ -86,7 +87,12 @@ class Engine:
             plan, store, line, outside.clock, self.toolsets, dispatch, self.hub, self.metrics, outside.tracing
         )
         self.threads = Threads(store, self.hub, outside.clock.now, self._interrupt, self._doorbell.ring, plan.limits)
-        self.callbacks = Callbacks(self._accept, addresses, LateSubscriptions(store, dispatch, self._doorbell.ring))
+        self.callbacks = Callbacks(
+            self._accept,
+            addresses,
+            LateSubscriptions(store, dispatch, self._doorbell.ring),
+            CallbackSignatures(plan.servers, store, outside.clock),
+        )
         self.metrics.gauge(
             "rapkit_slices_running", "Slices that run now.", lambda: sum(each.running for each in self._shifts)
         )
@@ -106,7 +112,7 @@ class Engine:
 
     def callback_url(self, thread_id: str, call_id: str) -> str:
         """Where a call is answered: whoever has it can speak into the conversation."""
-        return self._addresses.callback_url(thread_id, call_id)
+        return self._addresses.callback_url(thread_id, call_id, "")
 
     @property
     def _shifts(self) -> list[Shift]:

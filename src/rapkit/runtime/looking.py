@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import merge
 from typing import Any
 
@@ -14,6 +14,7 @@ from rapkit.kernel.budgets import Account, accounts
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import OpenChoice, Pending, Subscription, Thread
 from rapkit.mailbox import Box, Store
+from rapkit.runtime.callback_signatures import UNSIGNED
 from rapkit.runtime.commits import OAUTH, VIEW
 from rapkit.runtime.following import Following, Line, ThreadEvent, is_running, read_line, read_thread, status_of
 from rapkit.runtime.hub import Hub
@@ -40,6 +41,8 @@ class Look:
     created_at: float
     authorizations: dict[str, str]
     views: dict[str, Any]
+    unsigned: dict[str, str] = field(default_factory=dict)
+    """Why callbacks of calls were refused because of their signature, by the calls' ids."""
 
     @property
     def status(self) -> str:
@@ -108,8 +111,9 @@ class Looking:
         box = await self._box(thread_id)
         authorizations = {each.key: each.body.decode() for each in await self._store.records(thread_id, OAUTH)}
         views = {each.key: from_json(each.body) for each in await self._store.records(thread_id, VIEW)}
+        unsigned = {each.key: each.body.decode() for each in await self._store.records(thread_id, UNSIGNED)}
         thread = read_thread(box)
-        return Look(thread, is_running(box, thread), box.created_at, authorizations, views)
+        return Look(thread, is_running(box, thread), box.created_at, authorizations, views, unsigned)
 
     async def newest(
         self, *, parent: str | None = None, status: str | None = None, after: str = "", limit: int = 50

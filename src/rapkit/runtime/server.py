@@ -1,12 +1,13 @@
 """A tool server an agent may use."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from rapkit.errors import ConfigError
 from rapkit.http.callers import is_loopback_host
 from rapkit.protocol import ToolsetDocument
-from rapkit.secret import read_bearer
+from rapkit.secret import read_bearer, read_secret
 
 _NO_LOGIN = "The URL of a tool server holds no user name or password. Give the server a token."
 
@@ -17,7 +18,8 @@ class Server:
 
     `token` is shown to it as a bearer token: `env:VARIABLE`, `file:path` or the token itself. `prefix` comes before the names of its tools,
     for the model only. Plain http to another machine has to be allowed with `allow_http` (TRA-2). Threads remember a server by its `name`,
-    which is its URL unless it is given another: give it one if the URL may change.
+    which is its URL unless it is given another: give it one if the URL may change. With a `webhook_secret`, or several while they are
+    rotated, its callbacks are taken only if they are signed with one (Standard Webhooks); each is written like a token.
     """
 
     url: str
@@ -25,6 +27,7 @@ class Server:
     prefix: str = ""
     allow_http: bool = False
     name: str = ""
+    webhook_secret: str | Sequence[str] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what is no base URL."""
@@ -75,9 +78,22 @@ class Server:
         own = [self.base] if document is None else [self.base, document.endpoint]
         return response_url if _origin(response_url) in map(_origin, own) else None
 
+    @property
+    def signs(self) -> bool:
+        """Whether its callbacks have to be signed."""
+        return bool(self.webhook_secret)
+
+    def webhook_secrets(self) -> list[str]:
+        """What its callbacks are signed with; read when it is needed, as the token is."""
+        return [read_secret(each) for each in _sequence(self.webhook_secret)]
+
     def headers(self) -> dict[str, str]:
         """What proves to the server who we are; read when it is needed, so that a rotated token is found (TRA-3)."""
         return {} if self.token is None else {"authorization": f"Bearer {read_bearer(self.token)}"}
+
+
+def _sequence(given: str | Sequence[str]) -> Sequence[str]:
+    return [given] if isinstance(given, str) else given
 
 
 def _origin(url: str) -> str:

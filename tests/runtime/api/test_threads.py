@@ -64,6 +64,7 @@ async def test_a_thread_shows_what_it_waits_for(agent: Working, stranger: Strang
         "still_running_shown": False,
         "awaits": "tool",
         "until": None,
+        "callback_problem": None,
     }
     (subscription,) = look["subscriptions"]
     assert (subscription["call_id"], subscription["name"], subscription["arguments"]) == (second.id, "other_work", {})

@@ -116,6 +116,7 @@ async def get_thread(asked: Asked) -> Sendable:
             still_running_shown=call.detached,
             awaits=call.awaits,
             until=thread.timers.get(call_id),
+            callback_problem=look.unsigned.get(call_id),
         )
         for call_id, call in thread.pending.items()
     ]

@@ -176,6 +176,9 @@ class PendingCall(_Shape):
         description="whose turn it is: the tool's; that of the user, whose permission is needed or whose answer; the time's"
     )
     until: float | None = Field(description="when it is answered by itself, or given up, if ever")
+    callback_problem: str | None = Field(
+        description="why a callback of it was refused that was not signed with its server's `webhook_secret`, if one was"
+    )
 
 
 class ActiveSubscription(_Shape):
