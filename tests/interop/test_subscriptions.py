@@ -120,3 +120,55 @@ def test_a_410_ends_a_subscription(serve: Serve, join: Join) -> None:
     runtime.callbacks("subscription_event", 1, lambda event: event["text"] == "third")
     told = [(event["tool_call_id"], event["text"]) for event in runtime.callbacks("subscription_event")]
     assert told == [(gone["id"], "first"), (other["id"], "second"), (other["id"], "third")]
+
+
+BROKEN = """
+    from rapkit import Context, Toolset
+
+    tools = Toolset("broken")
+
+    @tools.subscription(rate=None)
+    async def watch(ctx: Context):
+        with open("runs.txt", "a") as runs:
+            runs.write("x")
+        yield "begun"
+        raise RuntimeError("the password is hunter2")
+
+    @tools.subscription(topic="news", rate=None)
+    async def news(payload: str) -> str:
+        if payload == "bad":
+            raise RuntimeError("the password is hunter2")
+        return payload
+
+    @tools.tool
+    async def publish(text: str) -> str:
+        await tools.emit("news", text)
+        return "Published."
+"""
+
+
+def test_a_subscription_that_fails_tells_its_thread(serve: Serve, join: Join) -> None:
+    """Item 5: an error event, inline, without what the exception says."""
+    runtime = join(ForeignRuntime(serve(BROKEN).url))
+    call = runtime.call("watch")
+    begun, error = runtime.callbacks("subscription_event", 2)[:2]
+
+    assert begun["text"] == "begun"
+    assert error["text"].startswith("Error: the subscription watch failed unexpectedly (reference ")
+    assert error["associative"] is True
+    assert not error.get("final")
+    assert "hunter2" not in error["text"]
+    assert runtime.cancel(call) == 200
+
+
+def test_an_event_that_cannot_be_handled_does_not_vanish(serve: Serve, join: Join) -> None:
+    """Item 5: an error event takes its place, and the next one comes behind it."""
+    runtime = join(ForeignRuntime(serve(BROKEN).url))
+    runtime.result_of(runtime.call("news"))
+    for text in ("a", "bad", "b"):
+        runtime.result_of(runtime.call("publish", {"text": text}))
+
+    first, error, last = runtime.callbacks("subscription_event", 3)
+    assert (first["text"], last["text"]) == ("a", "b")
+    assert error["text"].startswith("Error: the subscription news could not handle an event (reference ")
+    assert "hunter2" not in error["text"]

@@ -73,6 +73,11 @@ def texts(subscription: Subscription) -> list[str]:
     return [event.text for event in subscription.events]
 
 
+def without_failures(subscription: Subscription) -> list[str]:
+    """The same without what the thread was told of failures."""
+    return [text for text in texts(subscription) if not text.startswith("Error: the subscription ")]
+
+
 async def all_of(subscription: Subscription) -> list[str]:
     """What all events say, up to the final one."""
     return [event.text async for event in subscription]

@@ -1,7 +1,6 @@
 """Runs a subscription's generator: one event, one commit, and only then is it asked for the next."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 from rapkit.mailbox import Commit
@@ -9,7 +8,7 @@ from rapkit.server.event import Occurrence, occurrences
 from rapkit.server.handler import bound, unexpected
 from rapkit.server.premises import Premises
 from rapkit.server.steps import DONE, Outcome, Steps, steps_of
-from rapkit.server.telling import Broke, Refused, Telling, authors, backoff
+from rapkit.server.telling import Broke, Refused, Telling, authors
 from rapkit.server.tool import Tool
 from rapkit.server.workplace import Workplace
 
@@ -57,10 +56,7 @@ class Generating:
             if not telling.standing.confirmed:
                 await telling.fail(unexpected(telling.standing.message, broke.error), workplace=self._workplace)
                 return
-            failures = telling.standing.failures + 1
-            seconds = backoff(failures)
-            telling.log(f"failed and is started again in {seconds:g} s", broke.error)
-            await telling.put_off(replace(telling.standing, failures=failures), seconds, charge=False)
+            await telling.failed(broke.error)
 
     async def _tell_all(self) -> None:
         telling, workplace = self._telling, self._workplace

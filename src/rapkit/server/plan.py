@@ -20,14 +20,15 @@ _SHORTEST_LEASE = 0.2
 class Durations:
     """How long things are kept or waited for, in seconds.
 
-    `remember_calls`: how long after its end a repeated invocation is recognised. `remember_cancels`: how long a cancellation waits for a
-    call that has not come yet. `remember_events`: how long a repeated `emit` with the same id is recognised. `ask`: how long a question to
-    the user is retried that does not reach the runtime, before it is given up. `answer`: how long a question stays open unless it says
-    otherwise. `authorise`: how long a user may take to authorise us. `keep_threads`: how long after its last call a thread's workspace and
-    state are kept if nobody says that it closed. `keep_dead_letters`: how long undeliverable callbacks can be looked at and sent again.
-    `grace`: how long running handlers may go on when the server is stopped. `lease`: how long a server that is lost without a word keeps
-    its calls from the next start, or from other servers on the same store; shorter is a faster recovery, and too short takes calls from a
-    server that is merely slow.
+    `remember_calls`: how long after its end a repeated invocation is recognised. `remember_cancels`: how long a cancellation waits for
+    a call that has not come yet. `remember_events`: how long a repeated `emit` with the same id is recognised. `ask`: how long a
+    question to the user is retried that does not reach the runtime, before it is given up. `answer`: how long a question stays open
+    unless it says otherwise. `authorise`: how long a user may take to authorise us. `subscription_outage`: how long a subscription may
+    fail without progress before it is given up. `keep_threads`: how long after its last call a thread's workspace and state are kept if
+    nobody says that it closed. `keep_dead_letters`: how long undeliverable callbacks can be looked at and sent again. `grace`: how long
+    running handlers may go on when the server is stopped. `lease`: how long a server that is lost without a word keeps its calls from
+    the next start, or from other servers on the same store; shorter is a faster recovery, and too short takes calls from a server that
+    is merely slow.
     """
 
     remember_calls: float = _DAY
@@ -36,6 +37,7 @@ class Durations:
     ask: float = 3600
     answer: float = 3 * _DAY
     authorise: float = 3600
+    subscription_outage: float = 3 * _DAY
     keep_threads: float = 30 * _DAY
     keep_dead_letters: float = 30 * _DAY
     grace: float = 10

@@ -18,6 +18,7 @@ class Standing:
     `batch`: texts that wait to be sent as one event, `batch_associative` or not. `failures`: exceptions since the last event. `losses`:
     servers lost since. `excused`: attempts on the box's account that were no losses. `missed_at`: since when its function is not there.
     `retry_at`: not before then what failed is tried again, whatever comes meanwhile.
+    `failing_since`: when the outage began that it is in. `told`: whether the thread knows of that outage.
     `ended`: its final event is on its way.
     """
 
@@ -34,6 +35,8 @@ class Standing:
     retry_at: float = 0.0
     ended: bool = False
     confirmed: bool = True
+    failing_since: float | None = None
+    told: bool = False
 
     @property
     def message(self) -> Invocation:
@@ -58,7 +61,9 @@ class Standing:
 
     def got_on(self) -> "Standing":
         """The same without the troubles of the past."""
-        return replace(self, failures=0, losses=0, excused=0, missed_at=None, retry_at=0.0)
+        return replace(
+            self, failures=0, losses=0, excused=0, missed_at=None, retry_at=0.0, failing_since=None, told=False
+        )
 
     def to_state(self) -> bytes:
         """All of it as bytes."""

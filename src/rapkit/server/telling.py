@@ -14,6 +14,7 @@ from rapkit.server.call_log import record_call
 from rapkit.server.confirmation import CONFIRMATION
 from rapkit.server.event import Occurrence
 from rapkit.server.metrics import Ended
+from rapkit.server.outage import event_lost, given_up, new_reference, outage_began
 from rapkit.server.outflow import Departure, Outflow
 from rapkit.server.output import BadResult, Output, error_text
 from rapkit.server.people import TooLateToAsk
@@ -144,7 +145,14 @@ class Telling:
         """How it stands once it got on. A generator that tells the same again every time it starts has got nowhere."""
         standing = self.standing
         moved = any(event.cursor not in (None, standing.cursor) for event in events)
-        return standing.got_on() if moved or standing.topic else replace(standing.got_on(), failures=standing.failures)
+        if moved or standing.topic or not events:
+            return standing.got_on()
+        if all(event.cursor is not None for event in events):
+            # The same events as before the restart: nothing has changed.
+            return replace(
+                standing.got_on(), failures=standing.failures, failing_since=standing.failing_since, told=standing.told
+            )
+        return replace(standing.got_on(), failures=standing.failures)
 
     async def checkpoint(self, cursor: str, workplace: Workplace) -> None:
         """Write how far it has come, without an event. It confirms the subscription."""
@@ -229,11 +237,36 @@ class Telling:
             await self._write(replace(standing, excused=excused), departures, commit, now)
 
     async def set_aside(self, seq: int, reason: str, *, keep: bool) -> None:
-        """Go on without a letter that cannot be handled."""
-        self.log(f"goes on without an event of its topic: {reason}", warn=True)
+        """Go on without a letter that cannot be handled: an error event takes its place."""
+        reference = new_reference()
+        self.log(f"goes on without an event of its topic: {reason} (reference {reference})", warn=True)
         async with self._writing:
-            commit = Commit(set_aside={seq: reason}, keep=keep)
-            await self._write(self.standing.got_on(), [], commit, self._premises.clock.now())
+            now = self._premises.clock.now()
+            instead = event_lost(self.standing.message.operation, reference)
+            standing, departures = self.outflow.send(self.standing.got_on(), [instead], now)
+            await self._write(standing, departures, Commit(set_aside={seq: reason}, keep=keep), now)
+
+    async def failed(self, error: BaseException) -> None:
+        """A confirmed generator has failed: start it again later, and tell the thread once; give it up after too long (semantics 25)."""
+        reference = new_reference()
+        operation = self.standing.message.operation
+        async with self._writing:
+            now = self._premises.clock.now()
+            since = self.standing.failing_since or now
+            failures = self.standing.failures + 1
+            standing = replace(self.standing, failures=failures, failing_since=since, told=True, excused=0)
+            longest = self._premises.plan.durations.subscription_outage
+            if now - since >= longest:
+                self.log(f"ended: it failed for too long (reference {reference})", error)
+                standing, departures = self.outflow.send(standing, [given_up(operation, reference, longest)], now)
+                await self._write(standing, departures, Commit(status=ENDED), now)
+                return
+            seconds = backoff(failures)
+            self.log(f"failed and is started again in {seconds:g} s (reference {reference})", error)
+            news = [] if self.standing.told else [outage_began(operation, reference)]
+            standing, departures = self.outflow.send(standing, news, now)
+            standing, flushed = self.outflow.flush(standing, now)
+            await self._write(standing, [*departures, *flushed], Commit(again_at=now + seconds), now)
 
     async def _write(self, standing: Standing, departures: Sequence[Departure], commit: Commit, now: float) -> None:
         if self.failure is not None:
