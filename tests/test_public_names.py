@@ -11,6 +11,7 @@ from rapkit.extras import how_to_install
 NAMES = [
     "Agent",
     "Budget",
+    "ClientCertificate",
     "ClosedThread",
     "Confirmations",
     "Context",
@@ -25,6 +26,7 @@ NAMES = [
     "RapkitError",
     "Schedule",
     "Server",
+    "SigV4",
     "ThreadLimits",
     "Timeouts",
     "ToolError",

@@ -1,5 +1,6 @@
 """`rapkit.toml`, the environment and flags: what they say together, and what is said when that cannot be."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -189,7 +190,7 @@ def test_paths_in_the_file_are_relative_to_its_folder(
     assert found.instructions == "You are ünique.\n"
     assert found.store == "sqlite:///../agent.db"
     assert found.tokens == {"me": ["file:../token"]}
-    assert found.servers[0].headers() == {"authorization": f"Bearer {SECRET}"}
+    assert asyncio.run(found.servers[0].headers("GET", found.servers[0].base)) == {"authorization": f"Bearer {SECRET}"}
     assert found.agent().model.name == "scripted:../plan.yaml"
 
 

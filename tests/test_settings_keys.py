@@ -6,15 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from rapkit import Server, ThreadLimits
+from rapkit import ClientCertificate, Server, SigV4, ThreadLimits
 from rapkit.cli.up import command as up
 from rapkit.errors import ConfigError
 from rapkit.runtime.budget import Budget
 from rapkit.runtime.schedules import Schedule
 from rapkit.settings import Settings, load_settings
 from rapkit.settings_keys import REQUIRED, TABLES, VARIABLES, Key, KeyTable, key_names, key_table
+from tests.certificates import Authority
 
 SOURCE = Path(__file__).parents[1] / "src"
+ALTERNATIVES = ("servers.sigv4", "servers.client_certificate")
+"""What may not stand below one server together, nor with a token."""
+TOGETHER = tuple(table for table in TABLES if table.name not in ALTERNATIVES)
 EVERYWHERE = [pytest.param(table, key, id=f"{table.name}.{key.name}") for table in TABLES for key in table.keys]
 
 
@@ -31,7 +35,7 @@ def load(folder: Path, text: str) -> Settings:
 
 
 def test_the_examples_together_are_a_file_that_can_be_loaded(tmp_path: Path) -> None:
-    loaded = load(tmp_path, written(*TABLES))
+    loaded = load(tmp_path, written(*TOGETHER))
 
     assert loaded.model == "openai:gpt-5-mini"
     secret = ("env:WEATHER_WEBHOOK_SECRET",)
@@ -44,15 +48,37 @@ def test_the_examples_together_are_a_file_that_can_be_loaded(tmp_path: Path) -> 
 
 
 def test_a_key_is_required_exactly_if_it_says_so(tmp_path: Path) -> None:
-    for table in TABLES:
+    for table in TOGETHER:
         for key in table.keys:
             kept = tuple(each for each in table.keys if each is not key)
-            tables = [dataclasses.replace(each, keys=kept) if each is table else each for each in TABLES]
+            tables = [dataclasses.replace(each, keys=kept) if each is table else each for each in TOGETHER]
             if key.default == REQUIRED:
                 with pytest.raises(ConfigError, match=f'"{key.name}" is missing in '):
                     load(tmp_path, written(*tables))
             else:
                 load(tmp_path, written(*tables))
+
+
+def with_server(table: KeyTable) -> str:
+    return f'[agent]\nmodel = "openai:gpt-5-mini"\n[[servers]]\nurl = "https://tools.example.com"\n{written(table)}'
+
+
+def test_a_server_can_be_shown_a_signature_or_a_client_certificate(tmp_path: Path) -> None:
+    """Item 18."""
+    authority = Authority(tmp_path)
+    pair = authority.sign("agent", "agent")
+    sigv4, files = (key_table(name) for name in ALTERNATIVES)
+
+    assert load(tmp_path, with_server(sigv4)).servers[0].auth == SigV4(
+        "eu-central-1", "lambda", "env:TOOLS_ACCESS_KEY_ID", "env:TOOLS_SECRET_ACCESS_KEY"
+    )
+    assert load(tmp_path, with_server(files)).servers[0].auth == ClientCertificate(pair.cert, pair.key, authority.ca)
+    with pytest.raises(ConfigError, match="two ways to be known"):
+        load(tmp_path, with_server(sigv4) + written(files))
+    for table, key in ((sigv4, "region"), (files, "cert")):
+        kept = tuple(each for each in table.keys if each.name != key)
+        with pytest.raises(ConfigError, match=f'"{key}" is missing in '):
+            load(tmp_path, with_server(dataclasses.replace(table, keys=kept)))
 
 
 def said(value: object) -> str:

@@ -4,6 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rapkit.delivery.client_certificate import ClientCertificate
+    from rapkit.delivery.request_signer import SigV4
     from rapkit.errors import RapkitError, ToolError
     from rapkit.kernel.limits import Confirmations, ThreadLimits, Timeouts
     from rapkit.runtime.agent import Agent
@@ -26,6 +28,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "Budget",
+    "ClientCertificate",
     "ClosedThread",
     "Confirmations",
     "Context",
@@ -40,6 +43,7 @@ __all__ = [
     "RapkitError",
     "Schedule",
     "Server",
+    "SigV4",
     "ThreadLimits",
     "Timeouts",
     "ToolError",
@@ -49,6 +53,7 @@ __all__ = [
 _HOMES = {
     "Agent": "rapkit.runtime.agent",
     "Budget": "rapkit.runtime.budget",
+    "ClientCertificate": "rapkit.delivery.client_certificate",
     "ClosedThread": "rapkit.server.closing",
     "Confirmations": "rapkit.kernel.limits",
     "Context": "rapkit.server.context",
@@ -63,6 +68,7 @@ _HOMES = {
     "RapkitError": "rapkit.errors",
     "Schedule": "rapkit.runtime.schedules",
     "Server": "rapkit.runtime.server",
+    "SigV4": "rapkit.delivery.request_signer",
     "ThreadLimits": "rapkit.kernel.limits",
     "Timeouts": "rapkit.kernel.limits",
     "ToolError": "rapkit.errors",

@@ -96,6 +96,8 @@ class Table:
     def table(self, key: str, keys: Sequence[str] | None) -> "Table":
         """The table below this one, empty if it is not there."""
         title = f"[{self.title[1:-1]}.{key}]" if self.title else f"[{key}]"
+        if self.title.startswith("[["):
+            title = f"[{self.title[2:].partition(']]')[0]}.{key}] of {self.title}"
         value = self._values.get(key, {})
         if not isinstance(value, dict):
             self._problems.append(f'{self.path}: "{key}"{self._where} is a table. Write it as {title}.')
@@ -206,6 +208,10 @@ class Table:
             name: [self._reference(f"{key}.{name}", each) for each in (given if isinstance(given, list) else [given])]
             for name, given in named.items()
         }
+
+    def place(self, path: str) -> str:
+        """A path, seen from the current folder and not from the file's."""
+        return str(self.path.parent / path)
 
     def beside(self, reference: str, kind: str) -> str:
         """A reference like `file:path`, with the path seen from the current folder and not from the file's; any other kind as it is."""

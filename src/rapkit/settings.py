@@ -14,6 +14,8 @@ from typing import Any, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from rapkit.config_file import Table
+from rapkit.delivery.client_certificate import ClientCertificate
+from rapkit.delivery.request_signer import SigV4
 from rapkit.errors import ConfigError
 from rapkit.kernel.limits import Confirmation, Confirmations, ThreadLimits, Timeouts
 from rapkit.runtime.agent import Agent, check_public_url
@@ -36,6 +38,8 @@ from rapkit.store_url import DEFAULT_STORE
 __all__ = ["DEFAULT_FILE", "SERVERS", "Flags", "Settings", "load_settings"]
 
 _SERVER = key_names("servers")
+_SIGV4 = key_names("servers.sigv4")
+_CERTIFICATE = key_names("servers.client_certificate")
 _SCHEDULE = key_names("schedule")
 _BUDGET = key_names("agent.budget")
 _NEVER_ZERO = ("mistakes", "attempts", "window")
@@ -163,6 +167,7 @@ def _server(table: Table) -> Server:
         "name": table.attempt(None, table.text, "name") or "",
         "webhook_secret": table.attempt((), table.secret_or_several, "webhook_secret"),
         "allow_http": table.attempt(False, table.flag, "allow_http") or False,
+        "auth": table.attempt(None, _auth, table),
     }
     url = table.required("url", 'Write it like url = "http://127.0.0.1:8001".')
     try:
@@ -173,6 +178,35 @@ def _server(table: Table) -> Server:
         raise ConfigError(f"{table.path}, {table.title}: {error}") from None
     except ValueError:  # a port that is no number, a bracket that is not closed
         raise table.wrong("url", "the URL of a tool server, like http://127.0.0.1:8001") from None
+
+
+def _auth(table: Table) -> SigV4 | ClientCertificate | None:
+    """How the agent proves to a server who it is, besides a token: one way or the other."""
+    sigv4, files = table.table("sigv4", _SIGV4), table.table("client_certificate", _CERTIFICATE)
+    if sigv4.names() and files.names():
+        raise ConfigError(
+            f"{table.path}, {table.title}: sigv4 and client_certificate are two ways to be known. Leave one out."
+        )
+    if sigv4.names():
+        region = sigv4.required("region", 'Write it like region = "eu-central-1".')
+        keys = sigv4.secret("access_key"), sigv4.secret("secret_key")
+        return _made(sigv4, SigV4, region, sigv4.text("service") or "execute-api", *keys)
+    if files.names():
+        cert = files.required("cert", 'Write it like cert = "agent.pem".')
+        return _made(files, ClientCertificate, files.place(cert), *(_place(files, key) for key in ("key", "ca")))
+    return None
+
+
+def _place(table: Table, key: str) -> str | None:
+    text = table.text(key)
+    return None if text is None else table.place(text)
+
+
+def _made(table: Table, make: Callable[..., T], *given: str | None) -> T:
+    try:
+        return make(*given)
+    except ConfigError as error:
+        raise ConfigError(f"{table.path}, {table.title}: {error}") from None
 
 
 def _each(read: Callable[[Table], T | None], tables: Sequence[Table]) -> tuple[T, ...]:

@@ -363,6 +363,49 @@ TABLES: Final = (
         repeated=True,
     ),
     KeyTable(
+        "servers.sigv4",
+        "Below a `[[servers]]` without a token: requests to it are signed with AWS Signature Version 4. Needs the extra `aws`.",
+        (
+            Key("region", "text: an AWS region", REQUIRED, "The region that the signature is for.", '"eu-central-1"'),
+            Key(
+                "service",
+                "text",
+                "`execute-api`",
+                "The AWS service that the signature is for: `execute-api` is API Gateway, `lambda` is Lambda function URLs.",
+                '"lambda"',
+            ),
+            Key(
+                "access_key",
+                _SECRET,
+                "what botocore finds",
+                "The access key id to sign with; only together with `secret_key`.",
+                '"env:TOOLS_ACCESS_KEY_ID"',
+            ),
+            Key(
+                "secret_key",
+                _SECRET,
+                "what botocore finds",
+                "The secret access key of `access_key`.",
+                '"env:TOOLS_SECRET_ACCESS_KEY"',
+            ),
+        ),
+    ),
+    KeyTable(
+        "servers.client_certificate",
+        "Below a `[[servers]]` with https: the client certificate that is shown to it (mutual TLS). Files are PEM.",
+        (
+            Key("cert", "text: a file", REQUIRED, "The certificate and its chain.", '"agent.pem"'),
+            Key("key", "text: a file", "in `cert`", "Its private key, without a password.", '"agent.key"'),
+            Key(
+                "ca",
+                "text: a file",
+                "those of this machine",
+                "Authorities to trust for the server's own certificate, besides those of this machine.",
+                '"ca.pem"',
+            ),
+        ),
+    ),
+    KeyTable(
         "schedule",
         "Messages that come by themselves, a table each.",
         (

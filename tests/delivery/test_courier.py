@@ -637,7 +637,7 @@ async def test_a_message_that_we_fail_to_send_for_a_reason_of_our_own_is_sent_la
     assert "can't start new thread" in caplog.text
 
 
-def with_token(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+async def with_token(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
     """Each attempt has a body and a token of its own."""
     body = json.dumps({"id": taken.outgoing.id, "attempt": taken.attempts, "token": "s3cret"}).encode()
     return body, {"authorization": f"Bearer s3cret-{taken.attempts}", "webhook-id": "forged"}
@@ -661,7 +661,7 @@ async def test_what_is_prepared_for_an_attempt_is_sent_and_signed_and_never_stor
 
 
 async def test_what_can_never_be_prepared_is_given_up_with_the_reason(post: Post, sink: Sink) -> None:
-    def prepare(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+    async def prepare(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
         if taken.outgoing.id == "m1":
             raise ConfigError("No token for http://tool.test. Set RAPKIT_TOKENS.")
         return taken.outgoing.body, {}
@@ -677,7 +677,7 @@ async def test_what_can_never_be_prepared_is_given_up_with_the_reason(post: Post
 
 
 async def test_what_we_fail_to_prepare_is_sent_later(post: Post, sink: Sink, caplog: pytest.LogCaptureFixture) -> None:
-    def prepare(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+    async def prepare(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
         if taken.attempts < 3:
             raise RuntimeError("a mistake of ours")
         return taken.outgoing.body, {}
@@ -697,7 +697,7 @@ async def test_a_thread_is_told_of_an_invocation_or_answer_that_was_given_up(
 ) -> None:
     """INV-5, INV-6: whatever kept it from getting there, the model must be told that nothing will come."""
 
-    def prepare(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+    async def prepare(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
         if how == "not prepared":
             raise ConfigError("no token")
         return taken.outgoing.body, {}

@@ -10,6 +10,7 @@ import pytest
 from rapkit import settings
 from rapkit.settings import load_settings
 from rapkit.settings_keys import key_names
+from tests.certificates import Authority
 from tests.docs.blocks import PAGES, ROOT, Block, blocks_of
 
 GUIDE = ROOT / "docs" / "howto" / "build_an_agent.md"
@@ -26,6 +27,7 @@ BLOCKS = [pytest.param(block.text, id=block.place) for page in PAGES for block i
 @pytest.mark.parametrize("text", BLOCKS)
 def test_a_configuration_can_be_loaded(text: str, tmp_path: Path) -> None:
     (tmp_path / "instructions.md").write_text("Be brief.")
+    Authority(tmp_path).sign("agent", "agent")
     file = tmp_path / "rapkit.toml"
     file.write_text(text)
     if "model" not in tomllib.loads(text).get("agent", {}):  # a part of one

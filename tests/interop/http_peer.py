@@ -1,6 +1,7 @@
 """What both foreign peers are made of: a threaded HTTP server that records requests, and a plain POST. Standard library only."""
 
 import json
+import ssl
 import threading
 import time
 import urllib.error
@@ -142,14 +143,14 @@ def post(
     return _open(request, timeout)
 
 
-def get(url: str, headers: Mapping[str, str] | None = None) -> tuple[int, bytes]:
+def get(url: str, headers: Mapping[str, str] | None = None, *, tls: ssl.SSLContext | None = None) -> tuple[int, bytes]:
     """GET, and return status and body."""
-    return _open(urllib.request.Request(url, headers=dict(headers or {})), PATIENCE)
+    return _open(urllib.request.Request(url, headers=dict(headers or {})), PATIENCE, tls)
 
 
-def _open(request: urllib.request.Request, timeout: float) -> tuple[int, bytes]:
+def _open(request: urllib.request.Request, timeout: float, tls: ssl.SSLContext | None = None) -> tuple[int, bytes]:
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as response:
+        with urllib.request.urlopen(request, timeout=timeout, context=tls) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
         with error:

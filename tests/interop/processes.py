@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -24,10 +25,18 @@ def free_port() -> int:
 class Process:
     """A rapkit command that serves on a port, in a folder of its own."""
 
-    def __init__(self, folder: Path, port: int, words: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.folder = folder
         self.port = port
-        self.url = f"http://127.0.0.1:{port}"
+        self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
+        self._tls = tls
         self._words = words
         self._environment = environment
         self._child: subprocess.Popen[bytes] | None = None
@@ -61,7 +70,7 @@ class Process:
         assert self._child is not None
         assert self._child.poll() is None, f"it ended by itself: {self.log()}"
         try:
-            return get(f"{self.url}/readyz")[0] == 200
+            return get(f"{self.url}/readyz", tls=self._tls)[0] == 200
         except OSError:
             return False
 
@@ -81,12 +90,13 @@ class OurServer(Process):
         options: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         files: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         port = free_port()
         for name, text in (files or {}).items():
             (folder / name).write_text(text)
         (folder / "tools.py").write_text(textwrap.dedent(source))
-        super().__init__(folder, port, ["serve", "tools.py", "--port", str(port), *options], environment or {})
+        super().__init__(folder, port, ["serve", "tools.py", "--port", str(port), *options], environment or {}, tls)
 
 
 class OurRuntime(Process):
@@ -99,6 +109,7 @@ class OurRuntime(Process):
         servers: Sequence[str | Mapping[str, Any]],
         settings: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
+        tables: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         port = free_port()
         (folder / "plan.yaml").write_text(textwrap.dedent(plan))
@@ -107,6 +118,8 @@ class OurRuntime(Process):
         for server in servers:
             table = {"url": server} if isinstance(server, str) else server
             lines += ["[[servers]]", *(f"{name} = {json.dumps(value)}" for name, value in table.items())]
+        for title, entries in (tables or {}).items():  # the last, so that they may be those of the last server
+            lines += [f"[{title}]", *(f"{name} = {json.dumps(value)}" for name, value in entries.items())]
         (folder / "rapkit.toml").write_text("\n".join(lines) + "\n")
         super().__init__(folder, port, ["up"], environment or {})
 

@@ -430,17 +430,17 @@ async def test_nor_is_it_reached_by_another_spelling(
         assert stranger.to(INVOKE) == []
 
 
-def test_what_a_server_elsewhere_had_us_send_here_is_not_sent() -> None:
+async def test_what_a_server_elsewhere_had_us_send_here_is_not_sent() -> None:
     """TRA-2: whatever became of the checks before, and whenever it was put into the outbox."""
     addresses = Addresses("https://agent.example.com", Signer([b"k" * 32]))
     dispatch = Dispatch([Server(FAR), Server("http://127.0.0.1:1")], addresses, Guard(loopback=True))
 
-    def prepare(server: str, url: str) -> object:
+    async def prepare(server: str, url: str) -> object:
         outgoing = dispatch.choice("thr_1", "call_1", server, url, 0)
-        return dispatch.prepare(Taken(outgoing, seq=1, epoch=1, attempts=1, age=0.0))
+        return await dispatch.prepare(Taken(outgoing, seq=1, epoch=1, attempts=1, age=0.0))
 
     for url in ("http://127.0.0.1:9/answer", "http://localhost/answer", "http://[::1]:9/answer"):
         with pytest.raises(ForbiddenTarget, match=f"{FAR} is not on this machine, and may not have us call"):
-            prepare(FAR, url)
-        assert prepare("http://127.0.0.1:1", url)
-    assert prepare(FAR, f"{FAR}/answer")
+            await prepare(FAR, url)
+        assert await prepare("http://127.0.0.1:1", url)
+    assert await prepare(FAR, f"{FAR}/answer")

@@ -60,3 +60,30 @@ def tokens_by_name(tokens: tuple[str, ...]) -> dict[str, list[str]]:
             name, token = "default", each
         named.setdefault(name, []).append(token)
     return named
+
+
+def aws_keys_by_name(keys: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """What several `--aws-key NAME=ID:SECRET` say: secrets by access key id, by the caller's name."""
+    named: dict[str, dict[str, str]] = {}
+    for each in keys:
+        name, _, pair = each.partition("=")
+        id, _, secret = pair.partition(":")
+        if not (name and id and secret):  # and it is not repeated: it may hold a secret
+            raise ConfigError(
+                "--aws-key is a name, an access key id and its secret. Write it like agent=AKIDEXAMPLE:env:AGENT_SECRET_KEY."
+            )
+        named.setdefault(name, {})[id] = secret
+    return named
+
+
+def certificates_by_name(certificates: tuple[str, ...]) -> dict[str, list[str]]:
+    """What several `--client-certificate NAME=SUBJECT` say."""
+    named: dict[str, list[str]] = {}
+    for each in certificates:
+        name, _, subject = each.partition("=")
+        if not (name and subject):
+            raise ConfigError(
+                f"--client-certificate {printable(each)} names no caller. Write it like agent=agent.example.com."
+            )
+        named.setdefault(name, []).append(subject)
+    return named

@@ -8,13 +8,13 @@ from dataclasses import replace
 import click
 
 from rapkit.cli.loading import load_toolset
-from rapkit.cli.options import log_format, log_level, tokens_by_name
+from rapkit.cli.options import aws_keys_by_name, certificates_by_name, log_format, log_level, tokens_by_name
 from rapkit.cli.port import PORT
 from rapkit.cli.reloading import run_and_reload
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
 from rapkit.server.embedding import is_embedded
-from rapkit.server.serving import announcement, serve
+from rapkit.server.serving import announcement, serve, tls_of
 from rapkit.server.toolset import Toolset
 
 log = logging.getLogger("rapkit.cli")
@@ -38,6 +38,28 @@ log = logging.getLogger("rapkit.cli")
     multiple=True,
     metavar="[NAME=]TOKEN",
     help="Who may call: env:VARIABLE, file:PATH or the token itself. Repeat for several; two of one name are both good.",
+)
+@click.option(
+    "--aws-key",
+    "aws_keys",
+    multiple=True,
+    metavar="NAME=ID:SECRET",
+    help="Who may call by AWS signatures: an access key id, and its secret as env:VARIABLE, file:PATH or itself. Repeat for several.",
+)
+@click.option("--tls-cert", metavar="FILE", type=click.Path(), help="Serve HTTPS with this certificate (PEM).")
+@click.option("--tls-key", metavar="FILE", type=click.Path(), help="Its private key, if not in the same file.")
+@click.option(
+    "--client-ca",
+    metavar="FILE",
+    type=click.Path(),
+    help="Serve only callers with a client certificate of this authority (PEM), under the name in the certificate.",
+)
+@click.option(
+    "--client-certificate",
+    "certificates",
+    multiple=True,
+    metavar="NAME=SUBJECT",
+    help="Of these, only the ones with this DNS name, URI or common name, as the caller NAME. Repeat for several.",
 )
 @click.option(
     "--public-url", metavar="URL", help="Where callers reach this server, if not at the address it listens on."
@@ -69,6 +91,11 @@ def command(
     port: int,
     store: str | None,
     tokens: tuple[str, ...],
+    aws_keys: tuple[str, ...],
+    tls_cert: str | None,
+    tls_key: str | None,
+    client_ca: str | None,
+    certificates: tuple[str, ...],
     public_url: str | None,
     allow_plain_http: bool,
     rate: float | None,
@@ -83,6 +110,7 @@ def command(
     rapkit serve weather.py
     rapkit serve weather.py:tools --reload
     rapkit serve package.module:tools --host 0.0.0.0 --token agent=env:AGENT_TOKEN
+    rapkit serve weather.py --host 0.0.0.0 --tls-cert server.pem --tls-key server.key --client-ca ca.pem
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
     set_up_logging(log_format, log_level)
     if reload:
@@ -102,7 +130,12 @@ def command(
     toolset.allow_callbacks = (*toolset.allow_callbacks, *allow)
     if tokens:
         toolset.tokens = tokens_by_name(tokens)
-    serve(toolset, host, port, on_start=lambda url: _announce(toolset, url, log_format))
+    if aws_keys:
+        toolset.aws_keys = aws_keys_by_name(aws_keys)
+    if certificates:
+        toolset.client_certificates = certificates_by_name(certificates)
+    tls = tls_of(toolset, tls_cert, tls_key, client_ca)
+    serve(toolset, host, port, tls=tls, on_start=lambda url: _announce(toolset, url, log_format))
 
 
 def _announce(toolset: Toolset, url: str, log_format: str) -> None:

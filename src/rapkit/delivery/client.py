@@ -20,9 +20,10 @@ from pyreqwest.exceptions import (
 )
 from pyreqwest.response import Response
 
+from rapkit.delivery.client_certificate import ClientCertificate, LoadedCertificate
 from rapkit.delivery.guard import Guard, Target
 from rapkit.delivery.refusal import LARGEST, PROBLEM, reason_of
-from rapkit.errors import DeliveryError
+from rapkit.errors import ConfigError, DeliveryError
 
 _BODY_LIMIT = 64 * 1024
 _PROBE_PATIENCE = 1.0
@@ -76,6 +77,7 @@ class _Route:
     client: Client
     address: str
     expires: float
+    certificate: LoadedCertificate | None = None
     failed: bool = False
 
 
@@ -84,13 +86,20 @@ class HttpClient:
 
     A name is looked up once per `Pool.ttl`, all its addresses are judged, and connections go to a judged address, with
     the URL's own host in Host and SNI. Redirects are not followed; proxies from the environment, cookies and compressed
-    answers are not used. Safe to call from many tasks of one event loop.
+    answers are not used. A `certificate` is shown to those who ask for one. Safe to call from many tasks of one event loop.
     """
 
-    def __init__(self, guard: Guard, timeouts: Timeouts | None = None, pool: Pool | None = None) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        timeouts: Timeouts | None = None,
+        pool: Pool | None = None,
+        certificate: ClientCertificate | None = None,
+    ) -> None:
         self._guard = guard
         self._timeouts = timeouts or Timeouts()
         self._pool = pool or Pool()
+        self._certificate = certificate
         self._routes: OrderedDict[str, _Route] = OrderedDict()
         self._opening: dict[str, asyncio.Task[_Route]] = {}
         self._closed = False
@@ -199,16 +208,22 @@ class HttpClient:
                 addresses = await self._guard.resolve(target)
         except TimeoutError:
             raise DeliveryError(f"{target.origin}: the name took too long to resolve.") from None
+        certificate = await self._load_certificate(target)
         route = self._routes.get(target.origin)
         # An address that still holds keeps its connections, unless it failed and there is another one to try.
-        if route is None or route.address not in addresses or (route.failed and len(addresses) > 1):
+        if (
+            route is None
+            or route.address not in addresses
+            or route.certificate != certificate
+            or (route.failed and len(addresses) > 1)
+        ):
             address = await _first_reachable(addresses, target.port)
             try:
                 # Loading the trusted certificates takes milliseconds; a thread keeps them off the event loop.
-                client = await asyncio.to_thread(self._build, target, address)
-            except PyreqwestError as error:
+                client = await asyncio.to_thread(self._build, target, address, certificate)
+            except (PyreqwestError, ValueError) as error:
                 raise DeliveryError(f"{target.origin}: https is not possible here ({_innermost(error)}).") from None
-            route = _Route(client, address, 0.0)
+            route = _Route(client, address, 0.0, certificate)
         route.failed, route.expires = False, asyncio.get_running_loop().time() + self._pool.ttl
         self._routes[target.origin] = route
         self._routes.move_to_end(target.origin)
@@ -217,7 +232,16 @@ class HttpClient:
             self._routes.popitem(last=False)
         return route
 
-    def _build(self, target: Target, address: str) -> Client:
+    async def _load_certificate(self, target: Target) -> LoadedCertificate | None:
+        """The client certificate as it is now: short-lived ones are renewed while we run."""
+        if self._certificate is None or target.scheme == "http":
+            return None
+        try:
+            return await asyncio.to_thread(self._certificate.load)
+        except ConfigError as error:
+            raise DeliveryError(f"{target.origin}: {error}") from None
+
+    def _build(self, target: Target, address: str, certificate: LoadedCertificate | None) -> Client:
         builder = (
             ClientBuilder()
             .user_agent("rapkit")
@@ -234,6 +258,8 @@ class HttpClient:
             # No certificate is ever seen here: this client serves one http origin and follows no redirect. It spares us
             # loading the trusted ones, which fails on a machine that has none, as slim containers do.
             builder = builder.danger_accept_invalid_certs(True)
+        if certificate is not None:
+            builder = certificate.configure(builder)
         if address != target.host:
             # The library keeps one address per name: a second `resolve` would replace the first.
             builder = builder.resolve(target.host, address, target.port)

@@ -53,11 +53,15 @@ async def _no_consequence(_taken: Taken, _fate: Fate) -> Consequence:
     return Consequence()
 
 
-Prepare = Callable[[Taken], tuple[bytes, Mapping[str, str]]]
+Prepare = Callable[[Taken], Awaitable[tuple[bytes, Mapping[str, str]]]]
 """The body to send and headers to send with it, made right before each attempt, for what is secret and must not be stored.
 
 A `RapkitError` means that it can never be sent: the POST is given up with that text, which is stored in clear and logged.
 """
+
+
+async def _as_stored(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+    return taken.outgoing.body, {}
 
 
 class _Unsendable(Exception):
@@ -85,7 +89,7 @@ class Courier:
         policies: Mapping[Kind, RetryPolicy] = POLICIES,
         traffic: Traffic | None = None,
         secrets: Sequence[str] = (),
-        prepare: Prepare = lambda taken: (taken.outgoing.body, {}),
+        prepare: Prepare = _as_stored,
         report: Report = _no_consequence,
         on_attempt: Callable[[Taken, Settlement], None] = lambda _taken, _settlement: None,
         tracing: Tracing | None = None,
@@ -254,7 +258,7 @@ class Courier:
     async def _send(self, taken: Taken, span: Span) -> Answer:
         outgoing = taken.outgoing
         try:
-            body, more = self._prepare(taken)
+            body, more = await self._prepare(taken)
         except DeliveryError:
             raise
         except RapkitError as error:

@@ -11,6 +11,7 @@ from typing import Any
 from starlette.types import Message, Receive, Scope, Send
 
 from rapkit.http.callers import Callers, is_loopback_host
+from rapkit.http.sigv4 import NotAuthentic
 from rapkit.http.unread_body import MOST_BYTES
 
 _BODY_PATIENCE = 15.0
@@ -65,18 +66,22 @@ def identify(scope: Scope, callers: Callers) -> str | None:
     """The caller, None if that depends on the signature of its body; a `Refusal` with 401 if it has no credentials."""
     headers = dict(scope["headers"])
     caller = callers.identify(headers.get(b"authorization", b""), address_of(scope), headers.get(b"host", b""))
+    caller = caller or callers.identify_certificate(scope)
     if caller is None and not callers.may_be_signed(headers):
         raise _turned_away(callers, scope, _what_is_missing(callers, scope, headers))
-    if callers.local_only and not _is_declared_json(headers) and _is_from_another_page(scope, headers):
-        raise _turned_away(callers, scope, "a web page sent it, and no token is configured")
+    # A browser connects from this machine, or with its user's certificate, whatever page has it do so.
+    by_connection = callers.local_only or callers.have_certificates
+    if by_connection and not _is_declared_json(headers) and _is_from_another_page(scope, headers):
+        raise _turned_away(callers, scope, "a web page sent it, and where it comes from is no proof then")
     return caller
 
 
 def check_signature(scope: Scope, callers: Callers, body: bytes) -> str:
     """The caller that signed this body; a `Refusal` with 401 if none of ours did."""
-    if (caller := callers.identify_signed(dict(scope["headers"]), body)) is None:
-        raise _turned_away(callers, scope, "its signature is not good, or too old")
-    return caller
+    try:
+        return callers.identify_signed(scope, dict(scope["headers"]), body)
+    except NotAuthentic as error:
+        raise _turned_away(callers, scope, str(error)) from None
 
 
 def _is_declared_json(headers: Mapping[bytes, bytes]) -> bool:
@@ -237,8 +242,13 @@ def _what_is_missing(callers: Callers, scope: Scope, headers: Mapping[bytes, byt
         if address is None or is_loopback_host(address):
             return "its Host is no loopback address, and no token is configured"
         return "it comes from another machine, and no token is configured"
-    proof = "token" if callers.have_tokens else "signature"
-    return "its token is not known here" if b"authorization" in headers else f"it has no {proof}"
+    if b"authorization" in headers:
+        return "its token is not known here"
+    if callers.have_tokens:
+        return "it has no token"
+    if callers.have_secrets or callers.have_aws_keys:
+        return "it has no signature"
+    return "it has no client certificate with a name that is known here"
 
 
 def unauthorized(callers: Callers) -> Refusal:
@@ -257,9 +267,12 @@ def unauthorized(callers: Callers) -> Refusal:
             "sign the body as Standard Webhooks do (webhook-id, webhook-timestamp within 5 minutes, webhook-signature) "
             "with a secret this server knows"
         )
+    if callers.have_aws_keys:
+        ways.append(
+            "sign the request with AWS Signature Version 4 (body and x-amz-date included) with a key this server knows"
+        )
+    if callers.have_certificates:
+        ways.append("connect with a client certificate whose name this server knows")
+    schemes = [b"Bearer"] * callers.have_tokens + [b"AWS4-HMAC-SHA256"] * callers.have_aws_keys
     detail = ", or ".join(ways)
-    return Refusal(
-        401,
-        f"{detail[0].upper()}{detail[1:]}.",
-        ((b"www-authenticate", b"Bearer"),) if callers.have_tokens else (),
-    )
+    return Refusal(401, f"{detail[0].upper()}{detail[1:]}.", tuple((b"www-authenticate", scheme) for scheme in schemes))

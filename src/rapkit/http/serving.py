@@ -15,6 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from rapkit.errors import ConfigError, RapkitError
+from rapkit.http.tls import Tls
 
 _PATIENCE_WITH_CANCELLED = 2.0
 
@@ -39,10 +40,10 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def url_of(host: str, listener: socket.socket) -> str:
+def url_of(host: str, listener: socket.socket, scheme: str = "http") -> str:
     """Where a listener on this host is reached."""
     address = host if ":" not in host else f"[{host}]"
-    return f"http://{address}:{listener.getsockname()[1]}"
+    return f"{scheme}://{address}:{listener.getsockname()[1]}"
 
 
 def serve_until_signal(
@@ -53,6 +54,7 @@ def serve_until_signal(
     on_start: Callable[[], None],
     ending: str,
     on_stop: Callable[[], None] = lambda: None,
+    tls: Tls | None = None,
 ) -> None:
     """Serve `app` inside `lifespan` until SIGINT or SIGTERM, then leave it in order; a second signal cuts that short.
 
@@ -62,7 +64,7 @@ def serve_until_signal(
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
-            runner.run(_serve(app, listener, lifespan, on_start, ending, on_stop))
+            runner.run(_serve(app, listener, lifespan, on_start, ending, on_stop, tls))
         except RapkitError:
             raise
         except Exception as error:
@@ -78,8 +80,9 @@ async def _serve(
     on_start: Callable[[], None],
     ending: str,
     on_stop: Callable[[], None],
+    tls: Tls | None,
 ) -> None:
-    server = _Server(_config(app))
+    server = _Server(_config(app, tls))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.stop_or_hurry, ending, on_stop)
@@ -102,7 +105,7 @@ def _modules_left_alone() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
+def _config(app: ASGIApp, tls: Tls | None = None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         lifespan="off",  # it is entered by us, so that a store that does not open is an error of ours, told in our words
@@ -113,6 +116,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         timeout_graceful_shutdown=5,
         server_header=False,
         date_header=False,
+        **({} if tls is None else tls.uvicorn_options),
     )
 
 

@@ -22,7 +22,7 @@ from rapkit.runtime.app import make_app
 from rapkit.runtime.budget import Budget
 from rapkit.runtime.doorbell import OnAccept
 from rapkit.runtime.engine import Engine, Surroundings, Woken, opened, running
-from rapkit.runtime.in_process import PATH, InProcess, InProcessServer
+from rapkit.runtime.in_process import PATH, InProcess, InProcessServer, place_of
 from rapkit.runtime.plan import Capacity, Patience, Plan
 from rapkit.runtime.port import MEMORY, listen_as_before, port_before
 from rapkit.runtime.schedules import Schedule, check_names
@@ -34,6 +34,7 @@ from rapkit.store_url import DEFAULT_STORE
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as PydanticModel
 
+    from rapkit.delivery.client_certificate import ClientCertificate
     from rapkit.models.model import Model
 
 _LOOPBACK = "127.0.0.1"
@@ -103,6 +104,7 @@ class Agent:
                 f"on_accept is {on_accept!r}. Make it a function, which is called with the id of a thread."
             )
         _check_names(self.servers)
+        _check_certificates(self.servers)
         check_names(self.schedules or ())
 
     # Running
@@ -370,3 +372,14 @@ def _check_names(servers: "Sequence[Server | InProcess]") -> None:
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(f"The server {name} is named twice. Name it once.")
+
+
+def _check_certificates(servers: "Sequence[Server | InProcess]") -> None:
+    shown: dict[str, ClientCertificate] = {}
+    for server in servers:
+        if not isinstance(server, Server) or server.certificate is None:
+            continue
+        if shown.setdefault(place_of(server.url), server.certificate) != server.certificate:
+            raise ConfigError(
+                f"Two servers at {server.origin} have different client certificates, and one connection shows one. Give both the same."
+            )

@@ -102,9 +102,9 @@ class Discovery:
     async def _fetch(self, server: Server) -> Fetched:
         url = server.base + PATH
         try:
-            headers = {"accept": "application/json", **server.headers()}
             # Not as long as a POST may take: a person waits for the first answer of the session, which needs the others' tools only.
             async with asyncio.timeout(_PATIENCE):
+                headers = {"accept": "application/json", **await server.headers("GET", url)}
                 status, body = await self._client.get(url, headers, limit=_LARGEST)
         except TimeoutError:
             raise DiscoveryFailed(f"{url} did not answer within {_PATIENCE:g} s.") from None
@@ -113,8 +113,7 @@ class Discovery:
         except DeliveryError as error:
             raise DiscoveryFailed(f"{error} Is the server running there?") from None
         if status in _NEEDS_A_TOKEN:
-            what = "Is its token right?" if server.token else "Give the server a token."
-            raise DiscoveryFailed(f"{url} answered {status}. {what}")
+            raise DiscoveryFailed(f"{url} answered {status}. {server.advice_when_refused}")
         if status != 200:
             raise DiscoveryFailed(f"{url} answered {status}. Is there a RAP tool server?")
         try:

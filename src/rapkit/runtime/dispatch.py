@@ -107,7 +107,7 @@ class Dispatch:
 
     # When it is sent
 
-    def prepare(self, taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+    async def prepare(self, taken: Taken) -> tuple[bytes, Mapping[str, str]]:
         """The message with what must not be stored, and what proves to the server who we are."""
         outgoing = taken.outgoing
         name, seal, body = outgoing.body.split(b"\n", 2)
@@ -116,15 +116,14 @@ class Dispatch:
             raise ConfigError(f"{name.decode()} is not configured any more.")
         if not server.is_local and is_loopback_host(urlsplit(outgoing.url).hostname or ""):
             raise ForbiddenTarget(f"{name.decode()} is not on this machine, and may not have us call anything that is.")
-        try:
-            headers = server.headers()
-        except ConfigError as error:
-            raise DeliveryError(str(error)) from None  # a secret that cannot be read now may be there again soon
         if outgoing.kind == Kind.INVOCATION:
             thread_id, call_id = ids_of(outgoing.lane)
             url = self._addresses.callback_url(thread_id, call_id, name.decode(), seal.decode())
             body = b'{"callback_url":' + to_json(url) + b"," + body[1:]
-        return body, headers
+        try:
+            return body, await server.headers("POST", outgoing.url, body)
+        except ConfigError as error:
+            raise DeliveryError(str(error)) from None  # a secret that cannot be read now may be there again soon
 
     # When it has come to an end
 

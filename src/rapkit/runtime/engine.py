@@ -24,7 +24,7 @@ from rapkit.runtime.dispatch import Dispatch
 from rapkit.runtime.doorbell import Doorbell
 from rapkit.runtime.following import check_state
 from rapkit.runtime.hub import Hub
-from rapkit.runtime.in_process import Exchange, Line
+from rapkit.runtime.in_process import Exchange, Line, place_of
 from rapkit.runtime.late_subscriptions import LateSubscriptions
 from rapkit.runtime.metrics import Metrics
 from rapkit.runtime.plan import Plan
@@ -219,9 +219,10 @@ async def opened(plan: Plan, surroundings: Surroundings | None = None) -> AsyncI
         async with (
             outside.open_line(Guard(_origins(plan))) as far,
             outside.open_line(Guard(loopback=True)) as near,
+            _certified(plan) as certified,
             kept_open(plan.model),
         ):
-            engine = Engine(plan, store, Exchange(far, near, plan.toolsets), outside)
+            engine = Engine(plan, store, Exchange(far, near, plan.toolsets, certified), outside)
             try:
                 yield engine
             finally:
@@ -238,6 +239,19 @@ async def running(
     async with opened(plan, surroundings) as engine:
         await engine.start(worker=worker)
         yield engine
+
+
+@contextlib.asynccontextmanager
+async def _certified(plan: Plan) -> AsyncIterator[dict[str, Line]]:
+    """Lines that show the client certificates of servers, by the origins of these."""
+    lines: dict[str, Line] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        for server in plan.servers:
+            if server.certificate is not None:
+                guard = Guard([] if server.is_local else [server.origin], loopback=server.is_local)
+                client = HttpClient(guard, certificate=server.certificate)
+                lines[place_of(server.url)] = await stack.enter_async_context(client)
+        yield lines
 
 
 def _origins(plan: Plan) -> list[str]:

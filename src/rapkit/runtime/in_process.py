@@ -34,6 +34,8 @@ class InProcess(Protocol):
     name: str
     tokens: Secrets | None
     caller_secrets: Secrets | None
+    aws_keys: Mapping[str, Mapping[str, str]] | None
+    client_certificates: Secrets | None
 
     @property
     def app(self) -> ASGIApp:
@@ -53,9 +55,11 @@ class InProcessServer(Server):
     @classmethod
     def of(cls, toolset: InProcess) -> "InProcessServer":
         """The server a toolset is."""
-        if toolset.caller_secrets and not toolset.tokens:
+        others = (toolset.caller_secrets, toolset.aws_keys, toolset.client_certificates)
+        if not toolset.tokens and any(each is not None for each in others):
             raise ConfigError(
-                f"The toolset {toolset.name!r} knows callers by their signatures alone, and an agent does not sign. Give it a token too."
+                f"The toolset {toolset.name!r} knows callers by signatures or certificates alone, and an agent in the same process has "
+                "none. Give it a token too."
             )
         return cls(_SCHEME + toolset.name, token=_first(toolset.tokens), name=f"toolset {toolset.name}")
 
@@ -90,6 +94,13 @@ def origin_of_in_process(url: str) -> str | None:
     return _SCHEME + url.removeprefix(_SCHEME).partition("/")[0]
 
 
+def place_of(url: str) -> str:
+    """The origin of a URL, always with its port."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return f"{parts.scheme}://{parts.hostname}:{port}"
+
+
 class OnlyForStrangers:
     """The routes of a toolset that are for others than the agent."""
 
@@ -109,9 +120,15 @@ class Line(Poster, Fetcher, Protocol):
 
 
 class Exchange:
-    """Chooses the line: into this process, to this machine, or to the world. Only the second one may lead to a loopback address."""
+    """Chooses the line: into this process, to this machine, or to the world. Only the second one may lead to a loopback address.
 
-    def __init__(self, far: Line, near: Line, toolsets: Sequence[InProcess]) -> None:
+    `certified` are lines that show a client certificate, by the origin they are for.
+    """
+
+    def __init__(
+        self, far: Line, near: Line, toolsets: Sequence[InProcess], certified: Mapping[str, Line] | None = None
+    ) -> None:
+        self._certified = certified or {}
         self._far = far
         self._near = near
         self._toolsets = {toolset.name: toolset.app for toolset in toolsets}
@@ -130,6 +147,8 @@ class Exchange:
         return await self._line(url).get(url, headers, limit=limit)
 
     def _line(self, url: str) -> Line:
+        if self._certified and (line := self._certified.get(place_of(url))):
+            return line
         return self._near if is_loopback_host(urlsplit(url).hostname or "") else self._far
 
     async def _ask(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:

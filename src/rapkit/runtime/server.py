@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from rapkit.delivery.client_certificate import ClientCertificate
+from rapkit.delivery.request_signer import SigV4
 from rapkit.errors import ConfigError
 from rapkit.http.callers import is_loopback_host
 from rapkit.protocol import ToolsetDocument
@@ -20,6 +22,7 @@ class Server:
     for the model only. Plain http to another machine has to be allowed with `allow_http` (TRA-2). Threads remember a server by its `name`,
     which is its URL unless it is given another: give it one if the URL may change. With a `webhook_secret`, or several while they are
     rotated, its callbacks are taken only if they are signed with one (Standard Webhooks); each is written like a token.
+    `auth` is another way to prove who we are: `SigV4` signs every request, `ClientCertificate` is shown to the URL's own origin when it asks.
     """
 
     url: str
@@ -28,6 +31,7 @@ class Server:
     allow_http: bool = False
     name: str = ""
     webhook_secret: str | Sequence[str] = field(default=(), repr=False)
+    auth: SigV4 | ClientCertificate | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no base URL."""
@@ -48,6 +52,10 @@ class Server:
                 f"{self.url} is plain http to another machine: anybody on the way could read and change what is said. "
                 "Use https, or say allow_http for a network you trust."
             )
+        if self.token is not None and isinstance(self.auth, SigV4):
+            raise ConfigError(f"{self.url} has a token and SigV4, and both are sent as Authorization. Leave one out.")
+        if self.certificate is not None and parts.scheme == "http":
+            raise ConfigError(f"{self.url} is plain http, where no client certificate can be shown. Use https.")
 
     @property
     def base(self) -> str:
@@ -87,9 +95,28 @@ class Server:
         """What its callbacks are signed with; read when it is needed, as the token is."""
         return [read_secret(each) for each in _sequence(self.webhook_secret)]
 
-    def headers(self) -> dict[str, str]:
-        """What proves to the server who we are; read when it is needed, so that a rotated token is found (TRA-3)."""
+    async def headers(self, method: str, url: str, body: bytes = b"") -> dict[str, str]:
+        """What proves to the server who sends this very request, now; `ConfigError` if a secret cannot be read (TRA-3).
+
+        Secrets are read when they are needed, so that a rotated one is found.
+        """
+        if isinstance(self.auth, SigV4):
+            return await self.auth.headers(method, url, body)
         return {} if self.token is None else {"authorization": f"Bearer {read_bearer(self.token)}"}
+
+    @property
+    def certificate(self) -> ClientCertificate | None:
+        """The client certificate that is shown to it."""
+        return self.auth if isinstance(self.auth, ClientCertificate) else None
+
+    @property
+    def advice_when_refused(self) -> str:
+        """What to do when the server answers that it does not know us."""
+        if isinstance(self.auth, SigV4):
+            return "Are the AWS credentials, the region and the service right, and the clock?"
+        if self.token is not None:
+            return "Is its token right?"
+        return "Give the server a token." if self.auth is None else "Does it know the name in the client certificate?"
 
 
 def _sequence(given: str | Sequence[str]) -> Sequence[str]:

@@ -322,7 +322,8 @@ async def running(plan: Plan, surroundings: Surroundings | None = None) -> Async
     store = outside.open_store(plan)
     try:
         guard = Guard(plan.allow_callbacks, plan.loopback_callbacks)
-        async with outside.open_client(guard) as client:
+        certificate = plan.callback_certificate
+        async with HttpClient(guard, certificate=certificate) if certificate else outside.open_client(guard) as client:
             engine = Engine(plan, store, client, guard, outside)
             await engine.start()
             try:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+from rapkit.delivery.client_certificate import ClientCertificate
 from rapkit.errors import ConfigError
 from rapkit.http.callers import Callers
 from rapkit.mailbox import Lease
@@ -65,6 +66,7 @@ class Plan:
     allow_callbacks: Sequence[str] = ()
     loopback_callbacks: bool = False
     webhook_secrets: Sequence[str] = ()
+    callback_certificate: ClientCertificate | None = None
     oauth: Mapping[str, OAuthProvider] = field(default_factory=dict)
     hooks: Sequence[Hook] = ()
     close_hooks: Sequence[CloseHook] = ()

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from rapkit.errors import ConfigError
 from rapkit.http.callers import is_loopback_host
 from rapkit.http.serving import listen, serve_until_signal, url_of
+from rapkit.http.tls import Tls
 from rapkit.logs import set_up_logging
 from rapkit.server.embedding import is_embedded, standard_output_for_the_port
 
@@ -35,7 +36,22 @@ def is_loading() -> bool:
     return _LOADING.get()
 
 
-def serve(toolset: "Toolset", host: str, port: int, *, on_start: Callable[[str], None] | None = None) -> None:
+def tls_of(toolset: "Toolset", cert: str | None, key: str | None, client_ca: str | None) -> Tls | None:
+    """HTTPS with these files, or None without any; `ConfigError` if they cannot be used, or not together."""
+    if client_ca is None and toolset.client_certificates is not None:
+        raise ConfigError(
+            "Callers are to be known by client certificates, and there is no authority to verify them. Give one: --client-ca, client_ca=."
+        )
+    if cert is None:
+        if key is not None or client_ca is not None:
+            raise ConfigError("Without a certificate there is no TLS. Give one: --tls-cert, tls_cert=.")
+        return None
+    return Tls(cert, key, client_ca, optional=toolset.serves_strangers)
+
+
+def serve(
+    toolset: "Toolset", host: str, port: int, *, on_start: Callable[[str], None] | None = None, tls: Tls | None = None
+) -> None:
     """Serve until SIGINT or SIGTERM, then end in order. `on_start` is told the URL once requests are accepted; by default people are.
 
     With RAP_EMBEDDED=1 in the environment it is a free loopback port, whatever was asked for, and `{"port": N}` is the only line on
@@ -46,6 +62,8 @@ def serve(toolset: "Toolset", host: str, port: int, *, on_start: Callable[[str],
     embedded = is_embedded()
     if embedded:
         host, port = "127.0.0.1", 0
+    if tls is not None and tls.client_ca is not None and toolset.client_certificates is None:
+        toolset.client_certificates = {}  # all of that authority
     _check(toolset, host)
     if not logging.getLogger().hasHandlers():
         set_up_logging("text", "info")
@@ -57,7 +75,7 @@ def serve(toolset: "Toolset", host: str, port: int, *, on_start: Callable[[str],
         def started() -> None:
             if tell_port is not None:
                 tell_port(listener.getsockname()[1])
-            tell(url_of(host, listener))
+            tell(url_of(host, listener, "http" if tls is None else "https"))
 
         serve_until_signal(
             toolset.app,
@@ -65,6 +83,7 @@ def serve(toolset: "Toolset", host: str, port: int, *, on_start: Callable[[str],
             toolset.lifespan(loopback_callbacks=is_loopback_host(host)),
             on_start=started,
             ending=f"calls that run get {toolset.durations.grace:g} s to end",
+            tls=tls,
         )
 
 
@@ -73,8 +92,12 @@ def announcement(toolset: "Toolset", url: str) -> str:
     count = len(toolset.tools)
     public = f" (for callers {toolset.public_url})" if toolset.public_url else ""
     served = "No token is configured: only callers on this machine are served."
-    if not toolset.callers.local_only:
-        served = "Only callers with a token are served."
+    callers = toolset.callers
+    if not callers.local_only:
+        proofs = ["a token"] * callers.have_tokens
+        proofs += ["a signature"] * (callers.have_secrets or callers.have_aws_keys)
+        proofs += ["a client certificate"] * callers.have_certificates
+        served = f"Only callers with {' or '.join(proofs)} are served."
     tools = f"{count} tool{'s' * (count != 1)}"
     return f"{toolset.name}: {tools} at {url}{public}, kept in {toolset.store_url}\n{served}"
 

@@ -10,10 +10,12 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp
 
+from rapkit.delivery.client_certificate import ClientCertificate
 from rapkit.delivery.signatures import headers as sign
 from rapkit.errors import ConfigError, InvalidToolset
 from rapkit.http.callers import Callers, is_loopback_host
 from rapkit.http.plain_http import check_plain_http
+from rapkit.http.sigv4 import AwsKeys, SigV4Keys
 from rapkit.protocol import ToolsetDocument, dump, parse_toolset
 from rapkit.secret import read_secret
 from rapkit.server.app import make_app
@@ -26,7 +28,7 @@ from rapkit.server.oauth import OAuthProvider
 from rapkit.server.oauth.service import by_name
 from rapkit.server.pace import DEFAULT_RATE
 from rapkit.server.plan import Durations, Plan
-from rapkit.server.serving import is_loading, serve
+from rapkit.server.serving import is_loading, serve, tls_of
 from rapkit.server.tool import DEFAULT_CONFIRM_AFTER, SubscriptionTraits, Tool, Traits, make_subscription, make_tool
 from rapkit.server.webhooks import StyleName, Webhook
 
@@ -48,12 +50,14 @@ class Toolset:
     """A named set of tools.
 
     `tokens` are who may call: a token, or several by name; each is the token itself, `env:VARIABLE` or `file:path`. Without any, only this
-    machine may. `caller_secrets` are another way to know callers, by the Standard Webhooks signature of what they send. `allow_callbacks`
-    lists networks, addresses and origins that results may be sent to though they are not public. `store` is where invocations are kept,
-    `.rapkit/<name>.db` by default. `public_url` is where the server is reached, if not where it listens;
-    it has to be https unless it is loopback, or `allow_plain_http` is set. `webhook_secrets` sign callbacks
-    as Standard Webhooks do. `oauth` are the providers that `ctx.oauth` can ask users to authorise us at. `version` changes when the tools
-    do; by default it is derived from them.
+    machine may. `caller_secrets` are another way to know callers, by the Standard Webhooks signature of what they send; `aws_keys` another,
+    by AWS signatures: secret access keys by access key id, by the caller's name. `client_certificates` are names in TLS client
+    certificates, by the caller's name, for a server that is run with a client CA. `allow_callbacks` lists networks, addresses and origins
+    that results may be sent to though they are not public. `store` is where invocations are kept, `.rapkit/<name>.db` by default.
+    `public_url` is where the server is reached, if not where it listens; it has to be https unless it is loopback, or `allow_plain_http` is
+    set. `webhook_secrets` sign callbacks as Standard Webhooks do, and `callback_certificate` is shown to runtimes that
+    ask for a client certificate. `oauth` are the providers that `ctx.oauth` can ask users to authorise us at. `version` changes when the
+    tools do; by default it is derived from them.
     """
 
     def __init__(
@@ -67,8 +71,11 @@ class Toolset:
         allow_plain_http: bool = False,
         tokens: Secrets | None = None,
         caller_secrets: Secrets | None = None,
+        aws_keys: AwsKeys | None = None,
+        client_certificates: Secrets | None = None,
         allow_callbacks: Sequence[str] = (),
         webhook_secrets: Sequence[str] = (),
+        callback_certificate: ClientCertificate | None = None,
         oauth: Sequence[OAuthProvider] = (),
         limits: Limits | None = None,
         durations: Durations | None = None,
@@ -85,6 +92,9 @@ class Toolset:
         self._version = version
         self.tokens = tokens
         self.caller_secrets = caller_secrets
+        self.aws_keys = aws_keys
+        self.client_certificates = client_certificates
+        self.callback_certificate = callback_certificate
         self.webhook_secrets = tuple(webhook_secrets)
         self._oauth = by_name(oauth)
         self._lifespan = lifespan
@@ -272,7 +282,18 @@ class Toolset:
     @property
     def callers(self) -> Callers:
         """Who may call."""
-        return Callers(_read(self.tokens), _read(self.caller_secrets))
+        keys, certificates = self.aws_keys, self.client_certificates
+        return Callers(
+            _read(self.tokens),
+            _read(self.caller_secrets),
+            aws_keys=None if keys is None else SigV4Keys(_read_keys(keys), urlsplit(self.public_url or "").path),
+            certificates=None if certificates is None else _read(certificates),
+        )
+
+    @property
+    def serves_strangers(self) -> bool:
+        """Whether something is for others than callers: webhooks, and users who come back from an OAuth provider."""
+        return bool(self._webhooks or self._oauth)
 
     def document(self, base_url: str) -> ToolsetDocument:
         """The toolset as discovery shows it; `ConfigError` if it is not one yet."""
@@ -357,6 +378,7 @@ class Toolset:
             # Without tokens all callers are on this machine, and can reach it without our help.
             loopback_callbacks=loopback_callbacks or callers.local_only,
             webhook_secrets=secrets,
+            callback_certificate=self.callback_certificate,
             oauth=self._oauth,
             hooks=tuple(self._hooks),
             close_hooks=tuple(self._close_hooks),
@@ -364,10 +386,21 @@ class Toolset:
             durations=self.durations,
         )
 
-    def run(self, *, host: str = "127.0.0.1", port: int = 8001) -> None:
-        """Serve until interrupted. What keeps it from being served is said in a sentence, and the process ended."""
+    def run(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8001,
+        tls_cert: str | None = None,
+        tls_key: str | None = None,
+        client_ca: str | None = None,
+    ) -> None:
+        """Serve until interrupted. What keeps it from being served is said in a sentence, and the process ended.
+
+        With a `tls_cert` over HTTPS; with a `client_ca` only to callers with a client certificate of that authority. All are PEM files.
+        """
         try:
-            serve(self, host, port)
+            serve(self, host, port, tls=tls_of(self, tls_cert, tls_key, client_ca))
         except ConfigError as error:
             if is_loading():
                 raise  # whoever loads the file says it better
@@ -384,6 +417,10 @@ class Toolset:
         if self._engine is None:
             raise ConfigError(_NO_LIFESPAN.format(name=self.name))
         return self._engine
+
+
+def _read_keys(given: AwsKeys) -> dict[str, dict[str, str]]:
+    return {name: {id: read_secret(secret) for id, secret in pairs.items()} for name, pairs in given.items()}
 
 
 def _read(given: Secrets | None) -> dict[str, str | Sequence[str]]:

@@ -9,13 +9,14 @@ from urllib.parse import urlsplit
 
 import click
 
+from rapkit.cli.access import Access, access_options
 from rapkit.cli.arguments import read_arguments
 from rapkit.cli.call.answering import Answering
 from rapkit.cli.call.keyboard import Typed
 from rapkit.cli.call.leaving import Told, hearing_the_first
 from rapkit.cli.call.listener import Listener
 from rapkit.cli.call.made_call import MadeCall
-from rapkit.cli.options import in_seconds, read_token
+from rapkit.cli.options import in_seconds
 from rapkit.cli.progress import PROGRESS, read_progress
 from rapkit.cli.remote import fetch_toolset
 from rapkit.errors import ConfigError, DeliveryError
@@ -41,7 +42,7 @@ _LONGEST_VIEW = 100
 @click.argument("url")
 @click.argument("operation")
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...")
-@click.option("--token", help="The token to send: env:VARIABLE, file:PATH or the token itself.")
+@access_options
 @click.option("--callback-url", metavar="URL", help="Have the answer sent there instead of waiting for it here.")
 @click.option(
     "--timeout",
@@ -54,7 +55,7 @@ def command(
     url: str,
     operation: str,
     arguments: tuple[str, ...],
-    token: str | None,
+    access: Access,
     callback_url: str | None,
     timeout: float | None,
     as_json: bool,
@@ -79,8 +80,7 @@ def command(
                3  no answer came in time
              130  Ctrl-C
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
-    secret = read_token(token)
-    document = fetch_toolset(url, secret).document
+    document = fetch_toolset(url, access).document
     tool = _find(document, operation, url)
     invocation = {
         "operation": operation,
@@ -89,7 +89,7 @@ def command(
         "group_id": f"cli_{secrets.token_hex(6)}",
         "toolset_version": document.version,
     }
-    call = MadeCall(url, document.endpoint, invocation, secret)
+    call = MadeCall(url, document.endpoint, invocation, access)
     if callback_url:
         call.send(callback_url)
         click.echo(f"accepted as {call.id}; the answer goes to {callback_url}", err=True)

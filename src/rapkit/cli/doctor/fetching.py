@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pyreqwest.client import SyncClientBuilder
 from pyreqwest.exceptions import PyreqwestError, RequestTimeoutError
 
+from rapkit.delivery.client_certificate import ClientCertificate
 from rapkit.delivery.guard import Target
 from rapkit.errors import DeliveryError
 
@@ -23,24 +24,33 @@ class Response:
     date: str | None
 
 
-def fetch(url: str, headers: Mapping[str, str] | None = None) -> Response:
+def fetch(url: str, headers: Mapping[str, str] | None = None, certificate: ClientCertificate | None = None) -> Response:
     """GET it, without proxies and without following redirects, as agents do. `DeliveryError` names the origin alone."""
-    return _send("GET", url, headers or {}, None, _builder(url))
+    return _send("GET", url, headers or {}, None, _builder(url, certificate))
 
 
-def post(url: str, headers: Mapping[str, str], body: bytes, target: Target, address: str) -> Response:
+def post(
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    target: Target,
+    address: str,
+    certificate: ClientCertificate | None = None,
+) -> Response:
     """POST JSON in the same way, to an address that was judged before."""
-    builder = _builder(url)
+    builder = _builder(url, certificate)
     if address != target.host:
         builder = builder.resolve(target.host, address, target.port)
     return _send("POST", url, {"content-type": "application/json", **headers}, body, builder)
 
 
-def _builder(url: str) -> SyncClientBuilder:
+def _builder(url: str, certificate: ClientCertificate | None) -> SyncClientBuilder:
     # Not the asynchronous client: its threads now and then abort an interpreter that ends soon after (pyreqwest 0.15).
     builder = SyncClientBuilder().user_agent("rapkit").timeout(timedelta(seconds=_PATIENCE)).follow_redirects(False)
     if urlsplit(url).scheme == "http":
         builder = builder.danger_accept_invalid_certs(True)  # there are none: this spares us loading those to trust
+    elif certificate is not None:
+        builder = certificate.load().configure(builder)
     return builder.no_proxy()
 
 

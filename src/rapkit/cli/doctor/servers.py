@@ -31,11 +31,14 @@ async def _in_thread(work: Callable[P, T], *given: P.args, **options: P.kwargs) 
 
 
 class _Fetcher:
-    """Fetches in threads; an answer too long is refused only when it is there."""
+    """Fetches in threads, with the client certificate of a server; an answer too long is refused only when it is there."""
+
+    def __init__(self, server: Server) -> None:
+        self._certificate = server.certificate
 
     async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
         """As agents do, which keep their connections."""
-        answer = await _in_thread(fetch, url, headers)
+        answer = await _in_thread(fetch, url, headers, self._certificate)
         if len(answer.body) > limit:
             raise DeliveryError(f"It answered with more than {limit} bytes.")
         return answer.status, answer.body
@@ -68,12 +71,11 @@ class _Asked:
 
 
 async def _ask(servers: Sequence[Server]) -> list[_Asked]:
-    discovery = Discovery(_Fetcher(), _in_thread)
     knocking = Knocking(servers, _in_thread)
 
     async def ask(server: Server) -> _Asked:
         began = time.monotonic()
-        (found,) = await discovery.fetch_all([server])
+        (found,) = await Discovery(_Fetcher(server), _in_thread).fetch_all([server])
         seconds = time.monotonic() - began
         if isinstance(found, DiscoveryFailed):
             return _Asked(server, found, seconds)
@@ -130,9 +132,9 @@ def _inspect(server: Server) -> str:
 
 def _remedy(server: Server, problem: str, patient: Patient) -> str:
     try:
-        server.headers()
+        asyncio.run(server.headers("GET", server.base))
     except ConfigError:
-        return "Check its token in the settings."
+        return f"Check its {'token' if server.auth is None else 'AWS credentials'} in the settings."
     answered = _ANSWERED.search(problem)
     status = int(answered[1]) if answered else 0
     if status in NEEDS_A_TOKEN:

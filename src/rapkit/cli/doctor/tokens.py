@@ -36,18 +36,21 @@ class Knocking:
         self._in_thread = in_thread
 
     async def status(self, server: Server, document: ToolsetDocument) -> int:
-        """What the server answers there to somebody with the token of these settings; `DeliveryError` if nothing comes."""
+        """What the server answers there to an agent with these settings; `DeliveryError` if nothing comes."""
         url = server.endpoint(document)
         guard = self._near if is_loopback_host(urlsplit(url).hostname or "") else self._far
         target = guard.check_url(url)
         address, *_ = await guard.resolve(target)
-        answer = await self._in_thread(post, url, server.headers(), _NO_MESSAGE, target, address)
+        headers = await server.headers("POST", url, _NO_MESSAGE)
+        answer = await self._in_thread(post, url, headers, _NO_MESSAGE, target, address, server.certificate)
         status: int = answer.status
         return status
 
 
 def what_is_wrong(server: Server, status: int) -> str:
     """Why a call would be refused with this status, one of `NEEDS_A_TOKEN`."""
+    if server.auth is not None:
+        return f"calls are answered {status}. {server.advice_when_refused}"
     if server.token is None:
         return f"calls are answered {status}: it wants a token, and none is configured"
     source = f"the one from {server.token}" if server.token.startswith(_REFERENCES) else "the one that is configured"
@@ -56,6 +59,8 @@ def what_is_wrong(server: Server, status: int) -> str:
 
 def what_to_do(server: Server, patient: Patient) -> str:
     """What to write, and where."""
+    if server.auth is not None:
+        return f"Correct how the agent proves to this server who it is, in {patient.config}."
     if server.token is None:
         entry = f'[[servers]] with url = "{server.url}" and token = "env:VARIABLE" or "file:PATH"'
         source = patient.sources.of(server)

@@ -11,7 +11,7 @@ from rapkit.cli.doctor.patient import Patient
 from rapkit.cli.doctor.verdict import Verdict
 
 _OLDEST_SQLITE = (3, 51, 3)  # those before it can damage a file when its log begins anew
-_EXTRAS = {"agent": "pydantic_ai", "oauth": "authlib"}
+_EXTRAS = {"agent": "pydantic_ai", "aws": "botocore", "oauth": "authlib"}
 
 
 def check(_patient: Patient) -> list[Verdict]:
