@@ -22,7 +22,7 @@ class Server:
     for the model only. Plain http to another machine has to be allowed with `allow_http` (TRA-2). Threads remember a server by its `name`,
     which is its URL unless it is given another: give it one if the URL may change. With a `webhook_secret`, or several while they are
     rotated, its callbacks are taken only if they are signed with one (Standard Webhooks); each is written like a token.
-    `auth` is another way to prove who we are: `SigV4` signs every request, `ClientCertificate` is shown to the URL's own origin when it asks.
+    `auth` is another way to prove who we are: `SigV4` signs every request, `ClientCertificate` is shown to the URL's own origin.
     """
 
     url: str
