@@ -140,6 +140,16 @@ def test_each_kind_has_its_own_horizon(kind: Kind, horizon: float) -> None:
     assert age == pytest.approx(horizon, abs=2)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.NOTICE])
+def test_each_kind_backs_off_exponentially(kind: Kind) -> None:
+    """Item 20 · INV-4, CB-3: every wait is twice the one before, up to the cap. A factor of 1 would ask a server that is down every second."""
+    policy = POLICIES[kind]
+    waits = [policy.delay(attempts, 0.0, 0.0) for attempts in range(1, 8)]
+
+    assert waits == [min(2.0**step, policy.cap) for step in range(7)]
+    assert policy.cap >= 60
+
+
 def test_a_notice_is_sent_once() -> None:
     assert POLICIES[Kind.NOTICE].delay(1, 0.0, 0.0) is None
 
