@@ -142,7 +142,7 @@ def test_each_kind_has_its_own_horizon(kind: Kind, horizon: float) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.NOTICE])
 def test_each_kind_backs_off_exponentially(kind: Kind) -> None:
-    """Item 20 · INV-4, CB-3: every wait is twice the one before, up to the cap. A factor of 1 would ask a server that is down every second."""
+    """Item 20 · INV-4, CB-3: every wait is twice the one before, up to the cap."""
     policy = POLICIES[kind]
     waits = [policy.delay(attempts, 0.0, 0.0) for attempts in range(1, 8)]
 

@@ -4,7 +4,7 @@ from rapkit.kernel.entries import Answered, Happened, ModelSaid
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import STILL_RUNNING
 from tests.runtime.agents import Obedient, Working, call, working
-from tests.runtime.stranger import CANCEL, Stranger
+from tests.runtime.stranger import CANCEL, Stranger, tool
 
 
 async def test_the_user_is_answered_while_a_call_takes_days(
@@ -136,3 +136,16 @@ async def test_an_agent_can_be_told_to_cancel_what_is_interrupted(
         assert notice.message["tool_call_id"] == invocation.id
         assert (await invocation.result("too late")).status == 410
         assert len(await talk.all(ModelSaid)) == 2
+
+
+async def test_the_model_is_told_how_long_a_running_call_is_expected_to_take(
+    agent: Working, stranger: Stranger
+) -> None:
+    """Item 15 · INV-20: and the call has at least twice that, were there a time-out."""
+    stranger.tools = [tool("work", annotations={"x-rapkit-expected-seconds": [120, 600]})]
+    talk = await agent.doing(call("work"))
+    await stranger.invoked()
+
+    await talk.say("how is it going?")
+
+    await talk.hears(f"heard: {STILL_RUNNING} It is expected to take up to 10 min. | how is it going?")

@@ -25,8 +25,8 @@ class Timeouts:
     long_running: float | None = None
     tools: Mapping[str, float | None] = field(default_factory=dict)
 
-    def of(self, name: str, *, long_running: bool) -> float | None:
-        """That of one tool."""
+    def of(self, name: str, *, long_running: bool, expected: float | None = None) -> float | None:
+        """That of one tool. One that is `expected` to take up to so many seconds has at least twice that, unless `tools` names it."""
         seconds = self.call
         if name in self.tools:
             seconds = self.tools[name]
@@ -34,6 +34,8 @@ class Timeouts:
             seconds = self.long_running
         elif long_running and seconds is not None:
             seconds *= _AS_LONG
+        if name not in self.tools and seconds is not None and expected is not None:
+            seconds = max(seconds, 2 * expected)
         return None if seconds == math.inf else seconds
 
 

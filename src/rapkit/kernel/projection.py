@@ -12,7 +12,7 @@ events back.
 What is too long is shown in part: see `bounds`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -33,8 +33,9 @@ from rapkit.kernel.entries import (
     UserSaid,
     WokenUp,
 )
-from rapkit.kernel.thread import Thread
+from rapkit.kernel.thread import Pending, Thread
 from rapkit.protocol import ContentItem, TextContent
+from rapkit.protocol.expected_time import duration
 
 STILL_RUNNING = "This call is still running. Its result will come later, by itself; do not call again for it."
 NOT_PERMITTED_YET = (
@@ -99,10 +100,10 @@ def project(
     if known is not None:
         for each in (known.expired, known.subscriptions, known.pending):
             calls |= {call_id: (call.name, call.arguments) for call_id, call in each.items()}
-    unpermitted = frozenset(id for id, call in (known.pending if known else {}).items() if call.awaits == "permission")
+    pending = known.pending if known else {}
     pieces: list[_Turn | str] = []
     for stretch in stretches:
-        pieces += _Projector(stretch, calls, unpermitted).run()
+        pieces += _Projector(stretch, calls, pending).run()
     conversation = _alternating(pieces)
     if known is not None and known.wants_model and not (conversation and isinstance(conversation[-1], Heard)):
         # What woke it lies before the stretches, behind many lines that are not for models.
@@ -116,9 +117,9 @@ def _told(summary: Summary) -> str:
 
 
 class _Projector:
-    def __init__(self, stretch: Stretch, calls: Calls, unpermitted: frozenset[str]) -> None:
+    def __init__(self, stretch: Stretch, calls: Calls, pending: Mapping[str, Pending]) -> None:
         self._stretch = stretch
-        self._unpermitted = unpermitted
+        self._pending = pending
         self._pieces: list[_Turn | str] = []
         self._calls = calls
         self._places: dict[str, _Turn] = {}
@@ -238,7 +239,12 @@ class _Projector:
 
     def _stand_in(self, call_id: str) -> str:
         """What stands in the place of an answer that has not come."""
-        return NOT_PERMITTED_YET if call_id in self._unpermitted else STILL_RUNNING
+        call = self._pending.get(call_id)
+        if call is not None and call.awaits == "permission":
+            return NOT_PERMITTED_YET
+        if call is None or call.expected is None:
+            return STILL_RUNNING
+        return f"{STILL_RUNNING} It is expected to take up to {duration(call.expected)}."
 
 
 def content_of(answered: Answered) -> tuple[ContentItem, ...]:

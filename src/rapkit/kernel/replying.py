@@ -16,6 +16,7 @@ from rapkit.kernel.receiving import close, close_if_done
 from rapkit.kernel.relatives import report
 from rapkit.kernel.thread import OpenChoice, Pending, Thread
 from rapkit.protocol import ArgumentChecker
+from rapkit.protocol.expected_time import longest_expected
 
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
@@ -86,6 +87,7 @@ def _make(draft: Draft, call: MadeCall, wanted: WantedCall, catalog: Catalog) ->
     if problem := too_many_calls(draft) or _too_many(draft, offer):
         return _refuse(draft, call, problem)
     annotations = offer.definition.annotations
+    expected = longest_expected(annotations.__pydantic_extra__ if annotations else None)
     pending = Pending(
         call.name,
         call.arguments,
@@ -93,9 +95,14 @@ def _make(draft: Draft, call: MadeCall, wanted: WantedCall, catalog: Catalog) ->
         offer.definition.name,
         draft.now,
         provider_id=call.provider_id,
-        timeout=draft.limits.timeouts.of(call.name, long_running=bool(annotations and annotations.longRunning)),
+        timeout=draft.limits.timeouts.of(
+            call.name,
+            long_running=bool(annotations and annotations.longRunning),
+            expected=expected,
+        ),
         since=draft.now,
         display=call.display,
+        expected=expected,
     )
     if choices := _asked_first(draft, call.name, destructive=bool(annotations and annotations.destructive)):
         _ask_permission(draft, call, pending, choices)

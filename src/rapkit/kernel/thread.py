@@ -29,7 +29,7 @@ class Pending:
     `name` is what the model calls the tool, `operation` what its server does. `detached` is a call the model was told is still running: its
     answer will not come in its place any more. `corrected` is one that was sent again for a newer toolset. `timeout` is how many seconds a
     tool has, from `since`; `until` is when a call that awaits the time is answered, if anything else does not come first. `display` is the
-    call for people, if its tool's script can say it.
+    call for people, if its tool's script can say it. `expected` is the longest time in seconds that the tool says it takes.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Pending:
     since: float = 0.0
     until: float | None = None
     display: str | None = None
+    expected: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

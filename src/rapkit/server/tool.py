@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from rapkit.errors import ConfigError
 from rapkit.protocol import Annotations, ToolDefinition
+from rapkit.protocol.expected_time import ANNOTATION, ExpectedTime, parse_expected_time
 from rapkit.protocol.problems import problems
 from rapkit.server.context import Context
 from rapkit.server.pace import DEFAULT_RATE
@@ -33,6 +34,7 @@ class Traits:
     requires_auth: str | None = None
     display: str | None = None
     timeout: float | None = None
+    expected: ExpectedTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +80,31 @@ class Tool:
     def definition(self) -> ToolDefinition:
         """The tool as the wire describes it."""
         traits = self.traits
+        expected = traits.expected
+        told = "" if expected is None else f"\n\nExpected time: {expected.text}."
         annotations = Annotations(
             requiresAuth=traits.requires_auth,
             readOnly=traits.read_only or None,
             destructive=traits.destructive or None,
             idempotent=traits.idempotent or None,
             longRunning=traits.long_running or self.subscription is not None or None,
+            **({} if expected is None else {ANNOTATION: [expected.least, expected.most]}),
         )
         return ToolDefinition(
             name=self.name,
-            description=self.signature.description,
+            description=f"{self.signature.description}{told}".lstrip(),
             inputSchema=self.signature.input_schema,
             annotations=annotations if annotations.model_dump(exclude_none=True) else None,
             displayScript=traits.display,
         )
+
+
+def read_expected(text: str | None, function: Callable[..., Any], name: str | None) -> ExpectedTime | None:
+    """What an author says about a tool's time; `ConfigError` if it cannot be read."""
+    try:
+        return None if text is None else parse_expected_time(text)
+    except ValueError as error:
+        raise ConfigError(f"tool {name or getattr(function, '__name__', '?')!r}: {error}") from None
 
 
 def make_tool(function: Callable[..., Any], name: str | None, traits: Traits) -> Tool:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 from urllib.parse import urlsplit
 
@@ -29,7 +30,15 @@ from rapkit.server.oauth.service import by_name
 from rapkit.server.pace import DEFAULT_RATE
 from rapkit.server.plan import Durations, Plan
 from rapkit.server.serving import is_loading, serve, tls_of
-from rapkit.server.tool import DEFAULT_CONFIRM_AFTER, SubscriptionTraits, Tool, Traits, make_subscription, make_tool
+from rapkit.server.tool import (
+    DEFAULT_CONFIRM_AFTER,
+    SubscriptionTraits,
+    Tool,
+    Traits,
+    make_subscription,
+    make_tool,
+    read_expected,
+)
 from rapkit.server.webhooks import StyleName, Webhook
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -120,6 +129,7 @@ class Toolset:
         requires_auth: str | None = None,
         display: str | None = None,
         timeout: float | None = None,
+        expected: str | None = None,
     ) -> Callable[[F], F]: ...
 
     def tool(
@@ -134,16 +144,19 @@ class Toolset:
         requires_auth: str | None = None,
         display: str | None = None,
         timeout: float | None = None,
+        expected: str | None = None,
     ) -> Any:
         """Make a function a tool. Bare, or with what the author says about it.
 
         `read_only` and `idempotent` tools run again if the server is lost while they run; others are answered with an error that says the
-        outcome is unknown. `timeout` is in seconds. `display` is a Rhai expression over `args` that gives one line for people.
+        outcome is unknown. `timeout` is in seconds. `expected` is how long it usually takes, like "30 s" or "2-10 min": models are told,
+        and runtimes wait accordingly. `display` is a Rhai expression over `args` that gives one line for people.
         """
         traits = Traits(read_only, destructive, idempotent, long_running, requires_auth, display, timeout)
 
         def register(function: F) -> F:
-            self._add(make_tool(function, name, traits))
+            said = replace(traits, expected=read_expected(expected, function, name))
+            self._add(make_tool(function, name, said))
             return function
 
         return register if function is None else register(function)
@@ -168,6 +181,7 @@ class Toolset:
         requires_auth: str | None = None,
         display: str | None = None,
         timeout: float | None = None,
+        expected: str | None = None,
     ) -> Callable[[F], F]: ...
 
     def subscription(
@@ -187,6 +201,7 @@ class Toolset:
         requires_auth: str | None = None,
         display: str | None = None,
         timeout: float | None = None,
+        expected: str | None = None,
     ) -> Any:
         """Make a function a tool that answers with events, now and then, until it ends or is cancelled. Bare, or with arguments.
 
@@ -205,7 +220,8 @@ class Toolset:
         )
 
         def register(function: F) -> F:
-            self._add(make_subscription(function, name, traits, kind))
+            said = replace(traits, expected=read_expected(expected, function, name))
+            self._add(make_subscription(function, name, said, kind))
             return function
 
         return register if function is None else register(function)
