@@ -82,7 +82,10 @@ LOOKS: list[tuple[JournalEntry, str]] = [
     (kernel.ViewChanged("board"), "▤ [view board: new content]"),
     (kernel.Summary("Much was said.", 12), "… Everything up to line 12 was summed up for the model."),
     (kernel.GrantedEntry(slices=5, cost=0.5), "+ granted: 5 slices, 0.5 US dollars more"),
-    (kernel.ToolsetMissing("http://a", "It is down."), "! the tools of http://a are missing: It is down."),
+    (
+        kernel.ToolsetMissing("http://a", "It is down."),
+        "! the tools of http://a are missing; rapkit threads show says why",
+    ),
     (kernel.ToolsetFound("http://a"), "+ the tools of http://a are available now"),
     (kernel.Failed("The model is ill."), "! The model is ill."),
     (kernel.ParkedEntry("it is ill"), "! The thread has stopped: it is ill\n  A new message revives it."),

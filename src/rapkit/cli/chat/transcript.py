@@ -249,7 +249,8 @@ def _granted(entry: Entry) -> list[Block]:
 
 
 def _toolset_missing(entry: Entry) -> list[Block]:
-    return [Block(f"the tools of {entry['server']} are missing: {_first(entry['reason'])}", "! ", _WRONG)]
+    # A chat that runs its own agent says why when it starts.
+    return [Block(f"the tools of {entry['server']} are missing; rapkit threads show says why", "! ", _WRONG)]
 
 
 def _toolset_found(entry: Entry) -> list[Block]:
