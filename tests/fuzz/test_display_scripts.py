@@ -4,7 +4,7 @@ import copy
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rapkit.protocol.display_script import LONGEST_LINE, render
@@ -56,7 +56,10 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 
+quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
+
+@quick
 @given(SCRIPTS, VALUES, VALUES)
 def test_a_script_says_one_line_or_nothing_and_changes_no_argument(script: str, a: Any, b: Any) -> None:
     arguments = {"a": a, "b": b}
@@ -69,11 +72,13 @@ def test_a_script_says_one_line_or_nothing_and_changes_no_argument(script: str, 
     assert render(script, arguments) == line
 
 
+@quick
 @given(st.text(alphabet="argsxy01.\"'`${}[]()+-*/%=!<>&|?;, \n\\letif", max_size=200), VALUES)
 def test_no_text_breaks_the_reader(script: str, a: Any) -> None:
     render(script, {"a": a})
 
 
+@quick
 @given(SCRIPTS, st.integers(1, 3))
 def test_large_arguments_are_no_way_to_keep_it_busy(script: str, megabytes: int) -> None:
     text = "a/b " * (megabytes * 250_000)
