@@ -41,6 +41,7 @@ class Pump(Generic[T]):
         self._fetch = fetch
         self._work = work
         self._tasks: set[asyncio.Task[None]] = set()
+        self._apart: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._running = False
         self._healthy = True
@@ -86,7 +87,13 @@ class Pump(Generic[T]):
 
     @property
     def _free(self) -> int:
-        return self._limit - len(self._tasks) - self._reserved
+        return self._limit - (len(self._tasks) - len(self._apart)) - self._reserved
+
+    def set_apart(self, task: "asyncio.Task[None]") -> None:
+        """Do not count something in hand against the limit any more."""
+        if task in self._tasks:
+            self._apart.add(task)
+            self._room.set()
 
     def hand(self, thing: T) -> None:
         """Start on something, whoever fetched it."""
@@ -151,6 +158,7 @@ class Pump(Generic[T]):
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._apart.discard(task)
         self._room.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("work on %s failed", self.topic, exc_info=error)

@@ -99,7 +99,9 @@ async def send(store: Store, *posts: Outgoing) -> None:
     await store.commit(await claim_one(store, "postmaster", kind="sender"), Commit(outgoing=posts, forget_for=0))
 
 
-async def take(store: Store, worker: str = ANNA, limit: int = 100, *, avoid: tuple[str, ...] = ()) -> list[Taken]:
+async def take(
+    store: Store, worker: str = ANNA, limit: int = 100, *, avoid: tuple[tuple[str, bool], ...] = ()
+) -> list[Taken]:
     """What a sender that keeps its lease gets."""
     await store.renew(worker)
     return await store.take(worker, limit, avoid)

@@ -153,8 +153,58 @@ class OutboxContract:
         store = harness.store
         await send(store, post("p1", "x", origin="https://slow.test"), post("p2", "y"), post("p3", "z"))
 
-        assert ids(await take(store, avoid=("https://slow.test", "https://none.test"))) == ["p2", "p3"]
+        assert ids(await take(store, avoid=(("https://slow.test", False), ("https://none.test", True)))) == ["p2", "p3"]
         assert ids(await take(store)) == ["p1"]
+
+    async def test_the_latest_of_an_origin_can_be_avoided_alone(self, harness: Harness) -> None:
+        store = harness.store
+        await send(store, post("p1", "x", latest=True), post("p2", "y"))
+
+        assert ids(await take(store, avoid=((ORIGIN, True),))) == ["p2"]
+        assert ids(await take(store)) == ["p1"]
+
+    async def test_of_what_waits_in_a_lane_of_latest_posts_the_newest_is_left(self, harness: Harness) -> None:
+        """The one in hand stays until its sender has settled it, and is not tried again."""
+        store = harness.store
+        await send(store, post("p1", "x", latest=True))
+        first = await take_one(store)
+        assert first.outgoing == post("p1", "x", latest=True)
+        await send(store, post("p2", "x", latest=True))
+        await send(store, post("p3", "x", latest=True))
+        assert await take(store) == []
+
+        await store.settle(first, retry(1000))
+
+        assert (await take_one(store)).outgoing.id == "p3"
+        assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p3"]
+
+    async def test_a_retry_of_a_latest_post_ends_when_a_newer_one_comes(self, harness: Harness) -> None:
+        store = harness.store
+        await send(store, post("p1", "x", latest=True))
+        await store.settle(await take_one(store), retry(1000))
+        await send(store, post("p2", "x", latest=True), post("p3", "y", latest=True))
+
+        assert ids(await take(store)) == ["p2", "p3"]
+
+    async def test_a_latest_post_in_a_lost_senders_hands_is_not_sent_again_after_a_newer_one(
+        self, harness: Harness
+    ) -> None:
+        store = harness.store
+        await send(store, post("p1", "x", latest=True))
+        await take_one(store, ANNA)
+        await send(store, post("p2", "x", latest=True))
+        await store.retire(ANNA)
+
+        assert await take(store, BERT) == []
+        assert (await take_one(store, BERT)).outgoing.id == "p2"
+
+    async def test_what_is_dropped_is_neither_sent_nor_kept(self, harness: Harness) -> None:
+        store = harness.store
+        await send(store, post("p1"), post("p2"))
+        await store.settle(await take_one(store), Settlement(Outcome.DROPPED, "refused"))
+
+        assert (await take_one(store)).outgoing.id == "p2"
+        assert await store.outbox(dead=True) == []
 
     async def test_a_post_is_not_due_before_its_time(self, harness: Harness) -> None:
         store = harness.store
@@ -262,12 +312,12 @@ class OutboxContract:
     async def test_the_outcome_and_its_letter_are_written_together(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await send(store, post("p1", "x"), post("p2", "y"), post("p3", "z"))
+        await send(store, post("p1", "x"), post("p2", "y"), post("p3", "z"), post("p4", "w"))
         for taken, outcome in zip(await take(store), Outcome, strict=True):
             news = letter(f"{taken.outgoing.id} {outcome}", dedup=taken.outgoing.id)
             await store.settle(taken, Settlement(outcome, "why", 60.0, news))
 
-        assert texts(await claim_one(store)) == ["p1 delivered", "p2 retry", "p3 dead"]
+        assert texts(await claim_one(store)) == ["p1 delivered", "p2 retry", "p3 dead", "p4 dropped"]
 
     async def test_a_fact_can_drop_what_its_letter_needs(self, harness: Harness) -> None:
         """The last letter that needs a record, and the end of the record, in one step."""

@@ -242,6 +242,23 @@ class StoppingContract:
         assert ids(await take(store)) == ["p4"]
         assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p4", "p5"]
 
+    async def test_lanes_under_a_stopped_box_are_deleted_too(self, harness: Harness) -> None:
+        store = harness.store
+        for box in (child("b1", "c1"), child("b2", "c2")):
+            await store.create(box)
+        first, second = await claim(store)
+        await store.commit(first, Commit(outgoing=[post("p1", "thread/b1/v", latest=True), post("p2", "thread/b10/v")]))
+        await store.commit(
+            second, Commit(outgoing=[post("p3", "thread/b2/v"), post("p4", "threads/b2/v")], forget_for=9)
+        )
+        assert ids(await take(store, BERT, 1)) == ["p1"]
+
+        assert await store.stop([KIND], "thread", "c1", remember_for=60) == Stopped(("b1",), ("p1",))
+        assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p2", "p3", "p4"]
+
+        await store.stop([KIND], "thread", None, remember_for=60)
+        assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p4"]
+
     async def test_a_stopped_box_can_still_say_something(self, harness: Harness) -> None:
         store = harness.store
         await store.create(child("b1", "c1"))

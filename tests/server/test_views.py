@@ -155,9 +155,32 @@ async def test_a_runtime_that_is_down_is_shown_the_latest_and_not_all_it_missed(
 
         assert (await call.result()).text == "worked"
         steps = [view["done"] for view in shown(call)]
-        assert steps[0] == 0  # it was on its way all the time
-        assert steps[1] >= 50
+        assert steps[0] >= 49  # older ones were replaced, and not tried again
         assert steps == sorted(set(steps))
+
+
+async def test_a_view_that_is_refused_does_not_hold_up_the_result(tools: Toolset) -> None:
+    """Item 7: views have lanes of their own."""
+    async with testing.serve(tools) as client:
+        client.callbacks.fail()
+        call = await client.start("show", contents=[1], pause=0.5)
+        await client.settled()
+        await client.advance(0.5)
+
+        assert [message.type for message in call.messages] == ["tool_result"]
+        await client.advance(60)
+        assert shown(call) == [1]  # it still comes, after the result
+
+
+async def test_a_view_that_hangs_does_not_hold_up_the_result(tools: Toolset) -> None:
+    """Item 7: not even by the places of its origin; and once replaced it is not sent again."""
+    async with testing.serve(tools) as client:
+        client.callbacks.hang()
+        await client.start("show", contents=[1], pause=1)
+        await client.settled()
+        await client.advance(1)
+        assert client.callbacks.attempts == 2  # the view, and the result
+        client.callbacks.up()
 
 
 async def test_nothing_is_shown_after_the_result(events: list[str]) -> None:

@@ -284,7 +284,7 @@ class Model:
         post = self.posts[taken.outgoing.id]
         post.holder = post.due_at = None
         match settlement.outcome:
-            case Outcome.DELIVERED:
+            case Outcome.DELIVERED | Outcome.DROPPED:
                 del self.posts[post.made.id]
             case Outcome.RETRY:
                 post.due_at = self.now + settlement.delay

@@ -34,10 +34,13 @@ _NO_SECRETS = ("accept", "content-type", "user-agent")
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds to wait: `connect` for the name, the connection and TLS; `total` for the whole request."""
+    """Seconds to wait: `connect` for the name, the connection and TLS; `total` for the whole request.
 
-    connect: float = 5.0
-    total: float = 20.0
+    A runtime may answer a callback only when its model has spoken; given up earlier, it would be sent the same message twice.
+    """
+
+    connect: float = 10.0
+    total: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)

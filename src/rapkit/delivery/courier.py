@@ -70,11 +70,25 @@ class _Unsendable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """How many POSTs may be under way: `total`, about `per_origin` to one origin, and fewer to one that did not answer lately."""
+    """How many POSTs may be under way: `total`, about `per_origin` to one origin, and fewer to one that did not answer lately.
+
+    A POST that has waited for its answer for more than `patience` seconds gives its place among the `total` back, and counts as one to a
+    silent origin: so an origin that answers slowly gets its messages once, and does not take the places of the others. The views of an
+    origin are counted apart from its other messages, so that they do not take their places either.
+    """
 
     total: int = 1024
     per_origin: int = 64
     per_silent_origin: int = 4
+    patience: float = 10.0
+
+
+_Share = tuple[str, bool]
+"""An origin, and whether its views are meant or its other messages."""
+
+
+def _share(taken: Taken) -> _Share:
+    return (taken.outgoing.origin, taken.outgoing.latest)
 
 
 class Courier:
@@ -108,8 +122,9 @@ class Courier:
         self._tracing = tracing or Tracing()
         self._clock = clock
         self._dice = dice
-        self._per_origin: Counter[str] = Counter()
-        self._silent: set[str] = set()
+        self._places: Counter[_Share] = Counter()
+        self._waiting: Counter[_Share] = Counter()
+        self._silent: set[_Share] = set()
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._aborted: dict[str, None] = {}
         self._pump = Pump(store, OUTBOX, self._traffic.total, self._take, self._deliver)
@@ -155,32 +170,35 @@ class Courier:
 
         As long as the context lasts the place is kept.
         """
-        if self._is_saturated(origin) or not self._pump.reserve():
+        share = (origin, False)
+        if self._is_saturated(share) or not self._pump.reserve():
             yield None
             return
-        self._per_origin[origin] += 1
+        self._places[share] += 1
         try:
             yield self._worker
         finally:
-            self._one_less(origin)
+            self._one_less(share)
             self._pump.release()
 
     def hand(self, taken: Sequence[Taken]) -> None:
         """Deliver what was taken under our name."""
         for one in taken:
-            self._per_origin[one.outgoing.origin] += 1
+            self._places[_share(one)] += 1
             self._pump.hand(one)
 
-    def _is_saturated(self, origin: str) -> bool:
+    def _is_saturated(self, share: _Share) -> bool:
         traffic = self._traffic
-        most = traffic.per_silent_origin if origin in self._silent else traffic.per_origin
-        return self._per_origin[origin] >= most
+        if self._waiting[share] >= traffic.per_silent_origin:
+            return True
+        most = traffic.per_silent_origin if share in self._silent else traffic.per_origin
+        return self._places[share] >= most
 
     async def _take(self, limit: int) -> list[Taken]:
-        saturated = [origin for origin in list(self._per_origin) if self._is_saturated(origin)]
+        saturated = [share for share in list(self._places) if self._is_saturated(share)]
         taken = await self._store.take(self._worker, limit, saturated)
         # Counted here, before the next round asks, so that one round cannot exceed the limit by more than its size.
-        self._per_origin.update(one.outgoing.origin for one in taken)
+        self._places.update(map(_share, taken))
         return taken
 
     async def _deliver(self, taken: Taken) -> None:
@@ -197,15 +215,38 @@ class Courier:
                 await self._settle(taken, settlement)
             self._on_attempt(taken, settlement)  # last, so that nothing depends on whoever counts
         finally:
-            self._one_less(outgoing.origin)
+            self._one_less(_share(taken))
             if self._under_way.get(outgoing.id) is task:
                 del self._under_way[outgoing.id]
 
-    def _one_less(self, origin: str) -> None:
-        self._per_origin[origin] -= 1
-        if not self._per_origin[origin]:
-            del self._per_origin[origin]  # there is no end to the origins strangers can name
-            self._silent.discard(origin)
+    def _one_less(self, share: _Share) -> None:
+        self._places[share] -= 1
+        if not self._places[share]:
+            del self._places[share]  # there is no end to the origins strangers can name
+            self._silent.discard(share)
+
+    @contextlib.contextmanager
+    def _counted_apart_when_slow(self, taken: Taken) -> Iterator[None]:
+        """Waiting for an answer: after a while it counts against the origin's silent places, not against the common ones."""
+        share, task = _share(taken), asyncio.current_task()
+        assert task is not None
+        slow = False
+
+        def count_apart() -> None:
+            nonlocal slow
+            slow = True
+            self._waiting[share] += 1
+            self._pump.set_apart(task)
+
+        timer = asyncio.get_running_loop().call_later(self._traffic.patience, count_apart)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if slow:
+                self._waiting[share] -= 1
+                if not self._waiting[share]:
+                    del self._waiting[share]
 
     async def _attempt(self, taken: Taken) -> Settlement:
         outgoing = taken.outgoing
@@ -228,7 +269,7 @@ class Courier:
         except (ForbiddenTarget, _Unsendable) as error:
             return await self._end(taken, Fate(Outcome.DEAD, None, str(error), sent_at))
         except DeliveryError as error:
-            self._silent.add(outgoing.origin)
+            self._silent.add(_share(taken))
             return await self._try_again(taken, None, str(error), sent_at)
         except Exception as error:
             # A mistake of ours: a person must know, and the next version may get it through.
@@ -236,7 +277,7 @@ class Courier:
             return await self._try_again(
                 taken, None, f"{outgoing.origin}: it could not be sent; the log says why", sent_at
             )
-        self._silent.discard(outgoing.origin)
+        self._silent.discard(_share(taken))
         span.answered(answer.status)
         if outgoing.kind == Kind.NOTICE and answer.status in _NOT_IMPLEMENTED:
             # Notices are optional, and many servers have no endpoint for them: no reason to alarm a person.
@@ -266,7 +307,8 @@ class Courier:
         stamp = {**more, **headers(outgoing.id, self._clock(), body, self._secrets)}
         if span.traceparent:
             stamp[HEADER] = span.traceparent
-        return await self._client.post(outgoing.url, body, stamp)
+        with self._counted_apart_when_slow(taken):
+            return await self._client.post(outgoing.url, body, stamp)
 
     async def _try_again(self, taken: Taken, answer: Answer | None, problem: str, sent_at: float) -> Settlement:
         policy = self._policies[Kind(taken.outgoing.kind)]
@@ -286,6 +328,10 @@ class Courier:
         return Settlement(Outcome.RETRY, problem, delay)
 
     async def _end(self, taken: Taken, fate: Fate, reason: str | None = None) -> Settlement:
+        if fate.outcome is Outcome.DEAD and taken.outgoing.latest:
+            # A view is not worth sending later: the next one, or the result, tells more.
+            log.info("not shown: %s", fate.problem, extra={"message_id": taken.outgoing.id})
+            return Settlement(Outcome.DROPPED, fate.problem)
         if fate.outcome is Outcome.DEAD:
             # The reason is for whoever runs this: it is no part of the fate, which threads and models are told.
             said = f"; it says: {reason}" if reason else ""

@@ -20,6 +20,7 @@ class Kind(StrEnum):
     FINAL = "final"  # a callback after which nothing follows on its lane
     CANCELLED = "cancelled"  # one that ends a call because somebody wanted that, who may be gone by now
     QUESTION = "question"  # a callback that asks the user something, for whose answer a call waits
+    VIEW = "view"  # a callback of which only the newest matters
     ANSWER = "answer"
     NOTICE = "notice"
 
@@ -107,6 +108,8 @@ POLICIES: Mapping[Kind, RetryPolicy] = MappingProxyType(
         Kind.CANCELLED: RetryPolicy(first=1, factor=2, cap=3600, horizon=3 * 24 * 3600),
         # A call waits for the answer: better that it fails than that it hangs on a question that was never asked.
         Kind.QUESTION: RetryPolicy(first=1, factor=2, cap=60, horizon=3600),
+        # It is out of date soon.
+        Kind.VIEW: RetryPolicy(first=1, factor=2, cap=30, horizon=300),
         Kind.ANSWER: RetryPolicy(first=1, factor=2, cap=60, horizon=3600),
         # Sent once, whatever happens.
         Kind.NOTICE: RetryPolicy(first=1, factor=1, cap=1, horizon=0),

@@ -14,6 +14,9 @@ class Outgoing:
     part of the URL that may be known to anybody who reads the database. A `once` POST is deleted before it is sent: at most once, no retry.
     `kind` picks the retry policy. `id` is unique and stays the same over all attempts. `traceparent` is the W3C trace context the POST
     belongs to, if any. `reference` is not sent: it tells the sender of the POST what to do when the POST has ended.
+
+    Of a lane of `latest` POSTs only the newest matters: one that is put into the lane replaces those that wait there, and the one that a
+    sender has in hand is not tried again.
     """
 
     id: str
@@ -26,6 +29,7 @@ class Outgoing:
     not_before: float | None = None
     traceparent: str = ""
     reference: str = ""
+    latest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class Outcome(StrEnum):
     DELIVERED = "delivered"
     RETRY = "retry"
     DEAD = "dead"
+    DROPPED = "dropped"  # given up, and not worth keeping
 
 
 @dataclass(frozen=True, slots=True)

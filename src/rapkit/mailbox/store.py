@@ -11,7 +11,8 @@
 - An attempt is charged when a box is claimed, not when it fails: a worker that is killed counts too, until a commit says that the box got
   on. After two lost attempts mail is handed out one letter at a time, so that the one that kills its workers can be told from the others
   and set aside.
-- The outbox is first-in-first-out per lane; a `once` POST is deleted before it is handed out, and does not hold its lane.
+- The outbox is first-in-first-out per lane; a `once` POST is deleted before it is handed out, and does not hold its lane. A lane of
+  `latest` POSTs holds one in hand and one that waits at most.
 - Whoever is cancelled while it claims or takes holds nothing afterwards. What else was asked for may have happened all the same.
 - After a `StoreError` other than `Fenced` it is open whether the operation happened: repeat it, all of them bear that (a repeated `commit`
   is `Fenced` if the first one went through and ended the claim; a repeated `note` finds what the first one wrote).
@@ -140,7 +141,8 @@ class Store(Protocol):
         """Take the matching boxes of all these kinds (all of the parent's, without a name) from whoever runs them, in one step.
 
         They are due at once, with `stopped` set, and bring their unread mail and due timers like any other. The POSTs in the lanes named
-        after them are deleted, those in some sender's hands too: nobody sends them again. With a name that matches none of them yet, one
+        after them (`id` and `parent/id/...`; without a name, all of `parent/...`) are deleted, those in some sender's hands too: nobody
+        sends them again. With a name that matches none of them yet, one
         of any of the kinds that comes within `remember_for` seconds is made stopped.
         """
 
@@ -149,8 +151,11 @@ class Store(Protocol):
 
     # Out
 
-    async def take(self, worker: str, limit: int, avoid: Collection[str] = ()) -> list[Taken]:
-        """Up to `limit` POSTs that are due, longest due first, none to an origin in `avoid`. The worker must have a lease."""
+    async def take(self, worker: str, limit: int, avoid: Collection[tuple[str, bool]] = ()) -> list[Taken]:
+        """Up to `limit` POSTs that are due, longest due first, none of a share in `avoid`. The worker must have a lease.
+
+        A share is an origin, and whether its `latest` POSTs are meant or the others.
+        """
 
     async def settle(self, taken: Taken, settlement: Settlement) -> None:
         """Say how the attempt ended, with its letter and its fact. Nothing happens if another sender has the POST, or it was deleted."""

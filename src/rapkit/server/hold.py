@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from rapkit.delivery.courier import Courier
 from rapkit.delivery.retry import Kind
@@ -10,6 +11,7 @@ from rapkit.errors import Fenced
 from rapkit.ids import new_id
 from rapkit.insisting import insist
 from rapkit.mailbox import Claim, Commit, Outgoing, Store
+from rapkit.server.invocation import digest
 
 log = logging.getLogger("rapkit.calls")
 
@@ -55,6 +57,12 @@ class Hold:
             traceparent=self.traceparent,
             reference=reference,
         )
+
+    def view_post(self, body: bytes, view_type: str) -> Outgoing:
+        """A POST that shows a view, in a lane of its own: it neither waits for results and questions nor holds them up."""
+        box = self.claim.box
+        outgoing = self.post(body, Kind.VIEW, lane=f"{box.parent}/{box.id}/{digest('v', view_type)}")
+        return replace(outgoing, latest=True)
 
     async def commit(self, commit: Commit) -> None:
         """Write it; `Fenced` if the box is no longer ours. After another `StoreError` it is open whether it was written."""

@@ -1,6 +1,7 @@
 """What a call shows while it runs: views, and its progress as one of them.
 
-Runtimes keep the latest content of a view, so only the latest is worth sending: updates that come faster than they can leave are merged.
+Runtimes keep the latest content of a view, so only the latest is worth sending: one that has not left when the next one comes is replaced.
+Views have lanes of their own, one for each type of view of a call, so that they never hold up a result.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 
 from rapkit.clock import Clock
 from rapkit.errors import StoreError
-from rapkit.mailbox import Commit, Outgoing, Store
+from rapkit.mailbox import Commit, Outgoing
 from rapkit.protocol import ViewUpdate, dump
 from rapkit.protocol.problems import problems
 from rapkit.server.hold import Hold
@@ -23,9 +24,8 @@ log = logging.getLogger("rapkit.calls")
 class Views:
     """The views of one call, or of one subscription."""
 
-    def __init__(self, hold: Hold, store: Store, clock: Clock, group_id: str, largest: int) -> None:
+    def __init__(self, hold: Hold, clock: Clock, group_id: str, largest: int) -> None:
         self._hold = hold
-        self._store = store
         self._clock = clock
         self._group_id = group_id
         self._largest = largest
@@ -47,9 +47,9 @@ class Views:
             self._flusher = asyncio.create_task(self._flush())
 
     def take(self) -> list[Outgoing]:
-        """What has not been sent yet, for the commit that ends the hold: nothing is shown after a result."""
+        """What has not been sent yet, for the next commit."""
         latest, self._latest = self._latest, {}
-        return [self._hold.post(body) for body in latest.values()]
+        return [self._hold.view_post(body, view_type) for view_type, body in latest.items()]
 
     async def close(self) -> None:
         """Send nothing more but what is being committed."""
@@ -59,15 +59,13 @@ class Views:
 
     async def _flush(self) -> None:
         while self._latest:
-            # What waits in the lane holds up everything behind it, so nothing is added before it is empty.
             async with self._committing:
                 await self._try_to_send()
             await self._clock.sleep(_PAUSE_BETWEEN_UPDATES)
 
     async def _try_to_send(self) -> None:
         try:
-            if not await self._store.waiting(self._hold.lane):
-                # Charged: that something was shown does not mean that the call may run again from the top.
-                await self._hold.commit(Commit(outgoing=self.take(), keep=True, charge=True))
+            # Charged: that something was shown does not mean that the call may run again from the top.
+            await self._hold.commit(Commit(outgoing=self.take(), keep=True, charge=True))
         except StoreError as error:
             log.debug("a view is not shown: %s", error)  # the next one, or the result, tells more

@@ -101,7 +101,7 @@ class Visit:
         self._tool = tool
         self._call = call
         self._space = resources.space(call)
-        self._views = Views(hold, premises.store, premises.clock, call.message.group_id, premises.plan.limits.result)
+        self._views = Views(hold, premises.clock, call.message.group_id, premises.plan.limits.result)
         self._processes = premises.processes(hold)
         self._suspension = Suspension(hold, self._views, task)
         self._subscription: NewSubscription | None = None

@@ -44,7 +44,7 @@ class Workplace:
         call = standing.call
         place._space = resources.space(call)
         await place._space.load()
-        place._views = Views(hold, premises.store, premises.clock, call.message.group_id, premises.plan.limits.result)
+        place._views = Views(hold, premises.clock, call.message.group_id, premises.plan.limits.result)
         place._processes = premises.processes(hold)
         means = Means(
             premises.clock,

@@ -46,7 +46,7 @@ class Correspondence:
             return "It has the ids of another call (CB-2)."
         if getattr(message, "call_id", self.call_id) != self.call_id:
             return "It does not echo the call_id of its call (CB-2)."
-        if self.over:
+        if self.over and not isinstance(message, ViewUpdate):  # views have lanes of their own, and may come later
             return "Nothing may follow the end of a call or of a subscription (CB-5, SUB-4)."
         if self.released and not self._may_be_late(message):
             return "It was sent after the cancellation was acknowledged (SUB-5)."

@@ -287,17 +287,18 @@ class Boxes:
             # Only then: one that comes later under the name of one that was stopped is another one.
             for kind in kinds if name is not None else ():
                 tx.write(sql.SEE, (parent, f"stopped/{kind}/{name}", tx.now + remember_for))
-        return self._end_lanes(stopped, tx)
+        under = [parent] if name is None else [f"{parent}/{id}" for id, _, _ in stopped]
+        return self._end_lanes(stopped, under, tx)
 
     def stop_box(self, id: str, tx: Transaction) -> Stopped:
-        return self._end_lanes(tx.rows(sql.STOP_BOX, (tx.now, id)), tx)
+        stopped = tx.rows(sql.STOP_BOX, (tx.now, id))
+        return self._end_lanes(stopped, [f"{parent}/{id}" for id, _, parent in stopped], tx)
 
-    def _end_lanes(self, stopped: Sequence[tuple[Any, ...]], tx: Transaction) -> Stopped:
-        if not stopped:
-            return Stopped((), ())
-        boxes = [id for id, _ in stopped]
-        tx.due.update(kind for _, kind in stopped)
-        dropped = tx.rows(sql.DROP_LANES, (json.dumps(boxes),))
+    def _end_lanes(self, stopped: Sequence[tuple[str, str, str]], under: list[str], tx: Transaction) -> Stopped:
+        tx.due.update(kind for _, kind, _ in stopped)
+        boxes = [id for id, _, _ in stopped]
+        dropped = tx.rows(sql.DROP_LANES, (json.dumps(boxes),)) if boxes else []
+        dropped += [row for prefix in under for row in tx.rows(sql.DROP_LANES_UNDER, (prefix,))]
         return Stopped(tuple(boxes), tuple(id for id, in_flight in dropped if in_flight))
 
     def box(self, id: str, tx: Transaction) -> Box | None:

@@ -35,7 +35,9 @@ class Outbox:
             sender = None
         until = None if sender is None else tx.now + self._lease.seconds
         row = (outgoing.id, outgoing.lane, outgoing.kind, outgoing.origin, sealed, outgoing.once, not_before, tx.now)
-        seq, taken = tx.row(sql.INSERT_OUTGOING, (*row, sender, until))
+        if outgoing.latest:
+            tx.write(sql.REPLACE_LATEST, (outgoing.lane,))
+        seq, taken = tx.row(sql.INSERT_OUTGOING, (*row, sender, until, outgoing.latest))
         if taken:
             return Taken(outgoing, seq, epoch=1, attempts=1, age=0.0)
         tx.due.add(OUTBOX)
@@ -50,6 +52,7 @@ class Outbox:
         due = tx.rows(sql.DUE_OUTGOING, (tx.now, avoid, limit + LOOKAHEAD))
         until = tx.now + self._lease.seconds
         rows, more = free_rows(due, worker, limit, sql.POSTPONE_OUTGOING, self._lease.seconds, tx)
+        rows = self._without_replaced(rows, tx)
         if more:
             tx.due.add(OUTBOX)
         if not rows:
@@ -68,6 +71,13 @@ class Outbox:
                 self._advance(one.outgoing.lane, tx)
         return taken
 
+    def _without_replaced(self, rows: list[int], tx: Transaction) -> list[int]:
+        """The rows without those that were in the hands of a lost sender when a newer one came."""
+        replaced = dict(tx.rows(sql.DROP_REPLACED, (json.dumps(rows),))) if rows else {}
+        for lane in replaced.values():
+            self._advance(lane, tx)
+        return [row for row in rows if row not in replaced]
+
     def give_back(self, taken: list[Taken], tx: Transaction) -> None:
         """Put back what was taken and never handed out; a `once` POST is gone, since it may have been."""
         for one in taken:
@@ -75,26 +85,35 @@ class Outbox:
                 tx.due.add(OUTBOX)
 
     def _taken(self, row: Any) -> Taken:
-        seq, id, lane, kind, origin, sealed, once, epoch, attempts, age = row
+        seq, id, lane, kind, origin, sealed, once, latest, epoch, attempts, age = row
         plain = self._open(sealed)
         url, trace_at = _unprefixed(plain, 0)
         trace, reference_at = _unprefixed(plain, trace_at)
         reference, body_at = _unprefixed(plain, reference_at)
         body = plain[body_at:]
-        outgoing = Outgoing(id, lane, kind, origin, url, body, bool(once), traceparent=trace, reference=reference)
+        outgoing = Outgoing(
+            id, lane, kind, origin, url, body, bool(once), traceparent=trace, reference=reference, latest=bool(latest)
+        )
         return Taken(outgoing, seq, epoch, attempts, age)
 
     def settle(self, taken: Taken, settlement: Settlement, tx: Transaction) -> bool:
         """Whether the POST was still its sender's."""
         fence = (taken.seq, taken.epoch)
-        match settlement.outcome:
-            case Outcome.DELIVERED:
+        outcome = settlement.outcome
+        if (
+            outcome is Outcome.RETRY
+            and taken.outgoing.latest
+            and tx.row(sql.NEWER_IN_LANE, (taken.outgoing.lane, taken.seq))
+        ):
+            outcome = Outcome.DROPPED
+        match outcome:
+            case Outcome.DELIVERED | Outcome.DROPPED:
                 ours = tx.write(sql.DELIVERED, fence)
             case Outcome.RETRY:
                 ours = tx.write(sql.RETRY, (tx.now + settlement.delay, settlement.problem, *fence))
             case Outcome.DEAD:
                 ours = tx.write(sql.GIVE_UP, (settlement.problem, tx.now, *fence))
-        if ours and settlement.outcome is Outcome.RETRY:
+        if ours and outcome is Outcome.RETRY:
             tx.due.add(OUTBOX)
         elif ours:
             self._advance(taken.outgoing.lane, tx)

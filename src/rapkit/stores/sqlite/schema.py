@@ -92,6 +92,7 @@ MIGRATIONS: Final = (
         origin     TEXT NOT NULL,
         sealed     BLOB NOT NULL,
         once       INTEGER NOT NULL,
+        latest     INTEGER NOT NULL,
         due_at     REAL,
         not_before REAL NOT NULL,
         worker     TEXT,
@@ -102,7 +103,7 @@ MIGRATIONS: Final = (
         created_at REAL NOT NULL,
         dead_at    REAL
     );
-    CREATE INDEX outbox_due ON outbox (due_at, origin) WHERE due_at IS NOT NULL;
+    CREATE INDEX outbox_due ON outbox (due_at, origin, latest) WHERE due_at IS NOT NULL;
     CREATE INDEX outbox_lane ON outbox (lane, seq) WHERE dead_at IS NULL;
     CREATE INDEX outbox_age ON outbox (created_at, dead_at) WHERE dead_at IS NULL;
     CREATE INDEX outbox_dead ON outbox (dead_at) WHERE dead_at IS NOT NULL;

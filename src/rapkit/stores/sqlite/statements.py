@@ -219,25 +219,40 @@ RELEASE_CLAIM_AND_SET_STATUS: Final = RELEASE_CLAIM.replace("SET", "SET status =
 STOP_BOXES: Final = """
     UPDATE boxes SET stopped = 1, epoch = epoch + 1, worker = NULL, due_at = ?1
     WHERE parent = ?2 AND kind IN (SELECT value FROM json_each(?3)) AND (?4 IS NULL OR name = ?4)
-    RETURNING id, kind
+    RETURNING id, kind, parent
 """
 """Take boxes from whoever runs them and mark them stopped."""
 
 STOP_BOX: Final = """
-    UPDATE boxes SET stopped = 1, epoch = epoch + 1, worker = NULL, due_at = ?1 WHERE id = ?2 RETURNING id, kind
+    UPDATE boxes SET stopped = 1, epoch = epoch + 1, worker = NULL, due_at = ?1 WHERE id = ?2 RETURNING id, kind, parent
 """
 """The same for one box."""
 
 # Out
 
 INSERT_OUTGOING: Final = """
-    INSERT INTO outbox (id, lane, kind, origin, sealed, once, not_before, created_at, due_at, worker, epoch, attempts, first_at)
-    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, CASE WHEN first THEN ifnull(?10, ?7) END,
+    INSERT INTO outbox (id, lane, kind, origin, sealed, once, not_before, created_at, latest, due_at, worker, epoch, attempts, first_at)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?11, CASE WHEN first THEN ifnull(?10, ?7) END,
            CASE WHEN first THEN ?9 END, first AND ?9 IS NOT NULL, first AND ?9 IS NOT NULL, CASE WHEN first AND ?9 IS NOT NULL THEN ?8 END
     FROM (SELECT NOT EXISTS (SELECT 1 FROM outbox WHERE lane = ?2 AND dead_at IS NULL) AS first)
     RETURNING seq, worker IS NOT NULL
 """
 """A POST to be made: due now, or when those before it in its lane are gone. The first of a lane is taken if a sender is named."""
+
+REPLACE_LATEST: Final = "DELETE FROM outbox WHERE lane = ? AND dead_at IS NULL AND worker IS NULL AND latest"
+"""Delete what waits in a lane of which only the newest matters."""
+
+DROP_REPLACED: Final = """
+    DELETE FROM outbox WHERE seq IN (SELECT value FROM json_each(?)) AND latest
+      AND EXISTS (SELECT 1 FROM outbox newer WHERE newer.lane = outbox.lane AND newer.seq > outbox.seq AND newer.dead_at IS NULL)
+    RETURNING seq, lane
+"""
+"""Delete those of these POSTs that a newer one has replaced while a sender had them in hand."""
+
+DROP_LANES_UNDER: Final = """
+    DELETE FROM outbox WHERE lane > ?1 || '/' AND lane < ?1 || '0' AND dead_at IS NULL RETURNING id, worker IS NOT NULL
+"""
+"""Delete all that is queued in lanes whose names begin so, up to a slash ('0' comes after it)."""
 
 UNSEND_LANES: Final = """
     DELETE FROM outbox WHERE lane IN (SELECT value FROM json_each(?)) AND dead_at IS NULL
@@ -256,7 +271,7 @@ IN_FLIGHT: Final = (
 
 DUE_OUTGOING: Final = """
     SELECT o.seq, o.worker, ifnull(w.expires_at, 0) FROM outbox o LEFT JOIN workers w ON w.id = o.worker
-    WHERE o.due_at <= ?1 AND o.origin NOT IN (SELECT value FROM json_each(?2)) ORDER BY o.due_at, o.seq LIMIT ?3
+    WHERE o.due_at <= ?1 AND (o.latest || o.origin) NOT IN (SELECT value FROM json_each(?2)) ORDER BY o.due_at, o.seq LIMIT ?3
 """
 """The POSTs longest due, each with who holds it until when."""
 
@@ -266,9 +281,12 @@ POSTPONE_OUTGOING: Final = "UPDATE outbox SET due_at = ?1 WHERE seq IN (SELECT v
 TAKE_OUTGOING: Final = """
     UPDATE outbox SET worker = ?1, epoch = epoch + 1, attempts = attempts + 1, due_at = ?2, first_at = ifnull(first_at, ?3)
     WHERE seq IN (SELECT value FROM json_each(?4))
-    RETURNING seq, id, lane, kind, origin, sealed, once, epoch, attempts, ?3 - first_at
+    RETURNING seq, id, lane, kind, origin, sealed, once, latest, epoch, attempts, ?3 - first_at
 """
 """Take these POSTs."""
+
+NEWER_IN_LANE: Final = "SELECT 1 FROM outbox WHERE lane = ? AND seq > ? AND dead_at IS NULL LIMIT 1"
+"""Whether another POST was put into a lane after this one."""
 
 DELETE_OUTGOING: Final = "DELETE FROM outbox WHERE seq = ?"
 """A POST that is about to be sent once."""

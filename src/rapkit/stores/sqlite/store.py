@@ -103,10 +103,10 @@ class SqliteStore:
     async def stop_box(self, id: str) -> Stopped:
         return await self._writer.run(partial(self._boxes.stop_box, id))
 
-    async def take(self, worker: str, limit: int, avoid: Collection[str] = ()) -> list[Taken]:
+    async def take(self, worker: str, limit: int, avoid: Collection[tuple[str, bool]] = ()) -> list[Taken]:
         self._bell(OUTBOX).clear()
         return await self._writer.run(
-            partial(self._outbox.take, worker, limit, json.dumps(list(avoid))),
+            partial(self._outbox.take, worker, limit, json.dumps([f"{latest:d}{origin}" for origin, latest in avoid])),
             undo=lambda taken: partial(self._outbox.give_back, taken),
         )
 
