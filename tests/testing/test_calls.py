@@ -103,9 +103,9 @@ async def test_an_answer_the_server_refuses_is_told_to_the_test(tools: Toolset) 
         await call.cancel()
         await call.result()
 
-        with pytest.raises(AssertionError, match=r"was refused with 404: .*This question is not open"):
+        with pytest.raises(AssertionError, match=r"was refused with 410: .*This question is not open"):
             await choice.select("Yes")
-        assert (await choice.answer(0)).status == 404
+        assert (await choice.answer(0)).status == 410
 
 
 async def test_the_user_authorises_the_server_once(tools: Toolset) -> None:

@@ -216,7 +216,6 @@ def take(inbox: Inbox, call: Correspondence) -> Take:
         ([CONFIRMED], {**EVENT, "tool_call_id": "c2"}, "ids of another call"),
         ([], {**RESULT, "call_id": "f1"}, "does not echo the call_id"),
         ([RESULT], RESULT, "Nothing may follow the end"),
-        ([RESULT], VIEW, "Nothing may follow the end"),
         ([CONFIRMED, {**EVENT, "final": True}], EVENT, "Nothing may follow the end"),
         ([CONFIRMED], RESULT, "is answered already"),
         ([CONFIRMED], CHOICE, "nobody can be asked any more"),
