@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rapkit import Durations, Toolset
+from rapkit import Durations, Toolset, testing
 from rapkit.errors import ConfigError
 from rapkit.server.invocation import call_kind
 from rapkit.stores import open_store
@@ -281,6 +281,21 @@ async def test_a_repetition_is_recognised_for_as_long_as_was_configured(
 
         await asyncio.wait_for(sent_again(), 60)
         await sink.received(2)
+
+
+async def test_by_default_a_repetition_is_recognised_for_four_days_and_no_longer() -> None:
+    """INV-17: a day longer than anything is retried."""
+    ran: list[str] = []
+    tools = Toolset("notes")
+    tools.tool(name="note")(lambda: ran.append("x"))
+    message = invocation("http://runtime.test/somewhere", "note", id="c1")
+    async with testing.serve(tools) as client:
+        client.callbacks.fail(10, 200)  # which is no failure: whatever comes there is acknowledged
+        for seconds, times in ((0, 1), (0, 1), (4 * 24 * 3600 - 60, 1), (120, 2)):
+            await client.advance(seconds)
+            assert (await client.request("POST", "/invoke", message, authenticated=True)).status == 200
+            await client.settled()
+            assert len(ran) == times, seconds
 
 
 async def test_arguments_for_an_older_schema_work_or_come_back_as_an_error(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from rapkit.delivery.client_certificate import ClientCertificate
+from rapkit.delivery.retry import POLICIES
 from rapkit.errors import ConfigError
 from rapkit.http.callers import Callers
 from rapkit.mailbox import Lease
@@ -32,7 +33,7 @@ class Durations:
     is merely slow.
     """
 
-    remember_calls: float = _DAY
+    remember_calls: float = max(policy.horizon for policy in POLICIES.values()) + _DAY
     remember_cancels: float = 3600
     remember_events: float = 3 * _DAY
     ask: float = 3600
