@@ -209,12 +209,12 @@ class Arena:
         ledger = self.client.ledger
         lines = read_trace(self.folder / _TRACE)
         journals = await journals_of(self._store, self.path)
-        # 404 is the answer to what nobody waits for any more: a cancelled call's result, a choice that came too late.
+        # 404 or 410 is the answer to what nothing waits for any more: a cancelled call's result, a choice that came too late.
         refused = [
             f"{path.name} has what could not be delivered: {each}"
             for path in self._paths
             for each in dead_letters(path)
-            if "404" not in each[2] or each[0] == Kind.INVOCATION
+            if not each[2].endswith(("404", "410")) or each[0] == Kind.INVOCATION
         ]
         unacceptable = [
             f"the model was asked what no provider would take: {line['problem']}"
