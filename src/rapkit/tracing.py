@@ -44,7 +44,7 @@ _LONGEST = 512
 _FORMAT = re.compile(r"([0-9a-f]{2})-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16})-([0-9a-f]{2})(-[ -~]*)?")
 _KNOWN_FLAGS = 0x03  # sampled, and that the trace id is random; others are not passed on
 _FAILURES = frozenset({"error", "retry", "dead"})
-_POSTS = {"final": "rap.callback"}  # the names of spans of POSTs whose kind is not the name
+_POSTS = {"final": "rap.callback", "question": "rap.callback"}  # the names of spans of POSTs whose kind is not the name
 
 log = logging.getLogger("rapkit.tracing")
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from rapkit.delivery.courier import Consequence, Fate
 from rapkit.delivery.retry import Kind, Verdict, verdict
 from rapkit.errors import Fenced, InvalidMessage, StoreError, ToolError
-from rapkit.insisting import insist
 from rapkit.mailbox import Claim, Commit, Fact, Letter, Outcome, Taken, Timer
 from rapkit.pump import Pump
 from rapkit.server.confirmation import stored_confirmation
@@ -155,8 +154,14 @@ class Subscriptions:
 
     async def _first_not_found(self, lane: str) -> float | None:
         """When the first POST was sent that was answered 404, if none was delivered since."""
-        records = await insist(lambda: self._store.records(lane, _NOT_FOUND))
-        return float(records[0].body) if records else None
+        while True:
+            try:
+                records = await self._store.records(lane, _NOT_FOUND)
+            except StoreError as error:
+                log.error("cannot read whether a subscription was answered 404 before: %s", error)
+                await asyncio.sleep(_PAUSE_AFTER_STORE_FAILURE)
+            else:
+                return float(records[0].body) if records else None
 
     async def _stop(self, lane: str) -> None:
         try:
