@@ -250,6 +250,52 @@ async def test_an_origin_that_never_answers_holds_up_nobody_else(post: Post, sin
             assert 0 < len(dead.posts) <= 10 + 64
 
 
+async def test_slow_answers_leave_the_common_places_to_others(post: Post, sink: Sink) -> None:
+    """Item 12: all places are taken by an origin that answers late; each of its messages is sent once all the same."""
+    release = asyncio.Event()
+    async with listening() as slow:
+        slow.otherwise = after(release, answer(200))
+        await post.send(*(to(slow, f"slow-{number}") for number in range(6)))
+        traffic = Traffic(total=3, per_origin=3, per_silent_origin=2, patience=0.05)
+        async with post.courier(traffic=traffic):
+            await slow.received(3)
+            await post.send(*(to(sink, f"m{number}") for number in range(20)))
+            await sink.received(20)
+            assert len(slow.posts) == 3  # more than its silent places, so that nothing more is taken for it
+            release.set()
+            await post.empty()
+
+        assert sorted(arrived(slow)) == [f"slow-{number}" for number in range(6)]
+
+
+async def test_views_do_not_take_the_places_of_results(post: Post, sink: Sink) -> None:
+    """Item 7: an origin that hangs on views has answered every one of its results."""
+    hanging = asyncio.Event()
+    sink.script = [after(hanging, answer(200))] * 2
+    views = [to(sink, f"v{number}", kind=Kind.VIEW, latest=True) for number in range(20)]
+    await post.send(*views)
+    async with post.courier(traffic=Traffic(per_origin=2, per_silent_origin=2, patience=0.05)):
+        await sink.received(2)
+        sink.otherwise = answer(200)
+        await post.send(*(to(sink, f"m{number}") for number in range(20)))
+        async with asyncio.timeout(PATIENCE):
+            while len([id for id in arrived(sink) if id.startswith("m")]) < 20:
+                await asyncio.sleep(0.01)
+        hanging.set()
+        await post.empty()
+
+
+@pytest.mark.parametrize("trouble", [answer(400), answer(404)])
+async def test_a_refused_view_leaves_no_dead_letter(post: Post, sink: Sink, trouble: Any) -> None:
+    sink.otherwise = trouble
+    await post.send(to(sink, "v1", kind=Kind.VIEW, latest=True))
+    async with post.courier():
+        await sink.received(1)
+        await post.empty()
+
+    assert await post.store.outbox(dead=True) == []
+
+
 async def test_an_origin_that_answers_again_gets_the_rest(post: Post, sink: Sink) -> None:
     release = asyncio.Event()
     sink.otherwise = after(release, answer(200))

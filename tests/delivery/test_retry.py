@@ -129,7 +129,15 @@ def test_every_message_is_given_up_within_the_horizon(policy: RetryPolicy, data:
 
 
 @pytest.mark.parametrize(
-    ("kind", "horizon"), [(Kind.INVOCATION, 600), (Kind.CALLBACK, 3 * DAY), (Kind.ANSWER, 3600), (Kind.NOTICE, 0)]
+    ("kind", "horizon"),
+    [
+        (Kind.INVOCATION, 600),
+        (Kind.CALLBACK, 3 * DAY),
+        (Kind.QUESTION, 3600),
+        (Kind.VIEW, 300),
+        (Kind.ANSWER, 3600),
+        (Kind.NOTICE, 0),
+    ],
 )
 def test_each_kind_has_its_own_horizon(kind: Kind, horizon: float) -> None:
     policy = POLICIES[kind]

@@ -75,7 +75,7 @@ async def test_a_handler_that_waits_for_the_clock_is_told_of(tools: Toolset) -> 
 
 async def test_a_callback_that_waits_for_its_next_attempt_is_told_of(tools: Toolset) -> None:
     async with testing.serve(tools, patience=SOON) as client:
-        client.callbacks.fail()
+        client.callbacks.fail(2)  # the view and the question
         call = await client.start("ask")
         await client.settled()
 

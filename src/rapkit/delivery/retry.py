@@ -109,7 +109,7 @@ POLICIES: Mapping[Kind, RetryPolicy] = MappingProxyType(
         # A call waits for the answer: better that it fails than that it hangs on a question that was never asked.
         Kind.QUESTION: RetryPolicy(first=1, factor=2, cap=60, horizon=3600),
         # It is out of date soon.
-        Kind.VIEW: RetryPolicy(first=1, factor=2, cap=30, horizon=300),
+        Kind.VIEW: RetryPolicy(first=1, factor=2, cap=60, horizon=300),
         Kind.ANSWER: RetryPolicy(first=1, factor=2, cap=60, horizon=3600),
         # Sent once, whatever happens.
         Kind.NOTICE: RetryPolicy(first=1, factor=1, cap=1, horizon=0),
