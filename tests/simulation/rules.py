@@ -152,11 +152,13 @@ def _confirmed(case: Case) -> Iterator[str]:
 def _in_order(case: Case) -> Iterator[str]:
     """First in, first out: nothing begins before all that was committed before it has been answered for good (semantics 18)."""
     for post in case.posts:
-        if post.message.text == CANCELLED:
-            continue  # all that was before it was deleted
+        if post.message.text == CANCELLED or post.message.kind is Kind.VIEW:
+            continue  # all that was before it was deleted; views have lanes of their own
         for earlier in case.messages:
             if earlier is post.message:
                 break
+            if earlier.kind is Kind.VIEW:
+                continue
             if not any(p.answered is not None and p.answered < post.begun and p.status < 500 for p in earlier.posts):
                 rule = "SUB-2" if earlier is case.result else "semantics 18"
                 yield f"{rule}: {post.message} was begun (step {post.begun}) before {earlier} had got there"
