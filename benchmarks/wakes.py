@@ -83,8 +83,8 @@ async def agent(
 async def answer(engine: Engine, call: dict[str, Any], text: str = "42") -> None:
     """The result of a call, at the callback's door."""
     result = {"type": "tool_result", "group_id": call["group_id"], "id": call["id"], "text": text}
-    ids = engine.callbacks.call_of(call["callback_url"].removeprefix(CALLBACK))
-    await engine.callbacks.accept(*ids, json.dumps(result).encode(), {})
+    called = engine.callbacks.call_of(call["callback_url"].removeprefix(CALLBACK))
+    await engine.callbacks.accept(called, json.dumps(result).encode(), {})
 
 
 async def measure(folder: Path, seconds: float, threads: int, at_once: int) -> Figures:
