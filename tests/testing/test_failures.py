@@ -220,7 +220,7 @@ def take(inbox: Inbox, call: Correspondence) -> Take:
         ([CONFIRMED], RESULT, "is answered already"),
         ([CONFIRMED], CHOICE, "nobody can be asked any more"),
         ([], EVENT, "not confirmed yet"),
-        ([], {**RESULT, "text": None}, "is no message"),
+        ([], {**RESULT, "text": 7}, "is no message"),
     ],
 )
 async def test_what_must_not_be_sent_makes_the_test_fail(
