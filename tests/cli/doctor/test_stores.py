@@ -13,7 +13,8 @@ from rapkit.cli.doctor import store_file, stores
 from rapkit.cli.doctor.patient import Patient
 from rapkit.cli.doctor.verdict import Verdict
 from rapkit.keys import load_keyring
-from rapkit.mailbox import Letter, NewBox
+from rapkit.mailbox import Fact, Letter, NewBox
+from rapkit.runtime.callback_signatures import UNSIGNED
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
 from tests.cli.doctor.patients import patient
@@ -151,6 +152,20 @@ async def test_messages_that_could_not_be_delivered(tmp_path: Path, path: Path) 
     assert verdict.state == "warning"
     assert "; 1 message could not be delivered" in verdict.seen
     assert verdict.do == f"See: rapkit outbox list --store sqlite:///{path}"
+
+
+async def test_callbacks_that_were_not_signed(tmp_path: Path, path: Path) -> None:
+    """CB-12"""
+    await make(path)
+    store = open_store(f"sqlite:///{path}")
+    await store.note(NewBox("t1", "thread"), Fact("t1", UNSIGNED, "c1", b"A callback was refused."))
+    await store.close()
+
+    verdict = only(patient(tmp_path))
+
+    assert verdict.state == "warning"
+    assert "; callbacks of 1 call were refused (401), because they are not signed" in verdict.seen
+    assert "webhook_secret" in verdict.do
 
 
 async def test_threads_that_are_parked(tmp_path: Path, path: Path) -> None:

@@ -1,5 +1,6 @@
 """A callback URL on this machine, for as long as a command waits."""
 
+import contextlib
 import queue
 import secrets
 import threading
@@ -9,9 +10,11 @@ from typing import Self
 
 from rapkit.cli.call.keyboard import Typed
 from rapkit.errors import InvalidMessage
+from rapkit.http.unread_body import LONGEST_PAUSE, MOST_BYTES
 from rapkit.protocol import Callback, parse_callback
 
 _LARGEST = 16 * 1024 * 1024
+_PART = 64 * 1024
 _MOMENT = 1.0  # for an acknowledgement that is under way
 
 
@@ -63,6 +66,7 @@ class Listener:
                 if not length.isdecimal() or int(length) > _LARGEST:
                     self.close_connection = True  # what follows cannot be told from a next request
                     self._answer(413 if length.isdecimal() else 411)
+                    self._discard(int(length) if length.isdecimal() else 0)
                     return
                 body = self.rfile.read(int(length))
                 if self.path != path:
@@ -80,6 +84,14 @@ class Listener:
                     if id is not None:
                         seen.add(id)
                     self._answer(200)
+
+            def _discard(self, left: int) -> None:
+                """Read the rest of a body, so that its sender reads the answer instead of a reset."""
+                self.connection.settimeout(LONGEST_PAUSE)
+                left = min(left, MOST_BYTES)
+                with contextlib.suppress(OSError):
+                    while left and (part := self.rfile.read(min(left, _PART))):
+                        left -= len(part)
 
             def _answer(self, status: int, text: str = "") -> None:
                 self.send_response(status)

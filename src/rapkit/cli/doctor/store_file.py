@@ -24,6 +24,12 @@ _PAGE = 4096  # what SQLite writes at a time, unless it is told otherwise
 _STATUSES = """
     SELECT status, count(*) FROM boxes WHERE kind = 'thread' AND root IS NOT NULL GROUP BY status
 """
+_UNSIGNED = """
+    SELECT count(*) FROM (
+        SELECT 1 FROM boxes b JOIN records r ON r.box = b.id AND r.kind = 'unsigned'
+        WHERE b.kind = 'thread' AND b.root IS NOT NULL AND b.status <> 'closed' LIMIT ?
+    )
+"""
 _QUICK_CHECK = "PRAGMA quick_check(1)"
 _WORKERS = "SELECT count(*) FROM workers WHERE expires_at > ?"
 _LATEST = """
@@ -37,13 +43,17 @@ _LATEST = """
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """How much is in a store. `threads` are counted by status, `oldest_unread` is in seconds, `workers` are processes at work on it."""
+    """How much is in a store. `threads` are counted by status, `oldest_unread` is in seconds, `workers` are processes at work on it.
+
+    `unsigned` are live calls of which a callback was refused because of its signature.
+    """
 
     threads: dict[str, int]
     unread: int
     oldest_unread: float
     dead: int
     workers: int
+    unsigned: int = 0
 
 
 class NotOurs(StoreError):
@@ -141,7 +151,9 @@ class StoreFile:
         unread, since = self._row(sql.LOAD_OF_MAIL, (_MOST_COUNTED,)) or (0, None)
         (dead,) = self._row(sql.LOAD_OF_DEAD, (_MOST_COUNTED,)) or (0,)
         (workers,) = self._row(_WORKERS, (now,)) or (0,)
-        return Contents(dict(counted), unread, max(0.0, now - since) if since is not None else 0.0, dead, workers)
+        (unsigned,) = self._row(_UNSIGNED, (_MOST_COUNTED,)) or (0,)
+        oldest = max(0.0, now - since) if since is not None else 0.0
+        return Contents(dict(counted), unread, oldest, dead, workers, unsigned)
 
     def latest(self) -> float | None:
         """When the newest thing in it happened, by the clock of whoever wrote it."""

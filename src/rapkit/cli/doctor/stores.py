@@ -153,6 +153,10 @@ def _trouble_with(contents: Contents, path: Path) -> list[Trouble]:
         troubles.append(Trouble(given_up, f"See: rapkit outbox list --store sqlite:///{path}"))
     if contents.threads.get("parked"):
         troubles.append(Trouble("parked threads wait for somebody", "See why: rapkit threads list"))
+    if contents.unsigned:
+        calls = f"callbacks of {contents.unsigned} call{'s' * (contents.unsigned != 1)} were refused (401), because they are not signed"
+        advice = "Give the server and its webhook_secret the same secret, or leave webhook_secret out; see callback_problem of the calls."
+        troubles.append(Trouble(calls, advice))
     if contents.unread and contents.oldest_unread > _LONG and not contents.workers:
         waits = f"mail has waited for {span(contents.oldest_unread)}, and nobody works on it"
         troubles.append(Trouble(waits, "Start what uses this store: rapkit up, rapkit wake or rapkit serve."))
