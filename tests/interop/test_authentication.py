@@ -1,8 +1,11 @@
 """AWS Signature Version 4 and client certificates in both directions, with plain botocore and the standard library at the other end."""
 
 import json
+import os
 import socket
 import ssl
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -20,7 +23,7 @@ from tests.interop.conftest import Join, Serve, Up
 from tests.interop.foreign_runtime import ForeignRuntime
 from tests.interop.foreign_server import ForeignServer, result
 from tests.interop.http_peer import PATIENCE, Answer, Json, Received
-from tests.interop.processes import OurServer
+from tests.interop.processes import OurServer, free_port
 from tests.interop.test_basics import PLAN, TOOLS
 
 ID = "AKIDEXAMPLE"
@@ -271,3 +274,56 @@ def test_our_runtime_and_our_server_know_each_other_by_certificates(
     runtime = up(plan, [{"url": server.url}], tables={"servers.client_certificate": files})
 
     runtime.until(runtime.thread("greet"), "Hello, Ada.")
+
+
+# The command line
+
+
+def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "rapkit", *words],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def test_commands_sign_and_show_certificates(
+    serve: Serve, secure: Secure, authority: Authority, tmp_path: Path
+) -> None:
+    """Item 18: `rapkit call` and `rapkit inspect`, wherever they take a token."""
+    signed, certified = serve(TOOLS, KEY, ENVIRONMENT), secure()
+    pair = authority.sign("agent", "agent")
+    credentials = {"AWS_ACCESS_KEY_ID": ID, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_CONFIG_FILE": str(tmp_path / "none")}
+    files = ["--cert", pair.cert, "--key", pair.key, "--ca", authority.ca]
+
+    refused = run(tmp_path, "call", signed.url, "greet", "name=Ada")
+    called = run(tmp_path, "call", signed.url, "greet", "name=Ada", "--sigv4", "eu-central-1/lambda", **credentials)
+    shown = run(tmp_path, "call", certified.url, "greet", "name=Ada", *files)
+    inspected = run(tmp_path, "inspect", certified.url, *files)
+
+    assert refused.returncode == 2
+    assert "AWS Signature Version 4" in refused.stderr
+    assert (called.returncode, called.stdout) == (0, "Hello, Ada.\n")
+    assert (shown.returncode, shown.stdout) == (0, "Hello, Ada.\n")
+    assert "greet" in inspected.stdout
+
+
+def test_doctor_knows_whether_a_server_takes_the_signature(serve: Serve, tmp_path: Path) -> None:
+    """Item 18: the same servers, with the right secret and with a wrong one."""
+    server = serve(TOOLS, KEY, ENVIRONMENT)
+    (tmp_path / "plan.yaml").write_text("- say: Fine.\n")
+    (tmp_path / "rapkit.toml").write_text(
+        f'[agent]\nmodel = "scripted:plan.yaml"\nport = {free_port()}\n[[servers]]\nurl = "{server.url}"\n'
+        f'[servers.sigv4]\nregion = "eu-central-1"\naccess_key = "{ID}"\nsecret_key = "env:TOOLS_SECRET"\n'
+    )
+
+    right = run(tmp_path, "doctor", TOOLS_SECRET=SECRET)
+    wrong = run(tmp_path, "doctor", TOOLS_SECRET="not-the-secret-of-that-key")
+
+    assert "greetings, 1 tool" in right.stdout + right.stderr
+    assert "calls are answered 401" not in right.stdout + right.stderr
+    assert "calls are answered 401. Are the AWS credentials" in " ".join((wrong.stdout + wrong.stderr).split())

@@ -172,7 +172,12 @@ async def test_callers_are_known_by_their_signatures_and_secrets_are_where_the_t
 ) -> None:
     monkeypatch.setenv("SECRET", SECRET)
     monkeypatch.setenv("TOKEN", "a-token-from-outside")
-    tools = Toolset("tools", tokens="env:TOKEN", caller_secrets={"signer": "env:SECRET"})
+    tools = Toolset(
+        "tools",
+        tokens="env:TOKEN",
+        caller_secrets={"signer": "env:SECRET"},
+        aws_keys={"cloud": {"AKIDEXAMPLE": "env:SECRET"}},
+    )
 
     @tools.tool
     async def hello() -> str:
@@ -182,6 +187,7 @@ async def test_callers_are_known_by_their_signatures_and_secrets_are_where_the_t
     async with testing.serve(tools, caller="signer") as client:
         assert (await client.call("hello")).text == "hello"
         assert (await client.as_(caller="default").call("hello")).text == "hello"
+        assert (await client.as_(caller="cloud").call("hello")).text == "hello"
 
 
 async def test_a_toolset_is_reached_where_it_says_it_is() -> None:

@@ -48,7 +48,7 @@ class Client:
         """The same server, called by another caller, for another user or in another thread. `user_id=None` is for nobody in particular."""
         identity = self._identity
         if caller is not None:
-            self._stage.server.requests.credentials(caller, b"")  # a name nobody has is found now
+            self._stage.server.requests.credentials(caller, b"", "/invoke")  # a name nobody has is found now
             identity = replace(identity, caller=caller)
         if thread_id is not None:
             identity = replace(identity, thread_id=thread_id)
@@ -113,9 +113,10 @@ class Client:
         `url` is a path, or a URL the server has given away. Only if it is `authenticated` the caller's credentials are shown.
         """
         sent = body if isinstance(body, bytes) else to_json(body)
-        credentials = self._stage.server.requests.credentials(self._identity.caller, sent) if authenticated else {}
+        requests, caller = self._stage.server.requests, self._identity.caller
+        credentials = requests.credentials(caller, sent, url, method) if authenticated else {}
         given = {"content-type": "application/json", **credentials, **(headers or {})}
-        return await self._stage.server.requests.send(method, url, sent, given)
+        return await requests.send(method, url, sent, given)
 
     # What has come
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Message
 
 from rapkit.delivery import signatures
+from rapkit.delivery.request_signer import SigV4
 from rapkit.http.callers import LOCAL
 from rapkit.ids import new_id
 from rapkit.secret import read_secret
@@ -96,15 +97,17 @@ class Requests:
     async def post(self, url: str, message: object, caller: str | None = None) -> Reply:
         """POST a message as JSON, with the credentials of a caller if one is named."""
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        credentials = {} if caller is None else self.credentials(caller, body)
+        credentials = {} if caller is None else self.credentials(caller, body, url)
         return await self.send("POST", url, body, {"content-type": "application/json", **credentials})
 
     @property
     def callers(self) -> list[str]:
         """The names of those who may call."""
-        return [*_named(self._tools.tokens), *_named(self._tools.caller_secrets)] or [LOCAL]
+        return [*_named(self._tools.tokens), *_named(self._tools.caller_secrets), *(self._tools.aws_keys or ())] or [
+            LOCAL
+        ]
 
-    def credentials(self, caller: str, body: bytes) -> dict[str, str]:
+    def credentials(self, caller: str, body: bytes, url: str, method: str = "POST") -> dict[str, str]:
         """What a caller shows: the token, or the signature of what is sent."""
         tokens, secrets = _named(self._tools.tokens), _named(self._tools.caller_secrets)
         if caller in tokens:
@@ -112,6 +115,12 @@ class Requests:
         if caller in secrets:
             # By the real clock, which is what signatures are compared with.
             return signatures.headers(new_id("msg"), time.time(), body, [read_secret(secrets[caller])])
+        if caller in (self._tools.aws_keys or {}):
+            id, secret = next(iter((self._tools.aws_keys or {})[caller].items()))
+            signed = (
+                f"http://{self._host}{urlsplit(self._tools.public_url or '').path.rstrip('/')}{self._below_base(url)}"
+            )
+            return SigV4("local", "rapkit", id, secret).sign(method, signed, body)
         if caller in self.callers:
             return {}
         raise ValueError(f"There is no caller {caller!r}. The toolset knows: {', '.join(self.callers)}.")
