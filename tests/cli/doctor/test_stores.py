@@ -20,8 +20,8 @@ from rapkit.stores.sqlite import SqliteStore
 from tests.cli.doctor.patients import patient
 
 DEAD = """
-    INSERT INTO outbox (id, lane, kind, origin, sealed, once, not_before, created_at, dead_at)
-    VALUES ('m1', 'l', 'result', 'https://agent.example.com', x'00', 0, 1, 1, 1)
+    INSERT INTO outbox (id, lane, kind, origin, sealed, once, latest, not_before, created_at, dead_at)
+    VALUES ('m1', 'l', 'result', 'https://agent.example.com', x'00', 0, 0, 1, 1, 1)
 """
 
 
