@@ -65,7 +65,8 @@ class Case:
     @cached_property
     def gone(self) -> Post | None:
         """The first POST of the subscription that was told that nobody listens any more."""
-        told = (post for post in self.posts if post.arrived is not None and post.status in _GONE)
+        counted = (post for post in self.posts if post.message.kind is not Kind.VIEW)
+        told = (post for post in counted if post.arrived is not None and post.status in _GONE)
         return next(told, None) if self.confirmed else None
 
     @property
@@ -105,6 +106,7 @@ def _one_result(case: Case) -> Iterator[str]:
 def _everything_gets_there(case: Case) -> Iterator[str]:
     for message in case.messages:
         dropped = case.interrupted and (case.confirmed or message is not case.result)
+        dropped = dropped or message.kind is Kind.VIEW  # a newer one replaces it, and what is refused is not sent again
         if not message.delivered and not dropped:
             yield f"INV-11: {message} was never delivered"
 
@@ -150,7 +152,10 @@ def _confirmed(case: Case) -> Iterator[str]:
 
 
 def _in_order(case: Case) -> Iterator[str]:
-    """First in, first out: nothing begins before all that was committed before it has been answered for good (semantics 18)."""
+    """First in, first out: nothing begins before all that was committed before it has been answered for good (semantics 18).
+
+    Views are apart: they wait for nothing but each other, and nothing waits for them.
+    """
     for post in case.posts:
         if post.message.text == CANCELLED or post.message.kind is Kind.VIEW:
             continue  # all that was before it was deleted; views have lanes of their own
@@ -163,6 +168,16 @@ def _in_order(case: Case) -> Iterator[str]:
                 rule = "SUB-2" if earlier is case.result else "semantics 18"
                 yield f"{rule}: {post.message} was begun (step {post.begun}) before {earlier} had got there"
                 return
+
+
+def _newest_view_last(case: Case) -> Iterator[str]:
+    """No view is sent after a newer one (semantics 18)."""
+    views = [message for message in case.messages if message.kind is Kind.VIEW]
+    for number, older in enumerate(views):
+        begun = min((post.begun for newer in views[number + 1 :] for post in newer.posts), default=None)
+        late = [post.begun for post in older.posts if begun is not None and post.begun > begun]
+        if late:
+            yield f"semantics 18: {older} was begun (step {late[0]}) after a newer view (step {begun})"
 
 
 def _nothing_after_the_end(case: Case) -> Iterator[str]:
@@ -250,6 +265,7 @@ _RULES: list[Callable[[Case], Iterator[str]]] = [
     _in_order,
     _nothing_after_the_end,
     _silent_after_the_notice,
+    _newest_view_last,
     _ends_when_nobody_listens,
     _effects,
     _answers,
