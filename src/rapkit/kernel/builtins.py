@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rapkit.kernel.call_ids import find_call
+from rapkit.call_ids import find_call
 from rapkit.kernel.calls import cancel_subscription
 from rapkit.kernel.cancelling import cancel_pending
 from rapkit.kernel.completion import Tool

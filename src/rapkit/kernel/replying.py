@@ -3,8 +3,8 @@
 import json
 from dataclasses import replace
 
+from rapkit.call_ids import call_id
 from rapkit.kernel.builtins import BUILTINS, Builtin, Refused, offered, too_many_calls
-from rapkit.kernel.call_ids import call_id
 from rapkit.kernel.catalog import Catalog, Offer
 from rapkit.kernel.completion import Reply, Usage, WantedCall
 from rapkit.kernel.draft import Draft

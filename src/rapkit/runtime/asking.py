@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from functools import lru_cache
 from typing import Any
 
+from rapkit.call_ids import call_id_suffix
 from rapkit.kernel.budgets import used_up
 from rapkit.kernel.builtins import offered
 from rapkit.kernel.catalog import Catalog
@@ -15,7 +16,6 @@ from rapkit.kernel.effects import Step
 from rapkit.kernel.replying import model_failed, out_of_budget, reply
 from rapkit.kernel.thread import Thread
 from rapkit.models.errors import ModelError
-from rapkit.runtime.call_ids import call_id_suffix
 from rapkit.runtime.history import View
 from rapkit.runtime.hub import Delta, Reset
 from rapkit.runtime.instructions import instructions_for

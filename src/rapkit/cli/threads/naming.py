@@ -7,12 +7,12 @@ from urllib.parse import quote
 import click
 from click.shell_completion import CompletionItem
 
+from rapkit import call_ids
 from rapkit.cli.agent_api import AgentApi, AgentRefused
 from rapkit.cli.agents import Wanted, reached
 from rapkit.cli.options import read_token
 from rapkit.cli.said import Said
 from rapkit.errors import ConfigError, RapkitError
-from rapkit.kernel import call_ids
 from rapkit.printable import printable
 from rapkit.settings_whereabouts import Flags
 

@@ -1,36 +1,6 @@
 import pytest
 
-from rapkit.kernel.call_ids import call_id, find_call
 from tests.kernel.talk import Talk, calling, forecast, storms, want
-
-IDS = [call_id(1, "aaaabbbb"), call_id(2, "aaaabbbb"), call_id(12, "aaaabbbb"), call_id(12, "aaaacccc")]
-
-
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [
-        ("c1_aaaabbbb", "c1_aaaabbbb"),
-        ("c1_aa", "c1_aaaabbbb"),
-        ("c1_", "c1_aaaabbbb"),
-        ("c2", "c2_aaaabbbb"),
-        ("c12_aaaac", "c12_aaaacccc"),
-        ("c12", None),
-        ("c12_aaaa", None),
-        ("c3", None),
-        ("c", None),
-        ("", None),
-        ("_", None),
-        ("bbbb", None),
-        ("c1_aaaabbbbb", None),
-    ],
-)
-def test_a_call_is_found_by_its_id_or_a_beginning_that_no_other_has(given: str, found: str | None) -> None:
-    assert find_call(given, IDS) == found
-
-
-def test_a_number_means_that_call_and_no_greater_one() -> None:
-    """The first call is over, and the twelfth is not what is meant by its number."""
-    assert find_call("c1", IDS[1:3]) is None
 
 
 def _subscribed_to(*cities: str) -> Talk:
