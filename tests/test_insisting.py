@@ -2,6 +2,7 @@ import pytest
 
 from rapkit.errors import Fenced, StoreBusy, StoreError, WrongKey
 from rapkit.insisting import insist
+from tests.log_records import our_messages
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +30,7 @@ async def test_a_store_that_fails_is_asked_until_it_answers(caplog: pytest.LogCa
     assert await insist(operation) == 7
 
     assert operation.asked == 3
-    assert caplog.messages == [
+    assert our_messages(caplog) == [
         "the store fails, and is asked again: disk full",
         "the store fails, and is asked again: locked",
     ]

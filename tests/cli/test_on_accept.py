@@ -14,6 +14,7 @@ import pytest
 from rapkit import background
 from rapkit.cli import on_accept
 from rapkit.cli.on_accept import OnAcceptCommand
+from tests.log_records import ours
 from tests.server.served import until
 
 NEVER = 3600.0
@@ -51,11 +52,6 @@ async def commanding(command: str, at_most: float = NEVER) -> AsyncIterator[OnAc
         assert not task.done()
     finally:
         await background.end(task)
-
-
-def ours(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """Records of rapkit's loggers: asyncio warns of children that it could not wait for when the machine is busy."""
-    return [record for record in caplog.records if record.name.startswith("rapkit")]
 
 
 def told(caplog: pytest.LogCaptureFixture, level: int) -> Callable[[str], bool]:

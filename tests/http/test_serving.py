@@ -15,6 +15,7 @@ import pytest
 from rapkit.errors import ConfigError, StoreError
 from rapkit.http.health import Health
 from rapkit.http.serving import listen, serve_until_signal, url_of
+from tests.log_records import our_messages, ours
 
 
 def test_an_app_is_served_inside_its_lifespan_until_a_signal(caplog: pytest.LogCaptureFixture) -> None:
@@ -34,7 +35,7 @@ def test_an_app_is_served_inside_its_lifespan_until_a_signal(caplog: pytest.LogC
     serve(life(), talk, happened)
 
     assert happened == ["entered", "told", "answered 200", "left"]
-    assert "stopping: steps get 3 s to end; a second Ctrl-C does not wait for them" in caplog.messages
+    assert "stopping: steps get 3 s to end; a second Ctrl-C does not wait for them" in our_messages(caplog)
 
 
 def test_a_second_signal_does_not_wait_for_the_lifespan_to_end() -> None:
@@ -84,7 +85,7 @@ def test_the_log_has_the_traceback_of_what_nobody_foresaw(
 
     with pytest.raises(type(problem)):
         serve(life(), lambda _url: None, [])
-    assert [record.exc_info is not None for record in caplog.records] == [True] * logged
+    assert [record.exc_info is not None for record in ours(caplog)] == [True] * logged
 
 
 def test_a_port_is_had_once() -> None:

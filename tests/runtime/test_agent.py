@@ -16,6 +16,7 @@ from rapkit.kernel.completion import Question, Reply, WantedCall
 from rapkit.models.errors import ModelError
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.threads import EventName
+from tests.log_records import ours
 
 MEMORY = "sqlite:///:memory:"
 TOKEN = "a-token-for-clients"
@@ -160,7 +161,7 @@ async def test_it_goes_on_after_a_restart_and_is_reached_where_it_was(
         again = await agent.thread(thread.id)
         assert await again.ask("Hello again.") == "I heard: Hello again."
         assert agent.engine.plan.public_url == before
-    assert caplog.records == []
+    assert ours(caplog) == []
 
 
 async def test_a_call_made_before_the_restart_is_answered_after_it(store: str) -> None:
@@ -199,7 +200,7 @@ async def test_a_port_that_was_taken_meanwhile_is_replaced_and_that_is_said(
         async with Agent(model=model, store=store) as agent:
             other = int(agent.engine.plan.public_url.rpartition(":")[2])
     assert other != port
-    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    (record,) = [record for record in ours(caplog) if record.levelno >= logging.WARNING]
     assert record.getMessage().startswith(
         f"Port {port}, where the agent listened before, is taken, so it listens on {other}. Calls it made before cannot"
     )
@@ -288,7 +289,7 @@ async def test_servers_elsewhere_that_cannot_call_back_are_named(
     async with Agent(model=model, servers=servers, store=MEMORY):
         pass
 
-    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    (record,) = [record for record in ours(caplog) if record.levelno >= logging.WARNING]
     assert (
         "not on this machine are: https://tools.invalid, other. Their answers will not arrive." in record.getMessage()
     )

@@ -12,6 +12,7 @@ from rapkit.mailbox import Fact, NewBox
 from rapkit.runtime.discovery import digest_of
 from rapkit.runtime.plan import Patience
 from rapkit.runtime.server import Server
+from tests.log_records import ours
 from tests.runtime.agents import Obedient, Working, call, opened, working
 from tests.runtime.clocks import ManualClock
 from tests.runtime.lives import hibernates
@@ -109,7 +110,7 @@ async def test_a_field_that_cannot_be_used_is_ignored_and_reported_once(
     await invocation.result("works")
     await talk.hears("heard: works")
     reported = [
-        record.getMessage() for record in caplog.records if "cannot be used and is ignored" in record.getMessage()
+        record.getMessage() for record in ours(caplog) if "cannot be used and is ignored" in record.getMessage()
     ]
     fields = [line.split(": ")[-2] for line in reported]
     assert list(dict.fromkeys(fields)) == ["version", "annotations.readOnly"]
@@ -227,7 +228,7 @@ async def test_a_server_that_was_never_reached_is_reported_and_takes_nothing_els
             talk = await agent.talk("hello")
             await talk.hears("hello")
             assert offered(model.last) == ["work", "other_work"]
-            errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+            errors = [record.getMessage() for record in ours(caplog) if record.levelno == logging.ERROR]
             assert [error for error in errors if f"{late.url} offers nothing" in error]
             lost, found = await agent.engine.toolsets.survey()
             assert lost.problem is not None

@@ -38,6 +38,7 @@ from rapkit.runtime.schedules import SCHEDULE
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
+from tests.log_records import ours
 from tests.runtime.agents import Obedient, Talk, call, please, working
 from tests.runtime.agents import opened as handle_on
 from tests.runtime.clocks import ManualClock
@@ -465,7 +466,7 @@ async def test_a_bell_that_fails_or_takes_its_time_changes_nothing(
         said = [line.entry.text for line in await thread.history() if isinstance(line.entry, UserSaid)]
         assert said == [f"message {number}" for number in range(5)]
     assert rung == [thread.id] * 2
-    failures = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    failures = [record for record in ours(caplog) if record.levelno >= logging.ERROR]
     assert [record.getMessage() for record in failures] == ["on_accept failed: RuntimeError('Nobody is at home.')"] * 2
 
 

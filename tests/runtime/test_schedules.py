@@ -26,6 +26,7 @@ from rapkit.runtime import letters
 from rapkit.runtime.schedules import SCHEDULE, Schedule, Schedules
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores.sqlite import SqliteStore
+from tests.log_records import ours
 from tests.runtime.agents import Obedient, Talk
 from tests.runtime.clocks import ManualClock
 from tests.server.sink import PATIENCE
@@ -436,7 +437,7 @@ async def test_too_many_that_were_missed_are_left_out_and_that_is_said(
     assert heard[0][2].startswith("Look.\n\n")
     assert "left out now: 440." in heard[0][2]
     assert {text for _, _, text in heard[1:]} == {"Look."}
-    assert [record.getMessage() for record in caplog.records] == [
+    assert [record.getMessage() for record in ours(caplog)] == [
         "schedule 'minutely' was not carried out for so long that 440 of its times are left out"
     ]
 

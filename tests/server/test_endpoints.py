@@ -7,6 +7,7 @@ import pytest
 from rapkit import Limits, Toolset
 from rapkit.http import requests
 from rapkit.server.engine import Engine
+from tests.log_records import ours
 from tests.server.served import Served, exchange, failing, invocation, read_reply, serving
 from tests.server.sink import PATIENCE, Sink
 
@@ -143,7 +144,7 @@ async def test_a_callback_url_we_would_not_dial_is_refused_without_being_repeate
             assert "callback_url" in reply.detail
             assert "secret" not in reply.detail
         assert await server.stored_calls() == 0
-    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    told = [record.getMessage() for record in ours(caplog) if record.levelname == "WARNING"]
     assert any("https://10.0.0.1" in each for each in told)
     assert all("callback_url" in each and "secret" not in each for each in told)
 
@@ -230,7 +231,7 @@ async def test_ids_of_notices_have_512_characters_at_most(tools: Toolset, caplog
             await server.post("/close_thread", {"thread_id": long})
             await server.cancel(long, "c")
             await server.cancel("t", long)
-            told = [each for each in caplog.records if "a notice was not acted on" in each.getMessage()]
+            told = [each for each in ours(caplog) if "a notice was not acted on" in each.getMessage()]
             assert len(told) == (0 if understood else 3)
 
 
@@ -449,7 +450,7 @@ async def test_a_callback_url_we_do_not_dial_is_refused_with_how_to_allow_it(
     async with serving(tools) as server:
         reply = await server.invoke(invocation(callback_url), "a-token-of-some-length")
 
-    (said,) = [each.message for each in caplog.records if each.name == "rapkit.http"]
+    (said,) = [each.message for each in ours(caplog) if each.name == "rapkit.http"]
     assert reply.status == 400
     assert said == f"a call was refused: {reply.detail}"
     assert reply.detail.startswith(f"callback_url: {why}")

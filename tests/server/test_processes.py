@@ -25,6 +25,7 @@ import uvloop
 from rapkit.errors import StoreError, ToolError
 from rapkit.secret import read_secret
 from rapkit.server.processes import Completed, Processes, kill_leftovers
+from tests.log_records import our_messages, ours
 from tests.server.served import until
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -240,7 +241,7 @@ async def test_a_program_reads_its_input_and_then_its_end(processes: Processes) 
 @on_both_loops
 async def test_input_that_nobody_reads_does_no_harm(processes: Processes, caplog: pytest.LogCaptureFixture) -> None:
     assert (await processes.run(["sh", "-c", "exec <&-; sleep 0.1"], input="x" * 1_000_000)).returncode == 0
-    assert caplog.records == []
+    assert ours(caplog) == []
     with pytest.raises(ToolError, match="did not finish"):
         await processes.run(["sleep", "1000"], input="x" * 1_000_000, timeout=0.05)
 
@@ -697,13 +698,13 @@ async def test_a_store_that_does_not_answer_cannot_keep_a_run_from_being_cancell
 
     for processes in (Processes(never, journal.forget), Processes(journal.record, never)):
         task = asyncio.ensure_future(processes.run(["touch", f"started{len(asked)}"], cwd=tmp_path))
-        await until(lambda: len(asked) > len(caplog.messages))
+        await until(lambda: len(asked) > len(our_messages(caplog)))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     assert os.listdir(tmp_path) == ["started1"]
-    assert len(caplog.messages) == 2
+    assert len(our_messages(caplog)) == 2
     assert "the store takes too long" in caplog.text
     assert not any(token in caplog.text for token in asked)
 
@@ -718,7 +719,7 @@ async def test_a_record_that_cannot_be_removed_is_an_error_but_not_instead_of_a_
     processes = Processes(journal.record, forget)
     with pytest.raises(StoreError, match="disk"):
         await processes.run(["true"])
-    assert caplog.records == []
+    assert ours(caplog) == []
 
     task = asyncio.ensure_future(processes.run(["sleep", "1000"]))
     await until(lambda: bool(carriers(*journal.recorded)))
@@ -726,7 +727,7 @@ async def test_a_record_that_cannot_be_removed_is_an_error_but_not_instead_of_a_
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    (record,) = caplog.records
+    (record,) = ours(caplog)
     assert "'sleep'" in record.getMessage()
     assert "the disk is gone" in caplog.text
 
@@ -934,11 +935,11 @@ async def test_where_processes_cannot_be_found_that_is_said_once(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         assert await kill_leftovers([], proc=tmp_path)
-        assert caplog.messages == []
+        assert our_messages(caplog) == []
         assert not await kill_leftovers(["token"], proc=tmp_path)
         assert not await kill_leftovers(["token"], proc=tmp_path)
 
-    (message,) = caplog.messages
+    (message,) = our_messages(caplog)
     assert "cannot be found here" in message
     assert "token" not in message
 

@@ -19,6 +19,7 @@ from rapkit.http.rate_limit import RateLimit
 from rapkit.server.deliveries import Delivery
 from rapkit.server.engine import TooBusy
 from rapkit.server.webhooks import Webhook, WebhookEndpoint
+from tests.log_records import ours
 from tests.server.doors import opened
 from tests.server.served import serving
 
@@ -409,7 +410,7 @@ async def test_of_any_other_failure_the_source_hears_a_reference_and_the_log_the
         reply = await doors.post("/hook", BODY, github(BODY))
 
     assert reply.status == 500
-    (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    (record,) = [record for record in ours(caplog) if record.levelno >= logging.ERROR]
     about = vars(record)
     assert reply.detail == f"The delivery could not be handled (reference {about['reference']}). Send it again."
     assert (about["path"], about["delivery_id"], about["event"]) == ("/hooks/source", "d1", "push")

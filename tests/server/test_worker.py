@@ -21,6 +21,7 @@ from rapkit.server.invocation import Call, call_kind
 from rapkit.server.visit import Visit
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
+from tests.log_records import ours
 from tests.server.served import Served, failing, invocation, serving, until
 from tests.server.sink import Sink
 
@@ -153,7 +154,7 @@ async def test_an_unexpected_failure_is_told_to_the_log_and_not_to_the_caller(
             for secret in ("hunter2", __file__, "Traceback", "Error(", "line "):
                 assert secret not in text
             reference = text.removeprefix(MASKED).split(")")[0]
-            (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+            (record,) = [each for each in ours(caplog) if each.levelno == logging.ERROR]
             assert vars(record)["reference"] == reference
             assert (vars(record)["operation"], vars(record)["call_id"]) == (operation, operation)
             assert "hunter2" in caplog.text
@@ -360,7 +361,7 @@ async def test_every_call_is_in_the_log(tools: Toolset, sink: Sink, caplog: pyte
     async with serving(tools) as server:
         await text_of(server, sink, "echo", id="c1")
         await text_of(server, sink, "no_such", id="c2")
-        lines = {vars(each)["call_id"]: vars(each) for each in caplog.records if each.message == "call finished"}
+        lines = {vars(each)["call_id"]: vars(each) for each in ours(caplog) if each.message == "call finished"}
 
         assert [lines[id]["outcome"] for id in ("c1", "c2")] == ["ok", "error"]
         assert lines["c1"]["operation"] == "echo"
