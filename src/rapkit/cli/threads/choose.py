@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from rapkit import call_ids
 from rapkit.cli.agents import Reached, Wanted, looking_options, reached
 from rapkit.cli.said import Said
 from rapkit.cli.threads.naming import find_call, find_thread, path_of, thread_argument
@@ -72,7 +73,10 @@ def _meant(found: Any, words: tuple[str, ...], said: Said, *, answers: bool) -> 
         return open_[find_call(words[0], open_, "open question of a call")], words[1]
     if len(open_) == 1:
         question = next(iter(open_.values()))
-        return question, None if not words or words[0] == question["call_id"] else words[0]
+        names_call = (
+            bool(words) and words[0] not in question["choices"] and call_ids.find_call(words[0], open_) is not None
+        )
+        return question, None if not words or names_call else words[0]
     if words:
         return open_[find_call(words[0], open_, "open question of a call")], None
     if answers:
