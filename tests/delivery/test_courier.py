@@ -433,7 +433,7 @@ async def test_what_is_aborted_before_it_was_handed_over_is_not_sent(post: Post,
             taken = await store.commit(claim, Commit(outgoing=[to(sink, "m1", "b1")], keep=True), sender)
             stopped = await store.stop(["box"], "thread", "c1", remember_for=60)
             await courier.abort(stopped.in_flight)
-            courier.hand(taken)
+            courier.hand(taken, asyncio.get_running_loop().time())
         (claim,) = await store.claim("sender", "box", 1)
         await store.commit(claim, Commit(outgoing=[to(sink, "cancelled", "b1")]))
         await post.empty()
@@ -767,3 +767,44 @@ async def test_a_thread_is_told_of_an_invocation_or_answer_that_was_given_up(
     await post.store.renew("reader")
     (claim,) = await post.store.claim("reader", "thread", 1)
     assert [mail.body.decode() for mail in claim.mail] == [f"{kind} dead {problems[how]}"]
+
+
+class Elsewhere:
+    """Another process on the same file: it deletes what a cancellation deletes."""
+
+    def __init__(self, path: Path) -> None:
+        self._db = apsw.Connection(str(path))
+        self._db.set_busy_timeout(5000)
+
+    def delete(self, id: str) -> None:
+        self._db.execute("DELETE FROM outbox WHERE id = ?", (id,))
+
+
+async def test_what_another_process_has_deleted_is_not_begun(post: Post, sink: Sink) -> None:
+    """Semantics 20: the row is looked at before dialling if it was taken more than a moment ago."""
+    await post.store.renew("by hand")
+    await post.send(to(sink, "m1"), to(sink, "m2"))
+    taken = await post.store.take("by hand", 2)
+    Elsewhere(post.path).delete("m1")
+    async with HttpClient(Guard(loopback=True)) as client:
+        courier = Courier(post.store, client, "by hand", policies=EAGER)
+        courier.hand(taken, since=asyncio.get_running_loop().time() - 1)
+        await post.empty()
+        await courier.drain(PATIENCE)
+
+    assert arrived(sink) == ["m2"]
+
+
+async def test_a_post_on_the_wire_is_aborted_when_another_process_deletes_it(post: Post, sink: Sink) -> None:
+    """Semantics 20: so that nothing arrives long after a cancellation, wherever that came in."""
+    sink.script = [never, never]
+    await post.send(to(sink, "m1"), to(sink, "m2"))
+    async with post.courier() as courier:
+        await sink.received(2)
+        Elsewhere(post.path).delete("m1")
+        async with asyncio.timeout(PATIENCE):
+            while courier.under_way == 2:
+                await asyncio.sleep(0.01)
+
+        assert courier.under_way == 1  # the other one still waits for its answer
+        assert [parcel.id for parcel in await post.store.outbox(dead=False)] == ["m2"]

@@ -236,6 +236,20 @@ class OutboxContract:
 
         assert sorted(ids(taken)) == [f"p{number:02}" for number in range(60)]
 
+    async def test_a_sender_can_see_which_posts_are_still_its_own(self, harness: Harness) -> None:
+        store = harness.store
+        await send(store, *(post(f"p{number}", f"l{number}") for number in range(4)))
+        delivered, failed, lost, kept = await take(store, ANNA)
+        assert await store.held([delivered, failed, lost, kept]) == {"p0", "p1", "p2", "p3"}
+        await store.settle(delivered, DELIVERED)
+        await store.settle(failed, retry(1000))
+        await store.retire(ANNA)
+        heirs = await take(store, BERT, 1)
+
+        assert await store.held([delivered, failed, lost]) == set()
+        assert await store.held([kept, *heirs]) == {"p3", "p2"}
+        assert await store.held([]) == set()
+
     async def test_a_lost_senders_post_is_taken_over_after_its_lease(self, harness: Harness) -> None:
         store = harness.store
         await send(store, post("p1"), post("p2"))

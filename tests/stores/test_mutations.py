@@ -67,6 +67,20 @@ MUTATIONS = [
         Contract.test_posts_of_a_stopped_box_are_deleted_and_those_in_flight_named_and_never_sent_again,
     ),
     Mutation(
+        "a sender that takes what others have for its own",
+        "HELD",
+        "o.epoch = asked.value ->> 1 AND",
+        "",
+        Contract.test_a_sender_can_see_which_posts_are_still_its_own,
+    ),
+    Mutation(
+        "a sender that takes what waits for its own",
+        "HELD",
+        "AND o.worker IS NOT NULL",
+        "",
+        Contract.test_a_sender_can_see_which_posts_are_still_its_own,
+    ),
+    Mutation(
         "latest posts that queue up",
         "REPLACE_LATEST",
         "",

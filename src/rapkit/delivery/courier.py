@@ -16,12 +16,15 @@ from rapkit.delivery.client import Answer, Poster
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy, Verdict, verdict
 from rapkit.delivery.signatures import headers
 from rapkit.errors import DeliveryError, ForbiddenTarget, RapkitError, StoreError
+from rapkit.insisting import insist
 from rapkit.mailbox import OUTBOX, Fact, Letter, Outcome, Settlement, Store, Taken
 from rapkit.pump import Pump
 from rapkit.tracing import HEADER, Span, Tracing
 
 _PAUSE_BEFORE_SETTLING_AGAIN = 0.5
 _MOST_ABORTED = 10_000
+_LOOK_AGAIN_AFTER = 0.02
+_LOOK_AT_ROWS_EVERY = 0.25
 _NOT_IMPLEMENTED = (404, 405, 410, 501)
 
 log = logging.getLogger("rapkit.delivery")
@@ -126,6 +129,8 @@ class Courier:
         self._waiting: Counter[_Share] = Counter()
         self._silent: set[_Share] = set()
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._taken_at: dict[str, float] = {}
+        self._on_the_wire: dict[str, tuple[Taken, asyncio.Task[None]]] = {}
         self._aborted: dict[str, None] = {}
         self._pump = Pump(store, OUTBOX, self._traffic.total, self._take, self._deliver)
 
@@ -136,7 +141,11 @@ class Courier:
 
     async def run(self) -> None:
         """Deliver until cancelled."""
-        await self._pump.run()
+        watching = asyncio.create_task(self._watch())
+        try:
+            await self._pump.run()
+        finally:
+            watching.cancel()
 
     async def drain(self, patience: float) -> None:
         """Let the POSTs under way end; what cannot is delivered again by whoever comes next."""
@@ -181,8 +190,9 @@ class Courier:
             self._one_less(share)
             self._pump.release()
 
-    def hand(self, taken: Sequence[Taken]) -> None:
-        """Deliver what was taken under our name."""
+    def hand(self, taken: Sequence[Taken], since: float) -> None:
+        """Deliver what was taken under our name, by a commit that was begun at that time of the event loop."""
+        self._taken_at.update((one.outgoing.id, since) for one in taken)
         for one in taken:
             self._places[_share(one)] += 1
             self._pump.hand(one)
@@ -196,7 +206,9 @@ class Courier:
 
     async def _take(self, limit: int) -> list[Taken]:
         saturated = [share for share in list(self._places) if self._is_saturated(share)]
+        since = asyncio.get_running_loop().time()
         taken = await self._store.take(self._worker, limit, saturated)
+        self._taken_at.update((one.outgoing.id, since) for one in taken)
         # Counted here, before the next round asks, so that one round cannot exceed the limit by more than its size.
         self._places.update(map(_share, taken))
         return taken
@@ -206,10 +218,13 @@ class Courier:
         task = asyncio.current_task()
         assert task is not None
         self._under_way[outgoing.id] = task  # if it was taken twice, the first is no longer ours
+        taken_at = self._taken_at.pop(outgoing.id, None)
         try:
             if outgoing.id in self._aborted:
                 del self._aborted[outgoing.id]
                 return
+            if not await self._is_ours(taken, taken_at):
+                return  # another process has deleted it, or taken it over
             settlement = await self._attempt(taken)
             if not outgoing.once:
                 await self._settle(taken, settlement)
@@ -219,6 +234,33 @@ class Courier:
             if self._under_way.get(outgoing.id) is task:
                 del self._under_way[outgoing.id]
 
+    async def _is_ours(self, taken: Taken, taken_at: float | None) -> bool:
+        """Whether the POST may be made: its row is looked at, unless that was done a moment ago, when it was taken."""
+        if taken.outgoing.once:
+            return True
+        if taken_at is not None and asyncio.get_running_loop().time() - taken_at < _LOOK_AGAIN_AFTER:
+            return True
+        return taken.outgoing.id in await insist(lambda: self._store.held([taken]))
+
+    async def _watch(self) -> None:
+        """Abort POSTs that another process has deleted while they are on the wire (semantics 20)."""
+        while True:
+            before = dict(self._on_the_wire)
+            await asyncio.sleep(_LOOK_AT_ROWS_EVERY)
+            waiting = [wait for id, wait in before.items() if self._on_the_wire.get(id) is wait]
+            if not waiting:
+                continue
+            try:
+                held = await self._store.held([taken for taken, _ in waiting])
+            except StoreError as error:
+                log.debug("cannot look at the POSTs under way: %s", error)
+                continue
+            for wait in waiting:
+                taken, task = wait
+                # Only one that still waits for its answer: after that its row may have been deleted by itself.
+                if taken.outgoing.id not in held and self._on_the_wire.get(taken.outgoing.id) is wait:
+                    task.cancel()
+
     def _one_less(self, share: _Share) -> None:
         self._places[share] -= 1
         if not self._places[share]:
@@ -226,8 +268,8 @@ class Courier:
             self._silent.discard(share)
 
     @contextlib.contextmanager
-    def _counted_apart_when_slow(self, taken: Taken) -> Iterator[None]:
-        """Waiting for an answer: after a while it counts against the origin's silent places, not against the common ones."""
+    def _waiting_for_the_answer(self, taken: Taken) -> Iterator[None]:
+        """While the answer is awaited the row is watched, and after a while the POST counts against its origin's silent places alone."""
         share, task = _share(taken), asyncio.current_task()
         assert task is not None
         slow = False
@@ -239,10 +281,15 @@ class Courier:
             self._pump.set_apart(task)
 
         timer = asyncio.get_running_loop().call_later(self._traffic.patience, count_apart)
+        wait = (taken, task)
+        if not taken.outgoing.once:  # then it has no row any more
+            self._on_the_wire[taken.outgoing.id] = wait
         try:
             yield
         finally:
             timer.cancel()
+            if self._on_the_wire.get(taken.outgoing.id) is wait:
+                del self._on_the_wire[taken.outgoing.id]
             if slow:
                 self._waiting[share] -= 1
                 if not self._waiting[share]:
@@ -307,7 +354,7 @@ class Courier:
         stamp = {**more, **headers(outgoing.id, self._clock(), body, self._secrets)}
         if span.traceparent:
             stamp[HEADER] = span.traceparent
-        with self._counted_apart_when_slow(taken):
+        with self._waiting_for_the_answer(taken):
             return await self._client.post(outgoing.url, body, stamp)
 
     async def _try_again(self, taken: Taken, answer: Answer | None, problem: str, sent_at: float) -> Settlement:

@@ -157,6 +157,9 @@ class Store(Protocol):
         A share is an origin, and whether its `latest` POSTs are meant or the others.
         """
 
+    async def held(self, taken: Sequence[Taken]) -> set[str]:
+        """The ids of those of these POSTs that are still their sender's: neither deleted, nor settled, nor taken over."""
+
     async def settle(self, taken: Taken, settlement: Settlement) -> None:
         """Say how the attempt ended, with its letter and its fact. Nothing happens if another sender has the POST, or it was deleted."""
 

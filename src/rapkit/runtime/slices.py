@@ -220,7 +220,8 @@ class Slice:
         # If all its POSTs go to one place, they are in the courier's hands as soon as they are stored.
         place = courier.place_for(where.pop()) if len(where) == 1 else contextlib.nullcontext()
         with place as sender:
-            courier.hand(await self._store.commit(self._claim, commit, sender))
+            since = asyncio.get_running_loop().time()
+            courier.hand(await self._store.commit(self._claim, commit, sender), since)
 
     async def _give_back(self) -> None:
         """We are told to stop: somebody else may take the thread at once.

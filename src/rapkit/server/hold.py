@@ -1,5 +1,6 @@
 """Our hold on a claimed box: what is committed under it, and the POSTs that leave with it."""
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
@@ -68,7 +69,8 @@ class Hold:
         """Write it; `Fenced` if the box is no longer ours. After another `StoreError` it is open whether it was written."""
         place = self._courier.place_for(self._where()) if commit.outgoing else contextlib.nullcontext()
         with place as sender:
-            self._courier.hand(await self._store.commit(self.claim, commit, sender))
+            since = asyncio.get_running_loop().time()
+            self._courier.hand(await self._store.commit(self.claim, commit, sender), since)
 
     async def insist(self, commit: Commit) -> bool:
         """Write it, however often it takes; False if the box was no longer ours. For what can be written twice, or ends the claim."""

@@ -96,6 +96,9 @@ class Outbox:
         )
         return Taken(outgoing, seq, epoch, attempts, age)
 
+    def held(self, taken: Sequence[Taken], tx: Transaction) -> set[str]:
+        return {id for (id,) in tx.rows(sql.HELD, (json.dumps([(one.seq, one.epoch) for one in taken]),))}
+
     def settle(self, taken: Taken, settlement: Settlement, tx: Transaction) -> bool:
         """Whether the POST was still its sender's."""
         fence = (taken.seq, taken.epoch)

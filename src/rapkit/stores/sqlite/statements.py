@@ -291,6 +291,12 @@ NEWER_IN_LANE: Final = "SELECT 1 FROM outbox WHERE lane = ? AND seq > ? AND dead
 DELETE_OUTGOING: Final = "DELETE FROM outbox WHERE seq = ?"
 """A POST that is about to be sent once."""
 
+HELD: Final = """
+    SELECT o.id FROM json_each(?) AS asked JOIN outbox AS o ON o.seq = asked.value ->> 0
+    WHERE o.epoch = asked.value ->> 1 AND o.worker IS NOT NULL
+"""
+"""Those of these POSTs, each a number and an epoch, that are still their sender's."""
+
 DELIVERED: Final = "DELETE FROM outbox WHERE seq = ? AND epoch = ? AND worker IS NOT NULL"
 """A POST that got through, if it is still its sender's."""
 

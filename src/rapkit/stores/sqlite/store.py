@@ -110,6 +110,9 @@ class SqliteStore:
             undo=lambda taken: partial(self._outbox.give_back, taken),
         )
 
+    async def held(self, taken: Sequence[Taken]) -> set[str]:
+        return await self._writer.run(partial(self._outbox.held, taken), writes=False)
+
     async def settle(self, taken: Taken, settlement: Settlement) -> None:
         def operation(tx: Transaction) -> None:
             if not self._outbox.settle(taken, settlement, tx):
