@@ -102,6 +102,26 @@ def test_what_is_usable_is_used(up: Up, join: Join, fields: Json, shown: str) ->
     runtime.until(thread, shown)
 
 
+def test_half_a_surrogate_pair_does_not_make_a_result_unusable(up: Up, join: Join) -> None:
+    """Item 3: Python and JavaScript write one as it is, from a file name or a cut text; it is replaced, and the rest is shown."""
+    runtime, server, thread, call = waiting(up, join)
+
+    assert server.send(call, result(call, "left \ud83d right")) == 200
+
+    runtime.until(thread, "It is left ? right.")
+
+
+@pytest.mark.parametrize("value", ["[" * 5000 + "]" * 5000, "9" * 5000], ids=["deep", "number"])
+def test_a_result_that_no_parser_takes_ends_its_call(up: Up, join: Join, value: str) -> None:
+    """Item 3: the ids before the value that cannot be read tell whose result it was."""
+    runtime, _, thread, call = waiting(up, join)
+    body = json.dumps(result(call, "x"))[:-1] + f', "extra": {value}}}'
+
+    assert post(call["callback_url"], body.encode())[0] == 400
+
+    runtime.until(thread, "its answer was refused: it is not a valid message")
+
+
 def test_the_answers_to_callbacks_in_their_order(up: Up, join: Join) -> None:
     """Item 3: 404 the token, 413, 400, 404 the ids, 410 nothing live, 200."""
     runtime, _, thread, call = waiting(up, join)

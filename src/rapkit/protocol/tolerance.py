@@ -1,7 +1,7 @@
 """What a tool server wrote otherwise than the protocol says, and can be used all the same.
 
 A result that is refused is lost to its thread. So content and display segments of types we do not know, base64 without padding or with line
-breaks, a second id that is none, and a result that says nothing are no reason to refuse one. What we write ourselves is held to the
+breaks, half of a surrogate pair, a second id that is none, and a result that says nothing are no reason to refuse one. What we write ourselves is held to the
 protocol: this is for what comes in, and only looked at once it was not valid.
 """
 
@@ -50,7 +50,10 @@ def _read(body: bytes) -> Any:
     except ValueError:
         pass
     try:
-        return json.loads(text, strict=False)  # with line breaks inside of strings
+        read = json.loads(text, strict=False)  # with line breaks inside of strings
+        return from_json(
+            json.dumps(read, ensure_ascii=False).encode(errors="replace")
+        )  # without halves of surrogate pairs
     except (ValueError, RecursionError):
         return None
 

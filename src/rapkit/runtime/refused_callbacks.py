@@ -1,12 +1,17 @@
 """What a callback was about that has to be refused: read from as much of it as can be read."""
 
+import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import from_json
-
 LOOKED_AT = 64 * 1024
 """How many bytes of a body that is too large are looked at."""
+
+_OPENING = re.compile(r"\s*\{\s*")
+_COLON = re.compile(r"\s*:\s*")
+_COMMA = re.compile(r"\s*,\s*")
+_decoder = json.JSONDecoder(strict=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +40,18 @@ class RefusedCallback:
 
 
 def _fields(beginning: bytes) -> dict[str, Any]:
+    """The fields up to the first one that cannot be read, because it is cut off, nested too deep, or no JSON."""
+    text = beginning.decode("utf-8-sig", errors="replace")
+    fields: dict[str, Any] = {}
+    at = _OPENING.match(text)
     try:
-        found = from_json(beginning.decode(errors="replace"), allow_partial=True)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        while at is not None:
+            name, end = _decoder.raw_decode(text, at.end())
+            colon = _COLON.match(text, end)
+            if colon is None or not isinstance(name, str):
+                break
+            fields[name], end = _decoder.raw_decode(text, colon.end())
+            at = _COMMA.match(text, end)
+    except (ValueError, RecursionError):
+        pass  # those before it were read
+    return fields
