@@ -38,3 +38,15 @@ def test_a_runtime_that_answers_when_its_model_has_spoken_is_asked_once(serve: S
     server.stop()
 
     assert len(slow.callbacks("tool_result")) == 1
+
+
+def test_how_long_a_runtime_may_take_can_be_set(serve: Serve, join: Join) -> None:
+    """Item 12: one that never answers is asked again after `Durations.response`."""
+    tools = TOOLS.replace("import Toolset", "import Durations, Toolset").replace(
+        'Toolset("tools")', 'Toolset("tools", durations=Durations(connect=5, response=0.2))'
+    )
+    runtime = join(ForeignRuntime(serve(tools).url, answers=lambda _: Answer(delay=3600)))
+
+    call = runtime.call("greet")
+
+    runtime.callbacks("tool_result", 2, lambda message: message["id"] == call["id"])

@@ -335,6 +335,12 @@ def test_a_lease_nobody_could_keep_is_refused(lease: float) -> None:
         Durations(lease=lease)
 
 
+@pytest.mark.parametrize("name", ["connect", "response"])
+def test_a_runtime_that_gets_no_time_at_all_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="connect and response are numbers of seconds above 0"):
+        Durations(**{name: 0.0})
+
+
 async def test_a_server_goes_on_while_its_lease_is_short(toolset: Callable[..., Toolset], sink: Sink) -> None:
     """INV-17: a handler that outlasts the lease several times is not run again by the same server, nor by a second one."""
     ran: list[str] = []

@@ -58,7 +58,7 @@ class Server:
         surroundings = Surroundings(
             clock=self._clock,
             open_store=lambda _plan: hands.store,
-            open_client=lambda _guard: life.line(self._network),
+            open_client=lambda _guard, _timeouts: life.line(self._network),
             workspaces=lambda _plan: _NOWHERE,
             is_lost=lambda: life.over,
         )

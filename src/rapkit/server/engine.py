@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rapkit import background
 from rapkit.clock import Clock, SystemClock
-from rapkit.delivery.client import HttpClient, Poster
+from rapkit.delivery.client import HttpClient, Poster, Timeouts
 from rapkit.delivery.courier import Consequence, Courier, Fate
 from rapkit.delivery.guard import Guard
 from rapkit.delivery.retry import POLICIES, Kind
@@ -53,7 +53,7 @@ class Surroundings:
 
     clock: Clock = field(default_factory=SystemClock)
     open_store: Callable[[Plan], Store] = lambda plan: open_store(plan.store, lease=Lease(plan.durations.lease))
-    open_client: Callable[[Guard], contextlib.AbstractAsyncContextManager[Poster]] = HttpClient
+    open_client: Callable[[Guard, Timeouts], contextlib.AbstractAsyncContextManager[Poster]] = HttpClient
     oauth_client: OAuthClient | None = None
     workspaces: Callable[[Plan], Path | None] = lambda plan: workspaces_for(plan.store)
     threads: Callable[[], Threads] = Threads
@@ -323,7 +323,9 @@ async def running(plan: Plan, surroundings: Surroundings | None = None) -> Async
     try:
         guard = Guard(plan.allow_callbacks, plan.loopback_callbacks)
         certificate = plan.callback_certificate
-        async with HttpClient(guard, certificate=certificate) if certificate else outside.open_client(guard) as client:
+        timeouts = Timeouts(plan.durations.connect, plan.durations.response)
+        ours = HttpClient(guard, timeouts, certificate=certificate) if certificate else None
+        async with ours or outside.open_client(guard, timeouts) as client:
             engine = Engine(plan, store, client, guard, outside)
             await engine.start()
             try:

@@ -23,8 +23,9 @@ class Durations:
     """How long things are kept or waited for, in seconds.
 
     `remember_calls`: how long after its end a repeated invocation is recognised. `remember_cancels`: how long a cancellation waits for
-    a call that has not come yet. `remember_events`: how long a repeated `emit` with the same id is recognised. `ask`: how long a
-    question to the user is retried that does not reach the runtime, before it is given up. `answer`: how long a question stays open
+    a call that has not come yet. `remember_events`: how long a repeated `emit` with the same id is recognised. `connect`: how long
+    a connection to a runtime may take. `response`: how long a runtime may take to answer a callback. `ask`: how long a question to the
+    user is retried that does not reach the runtime, before it is given up. `answer`: how long a question stays open
     unless it says otherwise. `authorise`: how long a user may take to authorise us. `subscription_outage`: how long a subscription may
     fail without progress before it is given up. `keep_threads`: how long after its last call a thread's workspace and state are kept if
     nobody says that it closed. `keep_dead_letters`: how long undeliverable callbacks can be looked at and sent again. `grace`: how long
@@ -36,6 +37,8 @@ class Durations:
     remember_calls: float = max(policy.horizon for policy in POLICIES.values()) + _DAY
     remember_cancels: float = 3600
     remember_events: float = 3 * _DAY
+    connect: float = 10
+    response: float = 60
     ask: float = 3600
     answer: float = 3 * _DAY
     authorise: float = 3600
@@ -50,6 +53,8 @@ class Durations:
         for each in fields(self):
             if each.name != "lease" and not 0 <= getattr(self, each.name) < float("inf"):
                 raise ConfigError(f"{each.name} is a number of seconds, not {getattr(self, each.name)}.")
+        if not (self.connect and self.response):
+            raise ConfigError("connect and response are numbers of seconds above 0.")
         if not _SHORTEST_LEASE <= self.lease < float("inf"):
             raise ConfigError(f"lease is a number of seconds from {_SHORTEST_LEASE:g} on, not {self.lease}.")
 

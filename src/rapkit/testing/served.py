@@ -43,7 +43,7 @@ class Served:
         surroundings = Surroundings(
             clock=self._clock,
             open_store=lambda _plan: life.store,
-            open_client=lambda _guard: life.line(self._callers),
+            open_client=lambda _guard, _timeouts: life.line(self._callers),
             oauth_client=self.providers,
             workspaces=lambda _plan: self._workspaces,
             threads=self._activity.threads,
