@@ -2,11 +2,11 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from rapkit import Durations, Toolset, testing
+from rapkit import Context, Durations, Toolset, testing
 from rapkit.errors import ConfigError
 from rapkit.server.invocation import call_kind
 from rapkit.stores import open_store
@@ -296,6 +296,39 @@ async def test_by_default_a_repetition_is_recognised_for_four_days_and_no_longer
             assert (await client.request("POST", "/invoke", message, authenticated=True)).status == 200
             await client.settled()
             assert len(ran) == times, seconds
+
+
+async def test_a_forgotten_call_whose_subscription_is_still_at_work_is_answered_when_it_is_repeated(
+    toolset: Callable[..., Toolset], sink: Sink
+) -> None:
+    """Item 2, semantics 22: past the dedup window the same ids are another call, and no call is met with silence."""
+    started: list[str] = []
+    tools = toolset(durations=Durations(remember_calls=0.01))
+
+    @tools.subscription(confirm_after=0)
+    async def watch(ctx: Context) -> AsyncIterator[str]:
+        """Tell me what changes."""
+        started.append("x")
+        await ctx.sleep(3600)
+        yield "never"
+
+    message = invocation(sink.url, "watch", id="c1")
+    async with serving(tools) as server:
+        await server.invoke(message)
+        await sink.received(1)
+
+        async def answered_again() -> None:
+            while len(sink.posts) == 1:
+                await server.invoke(message)
+                await asyncio.sleep(0.05)
+
+        await asyncio.wait_for(answered_again(), 60)
+
+    assert [(post.message["type"], post.message["subscription"]) for post in sink.posts[:2]] == [
+        ("tool_result", True),
+        ("tool_result", True),
+    ]
+    assert started == ["x"]
 
 
 async def test_arguments_for_an_older_schema_work_or_come_back_as_an_error(

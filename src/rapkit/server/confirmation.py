@@ -48,7 +48,9 @@ async def new_subscription(premises: Premises, tool: Tool, call: Call) -> NewSub
     if await premises.store.backlog(subscription_kind(call.toolset)) >= most:
         raise ToolError(f"the server has {most:,} subscriptions already and takes no more. Try again later.")
     standing = Standing(call, confirmed=False)
-    return NewSubscription(text, Commit(spawn=[standing.to_box()]), confirmed=False)
+    # A call that is repeated after it was forgotten finds its subscription at work: the generator does not answer a second time.
+    known = await premises.store.known(standing.box_id)
+    return NewSubscription(text, Commit(spawn=[standing.to_box()]), confirmed=known)
 
 
 def confirmation_fact(box_id: str, body: bytes) -> Fact:
