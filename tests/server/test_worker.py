@@ -383,18 +383,22 @@ async def test_no_handler_can_end_the_process(toolset: Callable[..., Toolset], s
 
 
 async def test_a_result_too_large_to_be_sent_is_an_error_that_says_so(
-    toolset: Callable[..., Toolset], sink: Sink
+    toolset: Callable[..., Toolset], sink: Sink, caplog: pytest.LogCaptureFixture
 ) -> None:
     """INV-11"""
+    caplog.set_level(logging.INFO, "rapkit.calls")
     tools = toolset(limits=Limits(result=1000))
     tools.tool(name="much")(lambda: "x" * 5000)
     tools.tool(name="little")(lambda: "x" * 500)
     async with serving(tools) as server:
         assert await text_of(server, sink, "little", id="c1") == "x" * 500
         text = await text_of(server, sink, "much", id="c2")
+        await server.quiet()
 
     assert text.startswith("Error: the result has 5,")
     assert text.endswith("1,000 can be sent. Ask for less.")
+    finished = [record.__dict__ for record in caplog.records if record.getMessage() == "call finished"]
+    assert [(line["operation"], line["outcome"]) for line in finished] == [("little", "ok"), ("much", "error")]
 
 
 async def test_toolsets_that_share_a_store_answer_their_own_calls(

@@ -314,7 +314,7 @@ class Worker:
         if len(body) <= largest:
             return body, ending
         told = f"Error: the result has {len(body):,} bytes, and {largest:,} can be sent. Ask for less."
-        return self._failed(message, ending, Output(told))
+        return self._failed(message, ending, Output(told, failed=True))
 
     def _failed(self, message: Invocation | BadInvocation, ending: Ending, output: Output) -> tuple[bytes, Ending]:
         failed = Ending(output) if ending.subscription else replace(ending, output=output)
