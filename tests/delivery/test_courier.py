@@ -285,6 +285,27 @@ async def test_views_do_not_take_the_places_of_results(post: Post, sink: Sink) -
         await post.empty()
 
 
+async def test_views_that_are_handed_over_at_once_take_no_more_places_than_others(post: Post, sink: Sink) -> None:
+    """Item 7: an origin that hangs on views has its share of the places and no more, so that other origins are served."""
+    store = post.store
+    sink.otherwise = never
+    async with post.courier(traffic=Traffic(total=10, per_origin=2)) as courier:
+        await store.renew("sender")
+        await store.create(NewBox("b1", "box"))
+        (claim,) = await store.claim("sender", "box", 1)
+        senders: list[bool] = []
+        for number in range(4):
+            views = [to(sink, f"v{number}", kind=Kind.VIEW, latest=True)]
+            with courier.place_for(views) as sender:
+                senders.append(sender is not None)
+                taken = await store.commit(claim, Commit(outgoing=views, keep=True), sender)
+                courier.hand(taken, asyncio.get_running_loop().time())
+        with courier.place_for([to(sink, "m1")]) as sender:
+            assert sender is not None
+
+    assert senders == [True, True, False, False]
+
+
 @pytest.mark.parametrize("trouble", [answer(400), answer(404)])
 async def test_a_refused_view_leaves_no_dead_letter(post: Post, sink: Sink, trouble: Any) -> None:
     sink.otherwise = trouble
@@ -429,8 +450,9 @@ async def test_what_is_aborted_before_it_was_handed_over_is_not_sent(post: Post,
     async with post.courier() as courier:
         await store.create(NewBox("b1", "box", parent="thread", name="c1"))
         (claim,) = await store.claim("sender", "box", 1)
-        with courier.place_for(sink.url) as sender:
-            taken = await store.commit(claim, Commit(outgoing=[to(sink, "m1", "b1")], keep=True), sender)
+        first = [to(sink, "m1", "b1")]
+        with courier.place_for(first) as sender:
+            taken = await store.commit(claim, Commit(outgoing=first, keep=True), sender)
             stopped = await store.stop(["box"], "thread", "c1", remember_for=60)
             await courier.abort(stopped.in_flight)
             courier.hand(taken, asyncio.get_running_loop().time())

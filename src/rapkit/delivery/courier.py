@@ -17,7 +17,7 @@ from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy, Verdict, verdict
 from rapkit.delivery.signatures import headers
 from rapkit.errors import DeliveryError, ForbiddenTarget, RapkitError, StoreError
 from rapkit.insisting import insist
-from rapkit.mailbox import OUTBOX, Fact, Letter, Outcome, Settlement, Store, Taken
+from rapkit.mailbox import OUTBOX, Fact, Letter, Outcome, Outgoing, Settlement, Store, Taken
 from rapkit.pump import Pump
 from rapkit.tracing import HEADER, Span, Tracing
 
@@ -90,8 +90,8 @@ _Share = tuple[str, bool]
 """An origin, and whether its views are meant or its other messages."""
 
 
-def _share(taken: Taken) -> _Share:
-    return (taken.outgoing.origin, taken.outgoing.latest)
+def _share(outgoing: Outgoing) -> _Share:
+    return (outgoing.origin, outgoing.latest)
 
 
 class Courier:
@@ -174,27 +174,28 @@ class Courier:
         return len(self._under_way)
 
     @contextlib.contextmanager
-    def place_for(self, origin: str) -> Iterator[str | None]:
-        """The name under which a POST to this origin may be taken at once and handed to us; None if there is no room for it.
+    def place_for(self, outgoing: Sequence[Outgoing]) -> Iterator[str | None]:
+        """The name under which these POSTs may be taken at once and handed to us; None if there are none, or no room for them.
 
         As long as the context lasts the place is kept.
         """
-        share = (origin, False)
-        if self._is_saturated(share) or not self._pump.reserve():
+        shares = {_share(one) for one in outgoing}
+        if not shares or any(map(self._is_saturated, shares)) or not self._pump.reserve():
             yield None
             return
-        self._places[share] += 1
+        self._places.update(shares)
         try:
             yield self._worker
         finally:
-            self._one_less(share)
+            for share in shares:
+                self._one_less(share)
             self._pump.release()
 
     def hand(self, taken: Sequence[Taken], since: float) -> None:
         """Deliver what was taken under our name, by a commit that was begun at that time of the event loop."""
         self._taken_at.update((one.outgoing.id, since) for one in taken)
         for one in taken:
-            self._places[_share(one)] += 1
+            self._places[_share(one.outgoing)] += 1
             self._pump.hand(one)
 
     def _is_saturated(self, share: _Share) -> bool:
@@ -210,7 +211,7 @@ class Courier:
         taken = await self._store.take(self._worker, limit, saturated)
         self._taken_at.update((one.outgoing.id, since) for one in taken)
         # Counted here, before the next round asks, so that one round cannot exceed the limit by more than its size.
-        self._places.update(map(_share, taken))
+        self._places.update(_share(one.outgoing) for one in taken)
         return taken
 
     async def _deliver(self, taken: Taken) -> None:
@@ -230,7 +231,7 @@ class Courier:
                 await self._settle(taken, settlement)
             self._on_attempt(taken, settlement)  # last, so that nothing depends on whoever counts
         finally:
-            self._one_less(_share(taken))
+            self._one_less(_share(outgoing))
             if self._under_way.get(outgoing.id) is task:
                 del self._under_way[outgoing.id]
 
@@ -270,7 +271,7 @@ class Courier:
     @contextlib.contextmanager
     def _waiting_for_the_answer(self, taken: Taken) -> Iterator[None]:
         """While the answer is awaited the row is watched, and after a while the POST counts against its origin's silent places alone."""
-        share, task = _share(taken), asyncio.current_task()
+        share, task = _share(taken.outgoing), asyncio.current_task()
         assert task is not None
         slow = False
 
@@ -316,7 +317,7 @@ class Courier:
         except (ForbiddenTarget, _Unsendable) as error:
             return await self._end(taken, Fate(Outcome.DEAD, None, str(error), sent_at))
         except DeliveryError as error:
-            self._silent.add(_share(taken))
+            self._silent.add(_share(outgoing))
             return await self._try_again(taken, None, str(error), sent_at)
         except Exception as error:
             # A mistake of ours: a person must know, and the next version may get it through.
@@ -324,7 +325,7 @@ class Courier:
             return await self._try_again(
                 taken, None, f"{outgoing.origin}: it could not be sent; the log says why", sent_at
             )
-        self._silent.discard(_share(taken))
+        self._silent.discard(_share(outgoing))
         span.answered(answer.status)
         if outgoing.kind == Kind.NOTICE and answer.status in _NOT_IMPLEMENTED:
             # Notices are optional, and many servers have no endpoint for them: no reason to alarm a person.

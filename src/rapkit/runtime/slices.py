@@ -216,10 +216,9 @@ class Slice:
             self._premises.hub.tell(self._claim.box.id, Changed())
 
     async def _try_commit(self, commit: Commit) -> None:
-        courier, where = self._premises.courier, origins(commit.outgoing)
+        courier = self._premises.courier
         # If all its POSTs go to one place, they are in the courier's hands as soon as they are stored.
-        place = courier.place_for(where.pop()) if len(where) == 1 else contextlib.nullcontext()
-        with place as sender:
+        with courier.place_for(commit.outgoing if len(origins(commit.outgoing)) == 1 else ()) as sender:
             since = asyncio.get_running_loop().time()
             courier.hand(await self._store.commit(self._claim, commit, sender), since)
 

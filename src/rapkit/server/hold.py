@@ -1,7 +1,6 @@
 """Our hold on a claimed box: what is committed under it, and the POSTs that leave with it."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -67,8 +66,7 @@ class Hold:
 
     async def commit(self, commit: Commit) -> None:
         """Write it; `Fenced` if the box is no longer ours. After another `StoreError` it is open whether it was written."""
-        place = self._courier.place_for(self._where()) if commit.outgoing else contextlib.nullcontext()
-        with place as sender:
+        with self._courier.place_for(commit.outgoing) as sender:
             since = asyncio.get_running_loop().time()
             self._courier.hand(await self._store.commit(self.claim, commit, sender), since)
 
