@@ -4,14 +4,15 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
 import time
 from collections.abc import Mapping
 
 import pytest
 
 from tests.interop.conftest import Join, Up
-from tests.interop.foreign_server import ForeignServer, result
-from tests.interop.http_peer import Json, eventually, post
+from tests.interop.foreign_server import ForeignServer, event, result
+from tests.interop.http_peer import Json, eventually, get, post
 from tests.interop.processes import OurRuntime
 
 PLAN = """
@@ -79,6 +80,39 @@ def test_a_callback_that_is_not_signed_settles_nothing_and_is_shown(up: Up, join
     assert send(call, large, signature(large, NEW)) == 413
     runtime.until(thread, "its answer was refused: it is too large.")
     eventually(lambda: not runtime.look(thread)["pending_calls"])
+
+
+def test_events_that_are_not_signed_are_shown_until_one_is(up: Up, join: Join) -> None:
+    """Item 10: the API says so of a subscription too, and says it no more once the server signs again or the call has ended."""
+    runtime, thread, call = waiting(up, join)
+
+    def say(message: Json, name: str, *secrets: str) -> int:
+        body = json.dumps(message).encode()
+        return send(call, body, signature(body, *secrets, message_id=name))
+
+    assert say(result(call, "Watching.", subscription=True), "m1", NEW) == 200
+    eventually(lambda: runtime.look(thread)["subscriptions"])
+
+    assert say(event(call, "one"), "m2", ANOTHER) == 401
+    assert "401" in runtime.look(thread)["subscriptions"][0]["callback_problem"]
+    assert say(event(call, "two", associative=True), "m3", NEW) == 200
+    eventually(lambda: runtime.look(thread)["subscriptions"][0]["callback_problem"] is None)
+
+
+def test_a_signed_body_that_breaks_off_is_no_wrong_signature(up: Up, join: Join) -> None:
+    """Item 10: a sender whose connection breaks sends it again, and nothing is shown as wrong with its secret."""
+    runtime, thread, call = waiting(up, join)
+    body = json.dumps(result(call, "x" * (17 * 1024 * 1024))).encode()
+    lines = [f"{name}: {value}" for name, value in signature(body, NEW).items()]
+    host, _, path = call["callback_url"].removeprefix("http://").partition("/")
+    head = "\r\n".join([f"POST /{path} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(body)}", *lines, "", ""])
+    name, _, port = host.partition(":")
+
+    with socket.create_connection((name, int(port)), timeout=60) as connection:
+        connection.sendall(head.encode() + body[: len(body) // 2])
+
+    eventually(lambda: 'rapkit_callbacks_total{status="400"} 1' in get(f"{runtime.url}/metrics")[1].decode())
+    assert runtime.look(thread)["pending_calls"][0]["callback_problem"] is None
 
 
 def test_an_old_signature_is_asked_for_again(up: Up, join: Join) -> None:

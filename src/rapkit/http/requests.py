@@ -138,14 +138,17 @@ class Body:
         for part in self._parts:
             consume(part)
         while not self._ended and self._size <= MOST_BYTES:
-            message = await self._next()
-            consume(message.get("body", b""))
+            consume(await self._next_part())
 
     async def _read_part(self) -> None:
+        self._parts.append(await self._next_part())
+
+    async def _next_part(self) -> bytes:
         message = await self._next()
         if message["type"] == "http.disconnect":
             raise Refusal(400, "The body ended too early.")
-        self._parts.append(message.get("body", b""))
+        part: bytes = message.get("body", b"")
+        return part
 
     async def receive(self) -> Message:
         """The next message, as an ASGI app gets it."""

@@ -10,6 +10,7 @@ from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import Refusal, come_back
 from rapkit.mailbox import Fact, NewBox, Store
 from rapkit.runtime.addresses import CalledBack, tag_of
+from rapkit.runtime.letters import LIVE
 from rapkit.runtime.server import Server
 from rapkit.runtime.toolsets import THREAD
 
@@ -59,7 +60,7 @@ class CallbackSignatures:
             if not self._noted.wait(f"{call.thread_id}/{call.call_id}"):
                 reason = b"A callback was refused (401): it is not signed with the webhook_secret of its server."
                 box = NewBox(call.thread_id, THREAD)
-                if await self._store.box(call.thread_id) is not None:
+                if any(live.key == call.call_id for live in await self._store.records(call.thread_id, LIVE)):
                     await self._store.note(box, Fact(call.thread_id, UNSIGNED, call.call_id, reason))
             raise Refusal(
                 401,

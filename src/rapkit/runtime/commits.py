@@ -70,7 +70,8 @@ class Commits:
         for call_id in sorted(step.thread.live_calls - before.live_calls):
             parts.put.append(Record(LIVE, call_id, traceparent=here()))
         for call_id in sorted(before.live_calls - step.thread.live_calls):
-            parts.drop += [(LIVE, call_id), (UNSIGNED, call_id)]
+            parts.drop.append((LIVE, call_id))
+        parts.drop += [(UNSIGNED, call_id) for call_id in _signed_again(before, step)]
         for effect in step.effects:
             await self._carry_out(effect, before, step, catalog, parts)
         return Commit(
@@ -132,6 +133,12 @@ class Commits:
         event = step.entries[index]
         assert isinstance(event, Happened)
         return event
+
+
+def _signed_again(before: Thread, step: Step) -> list[str]:
+    """The calls of which no refused callback is to be shown any more: a later one was taken, or none will be."""
+    taken = {each.call_id for each in step.entries if isinstance(each, Answered | Happened)}
+    return sorted(taken | (before.live_calls - step.thread.live_calls))
 
 
 def _ended(before: Thread, step: Step) -> list[str]:

@@ -127,6 +127,7 @@ async def get_thread(asked: Asked) -> Sendable:
             arguments=each.arguments,
             display=each.display or in_words(each.name, each.arguments),
             since=each.since,
+            callback_problem=look.unsigned.get(call_id),
         )
         for call_id, each in thread.subscriptions.items()
     ]

@@ -161,6 +161,11 @@ class ThreadPage(_Shape):
     next_cursor: str | None
 
 
+_CALLBACK_PROBLEM = (
+    "why a callback of it was refused, if the last one was: it was not signed with its server's `webhook_secret`"
+)
+
+
 class PendingCall(_Shape):
     """A call that is not answered."""
 
@@ -176,9 +181,7 @@ class PendingCall(_Shape):
         description="whose turn it is: the tool's; that of the user, whose permission is needed or whose answer; the time's"
     )
     until: float | None = Field(description="when it is answered by itself, or given up, if ever")
-    callback_problem: str | None = Field(
-        description="why a callback of it was refused that was not signed with its server's `webhook_secret`, if one was"
-    )
+    callback_problem: str | None = Field(description=_CALLBACK_PROBLEM)
 
 
 class ActiveSubscription(_Shape):
@@ -189,6 +192,7 @@ class ActiveSubscription(_Shape):
     arguments: dict[str, Any]
     display: str = Field(description=_DISPLAY)
     since: float
+    callback_problem: str | None = Field(description=_CALLBACK_PROBLEM)
 
 
 class OpenQuestion(_Shape):
