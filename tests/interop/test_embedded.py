@@ -15,11 +15,14 @@ from tests.interop.foreign_runtime import ForeignRuntime
 from tests.interop.http_peer import PATIENCE
 
 TOOLS = """
+    import subprocess
+
     from rapkit import Toolset
 
     tools = Toolset("desk")
     if __name__ != "__main__":
         print("loaded")
+        subprocess.run(["echo", "loaded by a program"], check=True)
 
     @tools.tool
     def greet() -> str:

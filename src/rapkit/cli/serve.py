@@ -13,7 +13,7 @@ from rapkit.cli.port import PORT
 from rapkit.cli.reloading import run_and_reload
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
-from rapkit.server.embedding import is_embedded
+from rapkit.server.embedding import is_embedded, printing_to_standard_error
 from rapkit.server.serving import announcement, serve, tls_of
 from rapkit.server.toolset import Toolset
 
@@ -117,7 +117,7 @@ def command(
         run_and_reload(target, [word for word in sys.argv[1:] if word != "--reload"])
         return
     # What a file prints when it is loaded must not come before the one line a program that embeds us waits for.
-    with contextlib.redirect_stdout(sys.stderr) if is_embedded() else contextlib.nullcontext():
+    with printing_to_standard_error() if is_embedded() else contextlib.nullcontext():
         toolset = load_toolset(target)
     if store == "":
         raise ConfigError("--store is empty. Write it like sqlite:///weather.db.")

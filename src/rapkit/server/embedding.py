@@ -16,7 +16,14 @@ def is_embedded() -> bool:
 
 @contextlib.contextmanager
 def standard_output_for_the_port() -> Iterator[Callable[[int], None]]:
-    """Keep standard output for one line, which the returned function writes; whatever else is printed goes to standard error.
+    """Keep standard output for one line, which the returned function writes; whatever else is printed goes to standard error."""
+    with printing_to_standard_error() as output:
+        yield lambda port: _write(output, json.dumps({"port": port}) + "\n")
+
+
+@contextlib.contextmanager
+def printing_to_standard_error() -> Iterator[int]:
+    """Let what is printed go to standard error. Gives a descriptor of what was standard output before.
 
     The descriptor itself is redirected, because tools may print by themselves or through programs they start.
     """
@@ -24,7 +31,7 @@ def standard_output_for_the_port() -> Iterator[Callable[[int], None]]:
     output = os.dup(1)
     os.dup2(2, 1)
     try:
-        yield lambda port: _write(output, json.dumps({"port": port}) + "\n")
+        yield output
     finally:
         sys.stdout.flush()
         os.dup2(output, 1)
