@@ -421,3 +421,21 @@ async def test_a_checkpoint_is_a_text(toolset: Make, value: object) -> None:
 
     async with testing.serve(tools) as client:
         assert (await client.call("migrate")).text == "refused"
+
+
+async def test_a_generator_that_is_confirmed_before_it_asks_says_what_its_author_can_do(toolset: Make) -> None:
+    """Items 4 and 6: time confirms it while it works, and then the user cannot be asked any more."""
+    tools = toolset()
+
+    @tools.subscription
+    async def watch(ctx: Context) -> AsyncIterator[str]:
+        """Tell me what changes."""
+        await ctx.sleep(2)
+        yield await ctx.choose("Which?", ["this", "that"])
+
+    async with testing.serve(tools) as client:
+        subscription = await client.subscribe("watch")
+        await client.advance(2)
+
+        (text,) = texts(subscription)
+        assert "confirm_after=None" in text

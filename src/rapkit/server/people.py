@@ -37,7 +37,8 @@ class TooLateToAsk(ToolError):
 
     def __init__(self) -> None:
         super().__init__(
-            "a subscription that is confirmed cannot ask the user. It can ask before its first checkpoint or event."
+            "a subscription that is confirmed cannot ask the user. Its author can have it ask before its first checkpoint or event, and "
+            "declare it with confirm_after=None if it works for longer than a second before that."
         )
 
 
