@@ -84,7 +84,7 @@ async def test_a_body_that_is_too_large_is_refused_however_it_comes() -> None:
         in_pieces = await exchange(doors.port, head.encode() + chunks)
 
     for reply in (announced, in_pieces):
-        assert (reply.status, reply.detail) == (413, "A message may have 100 bytes.")
+        assert (reply.status, reply.detail) == (413, "A message may have at most 100 bytes.")
 
 
 async def test_a_length_nobody_could_count_to_is_too_large() -> None:

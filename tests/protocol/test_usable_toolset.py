@@ -31,6 +31,13 @@ def test_a_valid_toolset_is_what_it_says() -> None:
     assert read_toolset(body) == UsableToolset(parse_toolset(body))
 
 
+def test_a_byte_order_mark_is_no_reason_to_refuse_a_toolset() -> None:
+    """Windows tools write one in front of files; static manifests are such files."""
+    body = document(tool(annotations={"readOnly": "yes"}))
+
+    assert read_toolset(b"\xef\xbb\xbf" + body) == read_toolset(body)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

@@ -282,7 +282,7 @@ async def test_a_body_past_the_limit_is_refused(toolset: Callable[..., Toolset],
         one_more = await server.request("POST", "/invoke", fits.encode() + b" ")
 
         assert (exactly.status, one_more.status) == (200, 413)
-        assert one_more.detail == "A message may have 2000 bytes."
+        assert one_more.detail == "A message may have at most 2000 bytes."
         for path in ("/cancel_tool_call", "/close_thread"):
             assert (await server.request("POST", path, b" " * 2001)).status == 200
 

@@ -98,7 +98,7 @@ class TooLarge(Refusal):
     """A body past its limit."""
 
     def __init__(self, largest: int) -> None:
-        super().__init__(413, f"A message may have {largest} bytes.")
+        super().__init__(413, f"A message may have at most {largest} bytes.")
 
 
 class Body:

@@ -4,6 +4,7 @@ Our own documents are checked as a whole (`parse_toolset`). Those of others are 
 ignored, an unusable tool is left out. Only a document without a usable endpoint or a usable tool is refused (DIS-4).
 """
 
+import codecs
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class UsableToolset:
 
 def read_toolset(body: bytes) -> UsableToolset:
     """The usable part of a discovery answer; `InvalidToolset` lists everything that is wrong if there is none."""
+    body = body.removeprefix(codecs.BOM_UTF8)
     try:
         return UsableToolset(ToolsetDocument.model_validate_json(body))
     except ValidationError as error:

@@ -51,7 +51,7 @@ class CallbackSignatures:
         check = signed.check(self._clock.now())
         if check is Check.STALE:
             # An honest sender signs each attempt anew; what is sent again by somebody else is never taken.
-            raise come_back("It was signed more than 5 minutes away from our time.", _RETRY_WHEN_STALE)
+            raise come_back("Its webhook-timestamp is more than 5 minutes away from our time.", _RETRY_WHEN_STALE)
         if check is Check.BAD:
             where = {"thread_id": call.thread_id, "call_id": call.call_id}
             log.warning(
