@@ -31,7 +31,7 @@ async def test_half_a_body_is_none() -> None:
 
 async def test_the_parts_are_counted_together() -> None:
     assert await body_of(part(b"12345"), part(b"67890", more=False)).read() == b"1234567890"
-    with pytest.raises(Refusal, match="may have 10 bytes"):
+    with pytest.raises(Refusal, match="may have at most 10 bytes"):
         await body_of(part(b"12345"), part(b"67890"), part(b"!")).read()
 
 
