@@ -155,6 +155,18 @@ def test_a_subscription_is_followed_to_its_end(stranger: Stranger, tmp_path: Pat
     assert rapkit("call", stranger.url, "watch", folder=tmp_path) == Outcome(0, "Watching.\nThunder.\nSilence.\n", "")
 
 
+def test_a_subscription_that_ends_with_an_error_has_the_code_of_one(stranger: Stranger, tmp_path: Path) -> None:
+    stranger.offer()
+    stranger.callbacks = [
+        {"type": "tool_result", "text": "Watching.", "subscription": True},
+        {"type": "subscription_event", "text": "Error: this one is not the last."},
+        {"type": "subscription_event", "text": "Error: the station is closed.", "final": True},
+    ]
+    outcome = rapkit("call", stranger.url, "watch", folder=tmp_path)
+
+    assert (outcome.code, outcome.out.splitlines()[-1]) == (1, "Error: the station is closed.")
+
+
 def test_a_subscription_that_does_not_end_in_time(stranger: Stranger, tmp_path: Path) -> None:
     stranger.offer()
     stranger.callbacks = [{"type": "tool_result", "text": "Watching.", "subscription": True}]

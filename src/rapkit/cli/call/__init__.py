@@ -75,7 +75,7 @@ def command(
 
     \b
     Exit code: 0  a result
-               1  a result that is an error
+               1  a result that is an error, or a subscription that ended with one
                2  the call could not be made
                3  no answer came in time
              130  Ctrl-C
@@ -134,7 +134,7 @@ def _call_and_wait(call: MadeCall, timeout: float | None, as_json: bool) -> int:
                     with answering.aside(over=ended):
                         _show(message)
                 if ended:
-                    return 1 if isinstance(message, ToolResult) and _answer_of(message).startswith("Error:") else 0
+                    return 1 if _is_error(message) else 0
         except DeliveryError:
             if not call.was_refused:
                 call.cancel()  # perhaps it came there all the same, and only the acknowledgement was lost
@@ -187,6 +187,11 @@ def _answer_of(message: ToolResult | SubscriptionEvent) -> str:
         # Images are named, not shown: their bytes mean nothing to a terminal.
         return "\n".join(item.text if item.type == "text" else f"[{item.mediaType}]" for item in message.content or ())
     return message.text or ""
+
+
+def _is_error(message: Callback) -> bool:
+    """Whether the last message of a call says that it failed. Results and events have no other mark for that than how they begin."""
+    return isinstance(message, ToolResult | SubscriptionEvent) and _answer_of(message).startswith("Error:")
 
 
 def _view_of(message: ViewUpdate) -> str:
