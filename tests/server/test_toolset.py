@@ -229,3 +229,37 @@ async def test_what_the_author_s_lifespan_declares_is_part_of_what_is_served(
 
         assert (await server.invoke(invocation(sink.url, "late", id="c1", toolset_version=version))).status == 200
         assert (await sink.result("c1")).text == "late"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "",
+        "'Weather in ' + args.city",
+        '"Weather for " +',
+        '"Weather in + args.city',
+        "args.city args.days",
+        '("a"',
+        "`${args.a`",
+    ],
+)
+def test_a_display_script_that_is_none_is_refused(tools: Toolset, script: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        tools.tool(display=script)(nothing)
+    assert str(refused.value).startswith(f"tool 'nothing': display is no Rhai expression: {script!r}. ")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        '"Weather in " + args.city',
+        "`${args.a} and ${args.b.c}`",
+        'if args.days == () { "" } else { args.days + 1 }',
+        'let s = ""; for each in args.all { s += each; } s',
+        '["a", "b"][args.number]',
+        "args.all.map(|each| each.name)",
+    ],
+)
+def test_a_display_script_may_be_more_of_rhai_than_we_render(tools: Toolset, script: str) -> None:
+    tools.tool(display=script)(nothing)
+    assert tools.tools["nothing"].definition().displayScript == script

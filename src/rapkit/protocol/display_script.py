@@ -10,6 +10,7 @@ left to right, so it has an end, it sees nothing but the arguments, what it may 
 is left. There is no Rhai for Python to be had; this is the part of it that such lines need.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,11 @@ from rapkit.protocol.rhai_values import document_of, text_of
 
 LONGEST_LINE = 200
 _LONGEST_VALUE = 60
+_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*(?:"|$)|`[^`]*(?:`|$)', re.DOTALL)
+_MORE_RHAI = re.compile(
+    r"\b(?:for|while|loop|do|switch|fn|try|throw|import|this)\b|#\{|=>|\*\*|[-*/%]=|\.\.|\b0[xob]|(?<!\|)\|(?!\|)|(?:^|[=(,+\[{;])\s*\["
+)
+"""Loops, functions, maps, arrays and other things that a script may have where all of Rhai is understood."""
 
 
 def render(script: str, arguments: Mapping[str, Any]) -> str | None:
@@ -29,6 +35,15 @@ def render(script: str, arguments: Mapping[str, Any]) -> str | None:
     except (CannotRender, RecursionError):  # the latter if the caller has left us no room at all
         return None
     return line or None
+
+
+def is_script(script: str) -> bool:
+    """Whether a script can be one, whatever its arguments are. What is Rhai beyond the part that is understood here counts as one."""
+    try:
+        Reader(script, {}).check()
+    except (CannotRender, RecursionError):
+        return _MORE_RHAI.search(_TEXTS.sub('""', script)) is not None
+    return bool(script.strip())
 
 
 def in_words(name: str, arguments: Mapping[str, Any]) -> str:

@@ -51,6 +51,11 @@ class Reader:
             return returned.value
         return value if self._next == len(self._tokens) else fail()
 
+    def check(self) -> None:
+        """Read the script, and evaluate nothing of it."""
+        self._skips = True
+        self.read()
+
     # Words
 
     def _peek(self, ahead: int = 0) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from rapkit.errors import ConfigError
 from rapkit.protocol import Annotations, ToolDefinition
+from rapkit.protocol.display_script import is_script
 from rapkit.protocol.expected_time import ANNOTATION, ExpectedTime, parse_expected_time
 from rapkit.protocol.problems import problems
 from rapkit.server.context import Context
@@ -166,6 +167,12 @@ def _check_topic_function(signature: Signature, called: str, pattern: TopicPatte
 
 
 def _described(tool: Tool) -> Tool:
+    display = tool.traits.display
+    if display is not None and not is_script(display):
+        raise ConfigError(
+            f"tool {tool.name!r}: display is no Rhai expression: {display!r}. "
+            "Texts stand in double quotes and are joined with +, like '\"Forecast for \" + args.city'."
+        )
     try:
         tool.definition()
     except ValidationError as error:
