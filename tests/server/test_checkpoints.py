@@ -1,7 +1,8 @@
 """Durable progress: `ctx.checkpoint`, and when a subscription is confirmed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -439,3 +440,35 @@ async def test_a_generator_that_is_confirmed_before_it_asks_says_what_its_author
 
         (text,) = texts(subscription)
         assert "confirm_after=None" in text
+
+
+@pytest.mark.parametrize("method", ["checkpoint", "view", "progress", "sleep"])
+async def test_what_has_to_be_awaited_raises_in_a_plain_function(
+    toolset: Make, caplog: pytest.LogCaptureFixture, method: str
+) -> None:
+    """It cannot await, so nothing would be stored or shown."""
+    tools = toolset()
+    arguments: dict[str, list[Any]] = {"checkpoint": ["1"], "view": ["v", 1], "progress": [1], "sleep": [0]}
+
+    @tools.tool
+    def plain(ctx: Context) -> str:
+        """Work."""
+        getattr(ctx, method)(*arguments[method])
+        return "done"
+
+    @tools.subscription(confirm_after=None)
+    def watch(ctx: Context) -> Iterator[str]:
+        """Watch."""
+        getattr(ctx, method)(*arguments[method])
+        yield "something"
+
+    async with testing.serve(tools) as client:
+        for name in ("plain", "watch"):
+            assert (await client.call(name)).text.startswith("Error: the tool failed unexpectedly (reference ")
+
+    errors = [str(record.exc_info[1]) for record in caplog.records if record.exc_info and record.name == "rapkit.calls"]
+    assert errors == [
+        f"ctx.{method} must be awaited, which {name!r} cannot do: it is a plain function. "
+        f"Make it an 'async def', and write 'await ctx.{method}(...)'."
+        for name in ("plain", "watch")
+    ]

@@ -1,10 +1,12 @@
 """What a handler can know about the call it works on, and what it can do besides returning."""
 
+import asyncio
+import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from rapkit.clock import Clock
 from rapkit.server.checkpoint import checked_cursor
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from rapkit.server.processes import Processes, Run
     from rapkit.server.resources import ThreadSpace
     from rapkit.server.views import Views
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _PROGRESS = "progress"
 
@@ -47,10 +52,31 @@ class Means:
     checkpoint: Callable[[str], Awaitable[None]]
 
 
+def _awaited(
+    method: "Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]",
+) -> "Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]":
+    """Have a method raise in a plain function, which cannot await it: nothing would be done, and nobody would know."""
+
+    @functools.wraps(method)
+    def checked(self: "Context", /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        # A plain function runs in a thread without an event loop, unless it runs one of its own.
+        if not self._is_async and asyncio._get_running_loop() is None:
+            call = f"ctx.{method.__name__}"
+            raise TypeError(
+                f"{call} must be awaited, which {self._tool!r} cannot do: it is a plain function. "
+                f"Make it an 'async def', and write 'await {call}(...)'."
+            )
+        return method(self, *args, **kwargs)
+
+    return checked
+
+
 class Context:
     """The call at hand. A parameter annotated with this class gets it, and is not shown to the model."""
 
-    def __init__(self, call: "Call", tool: str, means: Means, cursor: str | None = None) -> None:
+    def __init__(
+        self, call: "Call", tool: str, means: Means, cursor: str | None = None, *, is_async: bool = True
+    ) -> None:
         message = call.message
         self.user_id = getattr(message, "user_id", None)
         """The user the thread works for, if the runtime said so."""
@@ -64,6 +90,7 @@ class Context:
         """How far the call or subscription has come: the last `checkpoint`, or the cursor of an event after it; None at first."""
         self._tool = tool
         self._means = means
+        self._is_async = is_async
         self._cancelled = False
 
     @property
@@ -117,15 +144,18 @@ class Context:
         """
         return await self._means.people.oauth(provider, refused)
 
+    @_awaited
     async def view(self, view_type: str, content: object) -> None:
         """Show something to the user beside the conversation: any JSON. Of updates in quick succession only the last is sent."""
         await self._means.views.show(view_type, content)
 
+    @_awaited
     async def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """Show how far the call has come: as the view "progress"."""
         content = {"call_id": self.call_id, "operation": self._tool, "done": done, "total": total, "note": note}
         await self._means.views.show(_PROGRESS, {key: value for key, value in content.items() if value is not None})
 
+    @_awaited
     async def checkpoint(self, cursor: str) -> None:
         """Store how far the work has come; `ctx.cursor` has it from then on, also when the function runs again after a crash.
 
@@ -152,6 +182,7 @@ class Context:
         """
         return self._means.processes.run(argv, cwd=cwd, env=env, input=input, timeout=timeout)
 
+    @_awaited
     async def sleep(self, seconds: float) -> None:
         """Like `asyncio.sleep`, by the server's clock: the one that tests can advance."""
         await self._means.clock.sleep(seconds)

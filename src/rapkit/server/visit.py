@@ -130,7 +130,8 @@ class Visit:
             self._premises.clock, self._views, self._space, self._processes, self._people, self._store_checkpoint
         )
         checkpoint = self._call.checkpoint
-        return Context(self._call, self._tool.name, means, None if checkpoint is None else checkpoint.cursor)
+        cursor = None if checkpoint is None else checkpoint.cursor
+        return Context(self._call, self._tool.name, means, cursor, is_async=self._tool.signature.is_async)
 
     async def _store_checkpoint(self, cursor: str) -> None:
         known = self._call.checkpoint

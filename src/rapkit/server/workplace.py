@@ -54,7 +54,7 @@ class Workplace:
             people or StoredConsent(premises, call),
             lambda cursor: checkpoint(cursor, place),
         )
-        place.context = Context(call, tool.name, means, standing.cursor)
+        place.context = Context(call, tool.name, means, standing.cursor, is_async=tool.signature.is_async)
         return place
 
     def changes(self) -> Commit:
