@@ -316,8 +316,8 @@ TABLES: Final = (
                 "cancel_on_close",
                 _WHETHER,
                 "`true`",
-                "Whether closing a thread cancels its calls and subscriptions, each at its own server. Every server is told that the "
-                "thread is closed in any case.",
+                "Whether closing a thread cancels its calls and subscriptions, each at its own server. That the thread is closed every "
+                "server is told in either case. Each of these notices is sent once and can be lost.",
                 "true",
             ),
             Key(

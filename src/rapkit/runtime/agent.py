@@ -341,7 +341,7 @@ class AgentThread:
         return await self._agent.engine.threads.family(self.id)
 
     async def close(self) -> None:
-        """Close it: it takes nothing more, and every server is told."""
+        """Close it: it takes nothing more, and every server is told, once."""
         await self._agent.engine.threads.close(self.id)
 
 

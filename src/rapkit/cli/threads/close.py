@@ -13,6 +13,8 @@ from rapkit.cli.threads.paper import say_done
 def close(wanted: Wanted, threads: tuple[str, ...]) -> None:
     """Close threads for good: they take nothing more, what is pending is cancelled, and every tool server is told.
 
+    The servers are told once. A subscription whose server is down just then ends when it next sends something, which is refused.
+
     Their children go on: close them by name, if they are to end too. Closing one that is closed changes nothing.
     """
     with reached(wanted, working=False) as agent:
