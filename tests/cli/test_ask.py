@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -494,3 +495,28 @@ def _is_up(home: Home) -> bool:
 
 def _history(home: Home, thread_id: str) -> Any:
     return json.loads(home.run("threads", "show", thread_id, "--json").out)["entries"]
+
+
+def test_what_went_wrong_with_tools_is_said_by_an_agent_that_runs(tmp_path: Path) -> None:
+    """Callbacks that are not signed with the secret of their server, and servers that cannot be asked."""
+    with agent_home(tmp_path) as home:
+        settings = tmp_path / "rapkit.toml"
+        secret = f"whsec_{'n' * 43}="
+        nowhere = '[[servers]]\nurl = "http://127.0.0.1:1"\n'
+        settings.write_text(f'{settings.read_text()}webhook_secret = "{secret}"\n{nowhere}')
+        with home.up():
+            answered = home.run("ask", "Good morning")
+            invocation = home.called("weather in Oslo")
+            with pytest.raises(HTTPError, match="401"):
+                home.call_back(invocation, type="tool_result", text="Sunny.")
+            thread_id = invocation["group_id"]
+            eventually(lambda: home.look(thread_id)["pending_calls"][0]["callback_problem"])
+            late = home.run("ask", "--thread", thread_id, "--resume", "--timeout", "1s", "--json")
+            shown = home.run("threads", "show", thread_id)
+
+    assert (answered.code, answered.out) == (0, "Hello.\n")
+    assert answered.err.startswith("rapkit: The tools of http://127.0.0.1:1 were missing: ")
+    assert late.code == 3
+    assert [each["server"] for each in json.loads(late.out)["missing_toolsets"]] == ["http://127.0.0.1:1"]
+    assert "watch: A callback was refused (401)" in late.err
+    assert "A callback was refused (401)" in " ".join(shown.out.split())

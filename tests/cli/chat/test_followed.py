@@ -172,3 +172,13 @@ def test_a_view_of_that_name_that_says_something_else_is_left_alone() -> None:
     followed.take(StreamEvent("view", {"view_type": "board", "content": {"call_id": "c1", "done": 1}}, "1"))
     followed.take(StreamEvent("view", {"view_type": {}, "content": 1}, "1"))
     assert followed.progress == {}
+
+
+def test_a_callback_that_was_refused_is_told_of_once() -> None:
+    followed = Followed("t")
+    call = {"call_id": "c1", "name": "watch", "callback_problem": "A callback was refused (401)."}
+
+    assert plain(followed.look({**DETAIL, "pending_calls": [call]}), 80) == "! watch: A callback was refused (401)."
+    assert followed.look({**DETAIL, "pending_calls": [call]}) == []
+    assert followed.look({**DETAIL, "pending_calls": [{**call, "callback_problem": None}]}) == []
+    assert followed.look({**DETAIL, "subscriptions": [call]}) != []

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from rapkit.cli.agent_api import AgentAway, AgentLate
+from rapkit.cli.agent_api import AgentAway, AgentLate, AgentRefused
 from rapkit.cli.agents import Reached, Wanted, agent_options, reached
 from rapkit.cli.ask.awaiting import Awaiting, Beginning, Outcome
 from rapkit.cli.ask.resuming import beginning_of
@@ -23,6 +23,7 @@ from rapkit.printable import printable
 
 _CODES = {"answered": 0, "sent": 0, "stopped": 1, "late": 3, "asks": 4}
 _INTERRUPTED = 130
+_OF_THE_THREAD = ("status", "pending_calls", "choices", "oauth", "missing_toolsets")
 _PATIENCE = 15.0
 _TO_ASK = 3.0  # a time that is shorter is for the answer, if the agent is slow to take the question
 _LAST_LOOK = 5.0  # at the thread when the time is over, for those who want to know what it is at
@@ -79,7 +80,8 @@ def command(
                text, seq: the answer, and its line in the journal
                problem: why there is none
                usage: what the model took for it; cost in US dollars
-               status, pending_calls, choices, oauth: the thread's
+               status, pending_calls, choices, oauth, missing_toolsets:
+               the thread's
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
     _check_options(text, thread, user_id, resume=resume, no_wait=no_wait, waits=timeout is not None or wait_for_user)
     said = None if resume else _text(text)
@@ -161,7 +163,7 @@ def _document(outcome: Outcome, thread: Mapping[str, Any] | None = None, **known
         "usage": None,
         **known,
     }
-    return about | {key: (thread or {}).get(key) for key in ("status", "pending_calls", "choices", "oauth")}
+    return about | {key: (thread or {}).get(key) for key in _OF_THE_THREAD}
 
 
 class _Asking:
@@ -235,15 +237,16 @@ class _Asking:
     @functools.cached_property
     def _as_it_is(self) -> Any:
         """The thread at last; None if the agent does not answer just now. What we know is true all the same."""
-        if self._api.ends_at is not None:
-            self._api.ends_at = max(self._api.ends_at, time.monotonic() + _LAST_LOOK)
+        self._api.ends_at = max(self._api.ends_at or 0.0, time.monotonic() + _LAST_LOOK)
         try:
             return self._api.get(path_of(self._thread_id))
-        except (AgentAway, AgentLate):
+        except (AgentAway, AgentLate, AgentRefused):
             return None
 
     def explain(self, outcome: Outcome, timeout: float | None) -> None:
-        """Say on standard error why there is no answer, and what to do."""
+        """Say on standard error why there is no answer, and what to do; and what the model had to do without."""
+        if outcome.word != "sent":
+            self._tell_of_missing_tools()
         match outcome.word:
             case "sent" if not self._agent.works:
                 _tell(f"rapkit: {self._nobody_works}")
@@ -251,8 +254,17 @@ class _Asking:
                 _tell(f"rapkit: {self._thread} did not answer. {outcome.problem} See: {self._show}")
             case "late":
                 _tell(f"rapkit: {self._thread} did not answer within {timeout:g} s. {self.what_next()}")
+                for call in (self._as_it_is or {}).get("pending_calls", ()):
+                    if problem := call.get("callback_problem"):
+                        _tell(f"{call['name']}: {problem}")
             case "asks":
                 self._show_what_is_asked()
+
+    def _tell_of_missing_tools(self) -> None:
+        if self._agent.is_ours:
+            return  # its log says so here
+        for each in (self._as_it_is or {}).get("missing_toolsets", ()):
+            _tell(f"rapkit: The tools of {each['server']} were missing: {each['reason']}")
 
     @property
     def _nobody_works(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rapkit.cli.agent_api import StreamEvent
 from rapkit.cli.chat.block import Block
-from rapkit.cli.chat.transcript import Transcript, authorization_blocks, note, short_id
+from rapkit.cli.chat.transcript import Transcript, authorization_blocks, note, problem, short_id
 from rapkit.cli.following import Back, Lost
 from rapkit.cli.progress import PROGRESS, Progress, read_progress
 
@@ -57,6 +57,7 @@ class Followed:
         self._length = 0
         self._usage: dict[str, Any] = {}
         self._shown_urls: set[tuple[str, str]] = set()
+        self._callback_problems: dict[str, str] = {}
 
     @property
     def is_closed(self) -> bool:
@@ -102,7 +103,15 @@ class Followed:
             self.questions = {}
             for each in detail["choices"]:
                 self._ask(each)
-        return [block for each in detail["oauth"] for block in self._authorization(each["call_id"], each["auth_url"])]
+        blocks = [block for each in detail["oauth"] for block in self._authorization(each["call_id"], each["auth_url"])]
+        return blocks + self._refused_callbacks()
+
+    def _refused_callbacks(self) -> list[Block]:
+        """Which calls have been answered in vain: each is told of once, as long as that is the last word of its tool."""
+        known, calls = self._callback_problems, (*self.pending, *self.subscriptions)
+        found = {each["call_id"]: (each["name"], each.get("callback_problem")) for each in calls}
+        self._callback_problems = {id: text for id, (_, text) in found.items() if text}
+        return [problem(f"{name}: {text}") for id, (name, text) in found.items() if text and known.get(id) != text]
 
     def look_at_family(self, family: Mapping[str, Any]) -> list[Block]:
         """Note which relatives wait for the user; those that did not before are to be printed."""

@@ -31,6 +31,7 @@ from rapkit.errors import RapkitError
 
 _SETTLING = 0.05  # entries come in bursts: one look for all of them
 _FAMILY_INTERVAL = 2.0
+_CALLS_INTERVAL = 5.0
 _HINT_SECONDS = 2.0
 _OVER = "That question is over: it was answered elsewhere, or nobody waits for the answer any more."
 _HELD = "Not sent: you began this as the answer to a question that is over. Enter again sends it as a message."
@@ -264,8 +265,7 @@ class Chat:
     async def _look_again_and_again(self) -> None:
         while True:
             try:
-                # A child's questions do not show in its parent's stream.
-                async with asyncio.timeout(_FAMILY_INTERVAL if self.followed.children else None):
+                async with asyncio.timeout(self._look_interval):
                     await self._looking.wait()
             except TimeoutError:
                 pass
@@ -275,6 +275,13 @@ class Chat:
                 await self._look(self.followed)
             except RapkitError:
                 await asyncio.sleep(_FAMILY_INTERVAL / 2)  # the stream tells if it is away
+
+    @property
+    def _look_interval(self) -> float | None:
+        """Neither a child's questions nor that a callback was refused show in the stream."""
+        if self.followed.children:
+            return _FAMILY_INTERVAL
+        return _CALLS_INTERVAL if self.followed.pending or self.followed.subscriptions else None
 
     async def _look(self, followed: Followed) -> None:
         if followed.id is None or followed.is_closed:

@@ -192,6 +192,8 @@ class _Page:
     def _live(self, call: Any, about: str) -> None:
         self._paper.line(call_text(call), indent=_INDENT)
         self._paper.line(Text(about, "dim"), indent=4, first="    ")
+        if problem := call.get("callback_problem"):
+            self._paper.line(Text(problem, "red"), indent=4, first="    ")
         self._paper.whole(Text(f"    {call['call_id']}", "dim"))
 
     def questions(self) -> None:
