@@ -82,6 +82,7 @@ def test_json_says_what_became_of_it(home: Home) -> None:
         "pending_calls": [],
         "choices": [],
         "oauth": [],
+        "missing_toolsets": [],
     }
 
 
