@@ -105,7 +105,7 @@ def test_its_agent_answers_with_the_help_of_its_tools(made: Path, served: Runnin
 async def test_its_agent_reminds_as_often_as_it_says(made: Path) -> None:
     async with testing.agent(model=yaml.safe_load((made / "plan.yaml").read_text()), tools=[new_tools.tools]) as agent:
         thread = await agent.thread()
-        await thread.ask("Remind me")
+        await thread.send("Remind me")
         await agent.advance(minutes=1)
 
         assert [said for said in await thread.said() if said] == [

@@ -79,8 +79,7 @@ def test_any_body_that_was_signed(choosy: Target, examples: int) -> None:
 
     def check(given: tuple[str, bytes]) -> None:
         path, body = given
-        expected = (200, 400) if body.decode(errors="replace").encode() == body else (401,)
-        assert choosy.post(path, body).status in expected
+        assert choosy.post(path, body).status in (200, 400)
 
     bodies = st.binary(max_size=60) | values_of(texts).map(lambda value: json.dumps(value).encode())
     hunt(examples, st.tuples(st.sampled_from(POSTS), bodies | mutations(NOTICE)), check)

@@ -110,7 +110,7 @@ def command(
     rapkit serve weather.py
     rapkit serve weather.py:tools --reload
     rapkit serve package.module:tools --host 0.0.0.0 --token agent=env:AGENT_TOKEN
-    rapkit serve weather.py --host 0.0.0.0 --tls-cert server.pem --tls-key server.key --client-ca ca.pem
+    rapkit serve weather.py --tls-cert server.pem --tls-key key.pem
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
     set_up_logging(log_format, log_level)
     if reload:

@@ -62,7 +62,7 @@ class Correspondence:
         """Whether it may come after a cancellation: the call may have ended before that, and what it sent be on its way."""
         if isinstance(message, ToolResult):
             return not message.subscription
-        return isinstance(message, ViewUpdate) and self.result is None
+        return isinstance(message, ViewUpdate) and (self.result is None or self.over)
 
     def told(self) -> str:
         """What came so far, a line each."""
