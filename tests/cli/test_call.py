@@ -134,7 +134,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     [
         (("--token", "env:AGENT"), 0, "Sunny in Oslo"),
         (("--token", "guessed"), 2, "Is the token right?"),
-        ((), 2, "Give it a --token."),
+        ((), 2, "Give it credentials that it knows: --token, --sigv4 or --cert."),
     ],
 )
 def test_a_token_lets_you_in(guarded: Running, tmp_path: Path, token: tuple[str, ...], code: int, said: str) -> None:

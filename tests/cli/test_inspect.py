@@ -115,7 +115,7 @@ def test_what_an_agent_does_not_use_of_a_toolset_is_shown(stranger: Stranger, tm
     ("status", "token", "said"),
     [
         (404, (), "answered 404. Is there a RAP tool server at "),
-        (401, (), "answered 401. Give it a --token."),
+        (401, (), "answered 401. Give it credentials that it knows: --token, --sigv4 or --cert."),
         (401, ("--token", "wrong"), "answered 401. Is the token right?"),
         (200, (), "is not a valid toolset:\n  toolset: not JSON"),
     ],
@@ -134,6 +134,7 @@ def test_a_server_that_is_no_tool_server(
     [
         (("http://127.0.0.1:9",), "http://127.0.0.1:9 cannot be reached: Connection refused"),
         (("localhost:8001",), "'localhost:8001' is not the URL of a server. Write it like http://localhost:8001."),
+        (("http://127.0.0.1:9", "--sigv4", "/"), "'' is not an AWS region. Write it like eu-central-1."),
         (("",), "'' is not the URL of a server. Write it like http://127.0.0.1:8001."),
         (("http://127.0.0.1:9", "--token", ""), "--token is empty."),
         (("http://127.0.0.1:9", "--token", "env:STORM_TOKEN"), "The environment variable STORM_TOKEN is not set"),

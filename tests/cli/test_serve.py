@@ -173,7 +173,8 @@ def test_a_port_that_is_taken(weather: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--host", "0.0.0.0"), "0.0.0.0 can be reached from other machines, and no token is configured"),
+        (("--host", "0.0.0.0"), "0.0.0.0 can be reached from other machines, and no credentials are configured"),
+        (("--host", "0.0.0.0"), "AWS keys (--aws-key) or client certificates (--client-ca), or listen on 127.0.0.1."),
         (("--host", "192.0.2.1", "--token", TOKEN), "Cannot listen on 192.0.2.1 port 0: "),
         (("--store", "weather.db"), "'weather.db' is no store. Use sqlite:///file.db"),
         (("--store", ""), "--store is empty. Write it like sqlite:///weather.db."),

@@ -2,8 +2,10 @@ import asyncio
 import contextlib
 import itertools
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +177,16 @@ async def test_a_message_is_given_up_at_its_horizon(post: Post, sink: Sink) -> N
     (dead,) = await post.store.outbox(dead=True)
     assert dead.problem == f"{sink.url} answered 503; given up after {dead.attempts} attempts"
     assert dead.attempts == len(sink.posts) > 1
+
+
+async def test_one_that_reached_nobody_and_was_given_up_is_told_in_one_clean_line(post: Post, sink: Sink) -> None:
+    """The client's error ends in a full stop, and one attempt is not several."""
+    await post.send(replace(to(sink, "m1"), url="http://127.0.0.1:1/cb"))
+    async with post.courier(policies={**POLICIES, Kind.CALLBACK: RetryPolicy(1, 1, 1, 0)}):
+        await post.empty()
+
+    (dead,) = await post.store.outbox(dead=True)
+    assert re.search(r"[^.]; given up after 1 attempt$", dead.problem or ""), dead.problem
 
 
 async def test_a_dead_letter_can_be_sent_again(post: Post, sink: Sink) -> None:
@@ -776,7 +788,7 @@ async def test_a_thread_is_told_of_an_invocation_or_answer_that_was_given_up(
 
     problems = {
         "refused": f"422: {sink.url} answered 422",
-        "nobody answered": f"503: {sink.url} answered 503; given up after 1 attempts",
+        "nobody answered": f"503: {sink.url} answered 503; given up after 1 attempt",
         "not prepared": "None: no token",
     }
     sink.otherwise = answer(422) if how == "refused" else answer(503)

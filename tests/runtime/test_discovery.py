@@ -329,7 +329,13 @@ async def test_a_server_that_does_not_answer_is_not_waited_for(
             assert f"{silent.url} offers nothing: {silent.url}{TOOLSET} did not answer within 3 s." in caplog.text
 
 
-@pytest.mark.parametrize(("status", "hint"), [(401, "Give the server a token."), (404, "Is there a RAP tool server?")])
+@pytest.mark.parametrize(
+    ("status", "hint"),
+    [
+        (401, "Give the agent credentials for it: a token, SigV4 or a client certificate."),
+        (404, "Is there a RAP tool server?"),
+    ],
+)
 async def test_what_is_wrong_with_a_server_is_told_with_what_to_do(
     agent: Working, stranger: Stranger, status: int, hint: str
 ) -> None:

@@ -44,6 +44,13 @@ def test_an_expected_time_that_cannot_be_read_is_refused(toolset: Callable[..., 
         toolset().tool(expected=text)(work)
 
 
+def test_what_is_said_of_a_time_fits_what_was_written(toolset: Callable[..., Toolset]) -> None:
+    with pytest.raises(ConfigError, match=r"'0 s'\. It has to be more than 0\."):
+        toolset().tool(expected="0 s")(work)
+    with pytest.raises(ConfigError, match=r"'10-2 min'\. The second number must not be less than the first\."):
+        toolset().tool(expected="10-2 min")(work)
+
+
 @pytest.mark.parametrize("value", [None, 5, "5", [], [1], [1, "2"], [2, 1], [0, 0], [True, 5], [1, float("inf")]])
 def test_an_annotation_of_a_stranger_that_is_none_is_ignored(value: Any) -> None:
     """Item 15"""

@@ -208,7 +208,7 @@ def test_run_serves_until_a_signal(tools: Toolset) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
 def test_without_a_token_the_server_is_not_opened_to_other_machines(tools: Toolset, host: str) -> None:
-    with pytest.raises(ConfigError, match="no token is configured: anybody could call your tools"):
+    with pytest.raises(ConfigError, match="no credentials are configured: anybody could call your tools"):
         serve(tools, host, 0)
 
 

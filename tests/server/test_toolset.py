@@ -178,7 +178,9 @@ async def test_a_public_url_on_another_machine_needs_tokens(
     if options:
         await start(tools)
         return
-    with pytest.raises(ConfigError, match=r"can be reached from other machines, and no token is configured") as refused:
+    with pytest.raises(
+        ConfigError, match=r"can be reached from other machines, and no credentials are configured"
+    ) as refused:
         await start(tools)
     assert str(refused.value).startswith("https://weather.example.com ")
 

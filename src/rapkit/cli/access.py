@@ -36,7 +36,9 @@ class Access:
             return "Are the AWS credentials, the region and the service right?"
         if self.token is not None:
             return "Is the token right?"
-        return "Give it a --token." if self.certificate is None else "Does it know the name in the certificate?"
+        if self.certificate is not None:
+            return "Does it know the name in the certificate?"
+        return "Give it credentials that it knows: --token, --sigv4 or --cert."
 
 
 def access_options(command: F) -> F:

@@ -364,7 +364,8 @@ class Courier:
         delay = policy.delay(taken.attempts, taken.age, self._dice(), retry_after)
         if delay is None:
             status = answer.status if answer else None
-            problem = f"{problem}; given up after {taken.attempts} attempts"
+            attempts = f"{taken.attempts} attempt{'s' * (taken.attempts != 1)}"
+            problem = f"{problem.rstrip('.')}; given up after {attempts}"
             return await self._end(taken, Fate(Outcome.DEAD, status, problem, sent_at))
         log.info(
             "%s; attempt %d, next in %.1f s",

@@ -16,6 +16,7 @@ from rapkit.secret import read_secret
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 TIME_FORMAT = "%Y%m%dT%H%M%SZ"
+_EXAMPLES = {"region": "eu-central-1", "service": "execute-api"}
 
 
 class _CredentialChain:
@@ -64,7 +65,7 @@ class SigV4:
         check_installed()
         for name, value in (("region", self.region), ("service", self.service)):
             if not (value.isascii() and value.replace("-", "").isalnum()):
-                raise ConfigError(f'{value!r} is not an AWS {name}. Write it like SigV4(region="eu-central-1").')
+                raise ConfigError(f"{value!r} is not an AWS {name}. Write it like {_EXAMPLES[name]}.")
         if (self.access_key is None) != (self.secret_key is None):
             raise ConfigError(
                 "SigV4 needs both access_key and secret_key, or neither to use the credentials botocore finds."

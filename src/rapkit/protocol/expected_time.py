@@ -31,8 +31,10 @@ def parse_expected_time(text: object) -> ExpectedTime:
         )
     least = float(match[1]) * _UNITS[match[3]]
     most = float(match[2] or match[1]) * _UNITS[match[3]]
-    if not most > 0 or least > most:
-        raise ValueError(f"expected is {text!r}. The second number has to be above 0 and not less than the first.")
+    if not most > 0:
+        raise ValueError(f"expected is {text!r}. It has to be more than 0.")
+    if least > most:
+        raise ValueError(f"expected is {text!r}. The second number must not be less than the first.")
     return ExpectedTime(match[0], least, most)
 
 

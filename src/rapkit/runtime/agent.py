@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp
 
+from rapkit.delivery.signatures import Signed
 from rapkit.errors import ConfigError, ThreadClosed, ThreadError, ThreadParked
 from rapkit.http.callers import Callers, is_loopback_host
 from rapkit.http.plain_http import check_plain_http
@@ -105,6 +106,7 @@ class Agent:
             )
         _check_names(self.servers)
         _check_certificates(self.servers)
+        _check_webhook_secrets(self.servers)
         check_names(self.schedules or ())
 
     # Running
@@ -383,3 +385,13 @@ def _check_certificates(servers: "Sequence[Server | InProcess]") -> None:
             raise ConfigError(
                 f"Two servers at {server.origin} have different client certificates, and one connection shows one. Give both the same."
             )
+
+
+def _check_webhook_secrets(servers: "Sequence[Server | InProcess]") -> None:
+    # Later they would be missed only by callbacks, which would be refused while their calls wait.
+    for server in servers:
+        if isinstance(server, Server):
+            try:
+                Signed({}, server.webhook_secrets())
+            except ConfigError as error:
+                raise ConfigError(f"The webhook_secret of the server {server.key}: {error}") from None

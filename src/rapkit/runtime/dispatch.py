@@ -143,7 +143,7 @@ class Dispatch:
             # A refusal says nothing about earlier attempts: their answers may have been lost after the call was executed.
             refused = fate.status is not None and 400 <= fate.status < 500 and taken.attempts == 1
             if fate.status in _NEEDS_A_TOKEN:
-                problem += "; the agent has to be given the server's token"
+                problem += "; the agent has to be given credentials that the server takes"
             stale = fate.status == _STALE
             version = _version_of(outgoing) if stale else None
             message = Undelivered(call_id, problem, refused=refused, stale=stale, version=version)

@@ -116,7 +116,9 @@ class Server:
             return "Are the AWS credentials, the region and the service right, and the clock?"
         if self.token is not None:
             return "Is its token right?"
-        return "Give the server a token." if self.auth is None else "Does it know the name in the client certificate?"
+        if self.auth is None:
+            return "Give the agent credentials for it: a token, SigV4 or a client certificate."
+        return "Does it know the name in the client certificate?"
 
 
 def _sequence(given: str | Sequence[str]) -> Sequence[str]:

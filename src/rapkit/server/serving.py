@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 _LOADING = contextvars.ContextVar("loading", default=False)
 
 
+HOW_TO_KNOW_CALLERS = (
+    "Configure who may call: tokens (--token, or Toolset(tokens=...)), "
+    "AWS keys (--aws-key) or client certificates (--client-ca)"
+)
+
+
 @contextlib.contextmanager
 def only_loading() -> Iterator[None]:
     """In this context code is loaded for its toolset; that it begins to serve by itself is a mistake, and said to be one."""
@@ -114,6 +120,6 @@ def _check(toolset: "Toolset", host: str) -> None:
             )
     if toolset.callers.local_only and not is_loopback_host(host):
         raise ConfigError(
-            f"{host} can be reached from other machines, and no token is configured: anybody could call your tools. "
-            "Configure a token (--token, or Toolset(tokens=...)), or listen on 127.0.0.1."
+            f"{host} can be reached from other machines, and no credentials are configured: anybody could call your tools. "
+            f"{HOW_TO_KNOW_CALLERS}, or listen on 127.0.0.1."
         )

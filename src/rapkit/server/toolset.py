@@ -29,7 +29,7 @@ from rapkit.server.oauth import OAuthProvider
 from rapkit.server.oauth.service import by_name
 from rapkit.server.pace import DEFAULT_RATE
 from rapkit.server.plan import Durations, Plan
-from rapkit.server.serving import is_loading, serve, tls_of
+from rapkit.server.serving import HOW_TO_KNOW_CALLERS, is_loading, serve, tls_of
 from rapkit.server.tool import (
     DEFAULT_CONFIRM_AFTER,
     SubscriptionTraits,
@@ -378,8 +378,8 @@ class Toolset:
             and not is_loopback_host(urlsplit(self.public_url).hostname or "")
         ):
             raise ConfigError(
-                f"{self.public_url} can be reached from other machines, and no token is configured: behind a proxy anybody could call "
-                "your tools. Configure a token (--token, or Toolset(tokens=...))."
+                f"{self.public_url} can be reached from other machines, and no credentials are configured: behind a proxy anybody "
+                f"could call your tools. {HOW_TO_KNOW_CALLERS}."
             )
         secrets = [read_secret(secret) for secret in self.webhook_secrets]
         sign("", 0, b"", secrets)  # one that is none is found now, not with the first result

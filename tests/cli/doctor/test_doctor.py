@@ -199,8 +199,27 @@ def test_a_server_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
         ('tokens = { me = "xyzzy" }', "The token 'me' is too easy to guess or cannot be sent"),
         ('tokens = { me = "env:NOT_THERE" }', "The environment variable NOT_THERE is not set"),
         ('public_url = "http://192.0.2.1"', "http://192.0.2.1 can be reached from other machines, and no token is"),
+        ('public_url = "http://192.0.2.1"\ntokens = { me = "plugh-plugh-plugh" }', "http://192.0.2.1 is plain HTTP"),
+        ('host = "192.0.2.1"\ntokens = { me = "plugh-plugh-plugh" }', "http://192.0.2.1:"),
+        (
+            '[[servers]]\nurl = "http://127.0.0.1:1"\nwebhook_secret = "env:NOT_THERE"',
+            "The webhook_secret of the server http://127.0.0.1:1: The environment variable NOT_THERE is not set",
+        ),
+        (
+            '[[servers]]\nurl = "http://127.0.0.1:1"\nwebhook_secret = "xyzzy"',
+            "The webhook_secret of the server http://127.0.0.1:1: A webhook secret is 'whsec_' and 24 to 64 random bytes",
+        ),
     ],
-    ids=["open to all", "short", "not there", "open behind a proxy"],
+    ids=[
+        "open to all",
+        "short",
+        "not there",
+        "open behind a proxy",
+        "plain http",
+        "plain http without a public_url",
+        "webhook_secret that is not there",
+        "webhook_secret that is none",
+    ],
 )
 def test_settings_that_rapkit_up_refuses(tmp_path: Path, agent: str, said: str) -> None:
     (tmp_path / "plan.yaml").write_text(PLAN)

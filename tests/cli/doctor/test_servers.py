@@ -60,7 +60,12 @@ def test_one_whose_toolset_has_unusable_parts(tmp_path: Path, stranger: Stranger
 @pytest.mark.parametrize(
     ("token", "sent", "seen", "do"),
     [
-        ("", None, "it wants a token, and none is configured", "Put its token into {file}: [[servers]] with url = "),
+        (
+            "",
+            None,
+            "it wants credentials, and none are configured",
+            "Put credentials for it into {file}: [[servers]] with url = ",
+        ),
         (
             f'token = "{SECRET}"',
             f"Bearer {SECRET}",
@@ -168,7 +173,7 @@ def test_one_that_is_down_takes_nothing_from_the_others(tmp_path: Path, stranger
 
 @pytest.mark.parametrize(
     ("token", "do"),
-    [(f'token = "{SECRET}"', "Correct the token of this server in "), ("", "Put its token into ")],
+    [(f'token = "{SECRET}"', "Correct the token of this server in "), ("", "Put credentials for it into ")],
     ids=["wrong", "none"],
 )
 def test_one_that_wants_a_token_before_it_says_anything(

@@ -6,15 +6,17 @@ from urllib.parse import urlsplit
 
 from rapkit.cli.doctor.patient import Patient
 from rapkit.cli.doctor.verdict import Verdict
-from rapkit.cli.reaching import check_who_may_call
+from rapkit.cli.reaching import check_who_may_call, public_url
 from rapkit.errors import ConfigError
 from rapkit.http.callers import is_loopback_host
+from rapkit.http.plain_http import check_plain_http
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.agent import Agent
 from rapkit.settings import DEFAULT_FILE, Settings
 from rapkit.settings_missing import no_settings
 
 _CONFIG = "config"
+_ANY_PORT = 1  # in place of the free one that `rapkit up` would take
 _OUTSIDE = re.compile(r"--[a-z-]+|RAPKIT_[A-Z_]+")  # how a problem begins that is not one of the file
 
 
@@ -53,6 +55,8 @@ def _check_that_it_would_start(settings: Settings) -> None:
             f"{url} can be reached from other machines, and no token is configured: behind a proxy anybody could use your agent. "
             "Configure a token (--token, or [agent.tokens] in the file)."
         )
+    if not settings.allow_plain_http:
+        check_plain_http(public_url(settings, settings.port or _ANY_PORT), allowed=False)
 
 
 def _without(patient: Patient) -> Verdict:

@@ -52,7 +52,7 @@ def what_is_wrong(server: Server, status: int) -> str:
     if server.auth is not None:
         return f"calls are answered {status}. {server.advice_when_refused}"
     if server.token is None:
-        return f"calls are answered {status}: it wants a token, and none is configured"
+        return f"calls are answered {status}: it wants credentials, and none are configured"
     source = f"the one from {server.token}" if server.token.startswith(_REFERENCES) else "the one that is configured"
     return f"calls are answered {status}: it wants a token, and {source} is not one it knows"
 
@@ -62,9 +62,9 @@ def what_to_do(server: Server, patient: Patient) -> str:
     if server.auth is not None:
         return f"Correct how the agent proves to this server who it is, in {patient.config}."
     if server.token is None:
-        entry = f'[[servers]] with url = "{server.url}" and token = "env:VARIABLE" or "file:PATH"'
+        entry = f'[[servers]] with url = "{server.url}" and token = "env:VARIABLE" or "file:PATH", or sigv4 or client_certificate'
         source = patient.sources.of(server)
         if source is not None:
-            return f"Correct {source}. If it is right, it cannot hold a token, but {patient.config} can: {entry}."
-        return f"Put its token into {patient.config}: {entry}."
+            return f"Correct {source}. If it is right, it cannot hold credentials, but {patient.config} can: {entry}."
+        return f"Put credentials for it into {patient.config}: {entry}."
     return f"Correct the token of this server in {patient.config}, or what it refers to: it has to be one that the server was started with."
