@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -95,6 +96,26 @@ def test_files_that_hold_no_certificate_are_refused_at_the_start(authority: Auth
     ):
         with pytest.raises(ConfigError, match=r"cannot be used as a certificate|holds no certificates to trust"):
             ClientCertificate(cert, key, ca)
+
+
+def test_a_certificate_of_version_1_is_refused_with_how_to_make_one_of_version_3(
+    authority: Authority, tmp_path: Path
+) -> None:
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=tmp_path, check=True, capture_output=True)
+
+    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    signed_by = ("-CA", "own.pem", "-CAkey", "own.key", "-CAcreateserial", "-days", "2")
+    openssl("req", "-x509", *new_key, "-subj", "/CN=own", "-keyout", "own.key", "-out", "own.pem")
+    openssl("req", *new_key, "-subj", "/CN=agent", "-keyout", "agent.key", "-out", "agent.csr")
+    (tmp_path / "agent.ext").write_text("extendedKeyUsage=clientAuth\n")
+    openssl("x509", "-req", "-in", "agent.csr", *signed_by, "-out", "v1.pem")
+    openssl("x509", "-req", "-in", "agent.csr", *signed_by, "-extfile", "agent.ext", "-out", "v3.pem")
+    key = str(tmp_path / "agent.key")
+
+    with pytest.raises(ConfigError, match=r"v1\.pem is an X\.509 certificate of version 1.* -extfile"):
+        ClientCertificate(str(tmp_path / "v1.pem"), key)
+    ClientCertificate(str(tmp_path / "v3.pem"), key)
 
 
 def test_what_cannot_go_together_is_refused(authority: Authority) -> None:

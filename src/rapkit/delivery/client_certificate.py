@@ -41,6 +41,7 @@ class ClientCertificate:
     def __post_init__(self) -> None:
         """Refuse files that cannot be used."""
         check_certificate(self.cert, self.key, self.ca)
+        _check_version(self.cert)
 
     def load(self) -> LoadedCertificate:
         """Read the files; `ConfigError` if that is not possible."""
@@ -69,6 +70,23 @@ def check_certificate(cert: str, key: str | None, ca: str | None) -> None:
         context.load_verify_locations(ca)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{ca} holds no certificates to trust, as PEM: {_problem(error)}.") from None
+
+
+def _check_version(cert: str) -> None:
+    """`ConfigError` for X.509 version 1: our TLS library shows no such certificate, and says so only when it connects."""
+    from cryptography.x509 import InvalidVersion, Version, load_pem_x509_certificate
+
+    try:
+        is_three = load_pem_x509_certificate(Path(cert).read_bytes()).version is Version.v3
+    except InvalidVersion:
+        is_three = False
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{cert} cannot be used as a certificate: {error}.") from None
+    if not is_three:
+        raise ConfigError(
+            f"{cert} is an X.509 certificate of version 1, which cannot be shown. Make one of version 3: "
+            "give `openssl x509 -req` a file of extensions with -extfile."
+        )
 
 
 def _problem(error: Exception) -> str:
