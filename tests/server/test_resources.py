@@ -78,7 +78,7 @@ class ManualClock:
 class NoCourier:
     """Threads send nothing."""
 
-    def hand(self, taken: Sequence[Taken]) -> None:
+    def hand(self, taken: Sequence[Taken], _since: float) -> None:
         assert not taken
 
 
