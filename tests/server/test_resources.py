@@ -15,7 +15,7 @@ import pytest
 
 from rapkit.errors import StoreBusy, ToolError
 from rapkit.keys import Keyring
-from rapkit.mailbox import Claim, Commit, Fact, Record, Store, Taken
+from rapkit.mailbox import Claim, Commit, Fact, Outgoing, Record, Store, Taken
 from rapkit.protocol import parse_invocation
 from rapkit.server import keeper
 from rapkit.server.closing import ClosedThread, CloseHook
@@ -77,6 +77,10 @@ class ManualClock:
 
 class NoCourier:
     """Threads send nothing."""
+
+    def place_for(self, outgoing: Sequence[Outgoing]) -> contextlib.AbstractContextManager[None]:
+        assert not outgoing
+        return contextlib.nullcontext()
 
     def hand(self, taken: Sequence[Taken], _since: float) -> None:
         assert not taken
