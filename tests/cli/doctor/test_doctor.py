@@ -74,7 +74,7 @@ def test_a_server_that_wants_a_token_is_asked_whether_it_takes_ours(tmp_path: Pa
     assert "the one from env:TOOLS is not one it knows" in wrong["seen"]
     assert "none are configured" in none["seen"]
     assert none["do"].startswith(
-        "Correct --server. If it is right, it cannot hold a token, but rapkit.toml can: [[serv"
+        "Correct --server. If it is right, it cannot hold credentials, but rapkit.toml can: [[serv"
     )
 
 
