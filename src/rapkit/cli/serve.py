@@ -58,7 +58,7 @@ log = logging.getLogger("rapkit.cli")
     "--client-certificate",
     "certificates",
     multiple=True,
-    metavar="NAME=SUBJECT",
+    metavar="NAME=CN",
     help="Of these, only the ones with this DNS name, URI or common name, as the caller NAME. Repeat for several.",
 )
 @click.option(
