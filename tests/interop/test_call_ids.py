@@ -57,7 +57,7 @@ class Bystander(ForeignServer):
 
 
 def test_a_subscription_of_one_thread_is_no_other_threads(up: Up, join: Join) -> None:
-    """Item 1: two threads subscribe, one cancels; the other goes on, and each has heard its own events."""
+    """INV-19. Item 1: two threads subscribe, one cancels; the other goes on, and each has heard its own events."""
     server = join(Bystander())
     runtime = up(PLAN, [server.url])
     one, two = runtime.thread("watch"), runtime.thread("watch")
