@@ -205,3 +205,58 @@ def test_a_disk_that_takes_nothing_leaves_nothing_behind(tmp_path: Path, monkeyp
     with pytest.raises(OSError, match="No space left"):
         load_keyring(tmp_path / "store.db")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "holds no key"),
+        (b" \n", "holds no key"),
+        (b"\xff\xfe\x00k", "is not a text file"),
+        (b"not base64!", "is not base64"),
+        (base64.b64encode(b"short"), "needs 32 bytes, this one has 5"),
+    ],
+)
+def test_a_key_file_without_a_key_is_named_and_kept(content: bytes, complaint: str, tmp_path: Path) -> None:
+    file = tmp_path / "store.db.key"
+    file.write_bytes(content)
+
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        load_keyring(tmp_path / "store.db")
+
+    assert str(file) in str(caught.value)
+    assert "from a backup" in str(caught.value)
+    assert file.read_bytes() == content
+
+
+def test_a_key_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "store.db.key").mkdir()
+
+    with pytest.raises(ConfigError, match=r"store\.db\.key cannot be read \(Is a directory\)"):
+        load_keyring(tmp_path / "store.db")
+
+
+def test_a_key_file_saved_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    sealed = load_keyring(tmp_path / "store.db").seal(b"kept")
+    file = tmp_path / "store.db.key"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+
+    assert load_keyring(tmp_path / "store.db").open(sealed) == b"kept"
+
+
+def test_no_key_is_made_for_what_another_one_has_sealed(tmp_path: Path) -> None:
+    with pytest.raises(WrongKey, match=r"there is no file .*store\.db\.key.*Restore .*or set RAPKIT_SECRET_KEY"):
+        load_keyring(tmp_path / "store.db", lambda: True)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_that_another_process_makes_meanwhile_is_taken(tmp_path: Path) -> None:
+    """It had made the key before it sealed the store, so the store is no proof that the key is lost."""
+    made: list[Keyring] = []
+
+    def sealed_by_another() -> bool:
+        made.append(load_keyring(tmp_path / "store.db"))
+        return True
+
+    assert load_keyring(tmp_path / "store.db", sealed_by_another).open(made[0].seal(b"x")) == b"x"

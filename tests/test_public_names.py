@@ -11,6 +11,7 @@ from rapkit.extras import how_to_install
 NAMES = [
     "Agent",
     "Budget",
+    "Capacity",
     "ClientCertificate",
     "ClosedThread",
     "Confirmations",
@@ -20,6 +21,7 @@ NAMES = [
     "Durations",
     "Event",
     "HookedCall",
+    "HttpLimits",
     "Image",
     "Limits",
     "OAuthProvider",

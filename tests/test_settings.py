@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from rapkit import Server, ThreadLimits
+from rapkit import HttpLimits, Server, ThreadLimits
 from rapkit.errors import ConfigError
 from rapkit.kernel.limits import Confirmations, Timeouts
 from rapkit.runtime.budget import Budget
+from rapkit.runtime.plan import Capacity
 from rapkit.runtime.schedules import Schedule
 from rapkit.settings import Flags, Settings, load_settings
 from rapkit.settings_missing import MINIMAL
@@ -63,6 +64,14 @@ tokens = 200000
 cost = 1.5
 compaction = false
 question_timeout = "3d"
+
+[agent.capacity]
+threads = 10
+callback = 2_000_000
+
+[agent.capacity.http]
+connections = 20
+idle_seconds = "90s"
 
 [[servers]]
 url = "https://weather.example.com"
@@ -134,6 +143,7 @@ def test_everything_that_can_be_said(file: Path) -> None:
             timeouts=Timeouts(86400.0, 7 * 86400.0, {"build": 5400.0, "deploy": 600.0, "approve": None}),
             confirmations=Confirmations("remembered", {"deploy": "always", "clean": "never"}),
         ),
+        capacity=Capacity(threads=10, callback=2_000_000, http=HttpLimits(connections=20, idle_seconds=90.0)),
         budget=Budget(tokens=1_000_000, cost=5.0, per="month"),
         schedules=(
             Schedule(
@@ -339,6 +349,7 @@ def test_a_server_named_outside_that_cannot_be_is_named(file: Path) -> None:
         (f"{MODEL}limits = 5\n", '"limits" in [agent] is a table. Write it as [agent.limits].'),
         (f"{MODEL}[agent.limits]\nwindows = 5\n", "no key 'windows' in [agent.limits]. Did you mean 'window'?"),
         (f"{MODEL}[agent.limits]\nwindow = 0\n", '"window" in [agent.limits] is 0. It has to be a whole number from 1.'),
+        (f"{MODEL}[agent.capacity]\nthreads = 0\n", '"threads" in [agent.capacity] is 0. It has to be a whole number from 1.'),
         (f"{MODEL}[agent.limits]\nchildren = -1\n", "It has to be a whole number from 0."),
         (f"{MODEL}[agent.limits]\ncancel_on_interrupt = 1\n", "It has to be true or false."),
         (f"{MODEL}[agent.limits]\nremember_expired = inf\n", 'It has to be a number of seconds, or a time like "90s",'),
@@ -523,3 +534,13 @@ def test_what_is_wrong_outside_of_the_file_is_named_too(file: Path) -> None:
     assert refusal(file, MODEL, Flags(public_url="agent")).startswith("--public-url: 'agent' is not a public URL")
     assert refusal(file, MODEL, Flags(store="")) == "--store is empty. Give it a value, or leave it out."
     assert refusal(file, MODEL, Flags(host="")) == "--host is empty. Give it a value, or leave it out."
+
+
+def test_no_message_may_be_larger_than_the_mail_that_is_read_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "rapkit.toml"
+    file.write_text('[agent]\nmodel = "openai:m"\n[agent.capacity]\nmail = 1_000_000\nmessage = 1_000_000\n')
+
+    with pytest.raises(
+        ConfigError, match=r"rapkit\.toml, \[agent\.capacity\]: callback is 16777216 bytes and mail 1000000"
+    ):
+        load_settings(file, environment={})

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rapkit import ClientCertificate, Server, SigV4, ThreadLimits
+from rapkit import ClientCertificate, HttpLimits, Server, SigV4, ThreadLimits
 from rapkit.cli.up import command as up
 from rapkit.errors import ConfigError
 from rapkit.runtime.budget import Budget
+from rapkit.runtime.plan import Capacity
 from rapkit.runtime.schedules import Schedule
 from rapkit.settings import Settings, load_settings
 from rapkit.settings_keys import REQUIRED, TABLES, VARIABLES, Key, KeyTable, key_names, key_table
@@ -99,6 +100,20 @@ def test_the_default_of_a_limit_is_the_one_it_says(key: Key) -> None:
         assert key.default == said(value)
 
 
+@pytest.mark.parametrize("key", key_table("agent.capacity").keys, ids=lambda key: key.name)
+def test_the_default_of_a_capacity_is_the_one_it_says(key: Key) -> None:
+    value = getattr(Capacity(), key.name)
+
+    assert key.default == (f"`{value:g}s`" if isinstance(value, float) else said(value))
+
+
+@pytest.mark.parametrize("key", key_table("agent.capacity.http").keys, ids=lambda key: key.name)
+def test_the_default_of_an_http_limit_is_the_one_it_says(key: Key) -> None:
+    value = getattr(HttpLimits(), key.name)
+
+    assert key.default == (f"`{value:g}s`" if isinstance(value, float) else said(value))
+
+
 def test_other_defaults_are_those_it_says() -> None:
     settings, schedule = Settings("test"), Schedule("* * * * *", "Look.")
     values: dict[str, dict[str, object]] = {
@@ -120,11 +135,13 @@ def test_no_limit_is_left_out() -> None:
     elsewhere = {"context_window", "timeouts", "confirmations"}
 
     assert {field.name for field in dataclasses.fields(ThreadLimits)} - elsewhere == set(key_names("agent.limits"))
+    assert {field.name for field in dataclasses.fields(Capacity)} == set(key_names("agent.capacity"))
+    assert {field.name for field in dataclasses.fields(HttpLimits)} == set(key_names("agent.capacity.http"))
 
 
 def test_tables_are_found_within_tables() -> None:
     assert key_names("") == ("agent", "servers", "schedule")
-    assert key_names("agent")[-5:] == ("tokens", "call_timeouts", "confirm", "budget", "limits")
+    assert key_names("agent")[-6:] == ("tokens", "call_timeouts", "confirm", "budget", "limits", "capacity")
     assert key_names("agent.confirm") == ("destructive", "tools")
     assert key_names("agent.tokens") == ()
     assert [table.title for table in TABLES if table.repeated] == ["[[servers]]", "[[schedule]]"]

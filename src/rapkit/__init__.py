@@ -7,9 +7,11 @@ if TYPE_CHECKING:
     from rapkit.delivery.client_certificate import ClientCertificate
     from rapkit.delivery.request_signer import SigV4
     from rapkit.errors import RapkitError, ToolError
+    from rapkit.http.limits import HttpLimits
     from rapkit.kernel.limits import Confirmations, ThreadLimits, Timeouts
     from rapkit.runtime.agent import Agent
     from rapkit.runtime.budget import Budget
+    from rapkit.runtime.plan import Capacity
     from rapkit.runtime.schedules import Schedule
     from rapkit.runtime.server import Server
     from rapkit.server.closing import ClosedThread
@@ -28,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "Budget",
+    "Capacity",
     "ClientCertificate",
     "ClosedThread",
     "Confirmations",
@@ -37,6 +40,7 @@ __all__ = [
     "Durations",
     "Event",
     "HookedCall",
+    "HttpLimits",
     "Image",
     "Limits",
     "OAuthProvider",
@@ -53,6 +57,7 @@ __all__ = [
 _HOMES = {
     "Agent": "rapkit.runtime.agent",
     "Budget": "rapkit.runtime.budget",
+    "Capacity": "rapkit.runtime.plan",
     "ClientCertificate": "rapkit.delivery.client_certificate",
     "ClosedThread": "rapkit.server.closing",
     "Confirmations": "rapkit.kernel.limits",
@@ -62,6 +67,7 @@ _HOMES = {
     "Durations": "rapkit.server.plan",
     "Event": "rapkit.server.event",
     "HookedCall": "rapkit.server.hooks",
+    "HttpLimits": "rapkit.http.limits",
     "Image": "rapkit.server.content",
     "Limits": "rapkit.server.limits",
     "OAuthProvider": "rapkit.server.oauth.provider",

@@ -2,13 +2,16 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Any
 
-from rapkit.errors import StoreError
+from rapkit.errors import StoreBusy, StoreError, StoreFull, StoreLost
 from rapkit.mailbox import OUTBOX, Store
 
 _SWEEP_EVERY = 30.0
+_PATIENCE_WITH_STORE = 2.0
 
 log = logging.getLogger("rapkit.background")
 
@@ -42,15 +45,60 @@ class Upkeep:
         self._store = store
         self._worker = worker
         self._dead_letters = dead_letters_kept_for
+        self._failure: StoreError | None = None
+        self._renewed_at = -math.inf
+        self._renewing_since: float | None = None
 
     async def renew(self) -> None:
         """Prolong our lease, for ever."""
         while True:
             await asyncio.sleep(self._store.lease.renew_every)
+            await self.renew_once()
+
+    async def renew_once(self) -> None:
+        """Prolong our lease now, and note for `store_problem` whether the store took it and has room for more."""
+        self._renewing_since = monotonic()
+        try:
+            await self._store.renew(self._worker)
+            await self._store.check()
+        except StoreError as error:
+            if str(error) != str(self._failure):  # once, not every second
+                log.error("cannot renew the lease, or not accept more: %s", error)
+            self._failure = error
+        else:
+            if self._failure is not None:
+                log.warning("the store can be written again")
+            self._failure = None
+        finally:
+            self._renewing_since = None
+            self._renewed_at = monotonic()
+
+    async def look_at_store(self) -> None:
+        """For who does not `renew`: renew once, unless that was done a moment ago."""
+        if self._renewing_since is None and monotonic() - self._renewed_at >= self._store.lease.renew_every:
             try:
-                await self._store.renew(self._worker)
-            except StoreError as error:
-                log.error("cannot renew the lease: %s", error)
+                async with asyncio.timeout(_PATIENCE_WITH_STORE):
+                    await self.renew_once()
+            except TimeoutError:
+                self._failure = StoreBusy("The store did not answer in time.")
+
+    @property
+    def store_problem(self) -> str | None:
+        """Why messages cannot be accepted now, as the last renewal of the lease has found; None if they can.
+
+        It is shown to strangers, so it names no file. The log does.
+        """
+        since = self._renewing_since
+        if since is not None and monotonic() - since > _PATIENCE_WITH_STORE:
+            return "The store does not answer."
+        match self._failure:
+            case None:
+                return None
+            case StoreLost():
+                return "The files of the store were deleted or replaced. Restart the process; the log says more."
+            case StoreFull():
+                return "The disk of the store is full."
+        return "The store cannot be written. The log says why."
 
     async def sweep(self) -> None:
         """Remove what has expired, for ever."""

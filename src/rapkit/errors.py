@@ -17,6 +17,8 @@ RapkitError
 ├── StoreError             state could not be read or written
 │   ├── Fenced               the claim is no longer ours: somebody else runs the box, nothing was changed
 │   ├── StoreBusy            another process kept the database locked for too long; try again
+│   ├── StoreFull            the disk has no room; try again when it has
+│   ├── StoreLost            the files were deleted or replaced while they were open; restart the process
 │   └── WrongKey             stored secrets do not open with the keys at hand
 ├── DeliveryError          a POST did not get through
 │   └── ForbiddenTarget      the address is one we do not dial for strangers
@@ -75,6 +77,14 @@ class Fenced(StoreError):
 
 class StoreBusy(StoreError):
     """Another process kept the database locked for too long; trying again is safe."""
+
+
+class StoreFull(StoreError):
+    """The disk has no room for more; trying again is safe."""
+
+
+class StoreLost(StoreError):
+    """The files of the store were deleted, moved or replaced while they were open; what is written is lost with the process."""
 
 
 class WrongKey(StoreError):

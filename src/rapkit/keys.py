@@ -5,10 +5,10 @@ A sealed blob is `version | key id | nonce | ciphertext`, AES-256-GCM-SIV: rando
 """
 
 import base64
-import binascii
 import hashlib
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
@@ -23,18 +23,20 @@ _VERSION = b"\x01"
 _ID_BYTES = 4
 _NONCE_BYTES = 12
 _HEADER_BYTES = len(_VERSION) + _ID_BYTES
-_MAKE_ONE = 'Make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
+_LEAST_BYTES = 32
+_MAKE_ONE = (
+    "Set it to the key that the store was sealed with; for a new store, make one with: "
+    'python -c "import secrets; print(secrets.token_urlsafe(32))"'
+)
+_TAG_BYTES = 16
+SEAL_BYTES = _HEADER_BYTES + _NONCE_BYTES + _TAG_BYTES
+"""How much longer something is when it is sealed."""
 
 
 class Keyring:
     """Seals with the first key, opens with any."""
 
     def __init__(self, *keys: bytes) -> None:
-        if not keys:
-            raise ConfigError(f"{VARIABLE} holds no key. {_MAKE_ONE}")
-        for key in keys:
-            if len(key) < 32:
-                raise ConfigError(f"A secret key needs 32 bytes, this one has {len(key)}. {_MAKE_ONE}")
         self._keys = keys
         self._ciphers = {_key_id(key): AESGCMSIV(_derive(key, b"rapkit seal")) for key in keys}
         first = next(iter(self._ciphers))
@@ -42,9 +44,21 @@ class Keyring:
         self._header = _VERSION + first
 
     @classmethod
-    def parse(cls, text: str) -> "Keyring":
-        """Keys as base64, newest first, separated by commas or white space."""
-        return cls(*(_decode(word) for word in text.replace(",", " ").split()))
+    def parse(cls, text: str, source: str = VARIABLE, advice: str = _MAKE_ONE) -> "Keyring":
+        """Keys as base64, newest first, separated by commas or white space.
+
+        `ConfigError` names the source of a text that is none, and gives the advice; it does not repeat the text.
+        """
+        try:
+            keys = [_decode(word) for word in text.replace(",", " ").split()]
+        except ValueError:
+            raise ConfigError(f"A key in {source} is not base64. {advice}") from None
+        if not keys:
+            raise ConfigError(f"{source} holds no key. {advice}")
+        shortest = min(len(key) for key in keys)
+        if shortest < _LEAST_BYTES:
+            raise ConfigError(f"A key in {source} needs {_LEAST_BYTES} bytes, this one has {shortest}. {advice}")
+        return cls(*keys)
 
     @classmethod
     def random(cls) -> "Keyring":
@@ -75,17 +89,51 @@ class Keyring:
         return [_derive(key, purpose.encode()) for key in self._keys]
 
 
-def load_keyring(beside: Path | None) -> Keyring:
-    """The keys of `RAPKIT_SECRET_KEY`; without it, of the file `<beside>.key`, made on first use and readable by its owner alone."""
+def key_file(store: Path) -> Path:
+    """Where the key of a store is kept, unless `RAPKIT_SECRET_KEY` holds it."""
+    return store.with_name(f"{store.name}.key")
+
+
+def load_keyring(beside: Path | None, is_sealed: Callable[[], bool] = lambda: False) -> Keyring:
+    """The keys of `RAPKIT_SECRET_KEY`; without it, of the file `<beside>.key`, made on first use and readable by its owner alone.
+
+    `is_sealed` says whether the store holds something that only its own key opens. Then no key is made: `WrongKey` says which one is
+    missing.
+    """
     text = os.environ.get(VARIABLE)
     if text is not None:
         return Keyring.parse(text)
     if beside is None:
         return Keyring.random()
-    path = beside.with_name(beside.name + ".key")
+    path = key_file(beside)
     if not path.exists():
-        _make_key_file(path)
-    return Keyring.parse(path.read_text())
+        # In this order: another process that makes the store right now has made its key before it seals anything.
+        sealed = is_sealed()
+        if not path.exists():
+            if sealed:
+                raise WrongKey(
+                    f"{beside} was sealed with a key that is missing: there is no file {path}, and {VARIABLE} is not set. "
+                    f"Restore {path} from a backup, or set {VARIABLE} to the key."
+                )
+            _make_key_file(path)
+    return read_key_file(path)
+
+
+def read_key_file(path: Path) -> Keyring:
+    """The keys in a file; `FileNotFoundError` if it is missing, `ConfigError` with its name if no keys can be read from it."""
+    advice = (
+        f"Restore {path} from a backup, or set {VARIABLE} to the key. "
+        "Only if nothing was stored with it yet, delete the file: a new key is made at the next start."
+    )
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}). Check its owner and permissions.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not a text file. {advice}") from None
+    return Keyring.parse(text, str(path), advice)
 
 
 def _make_key_file(path: Path) -> None:
@@ -105,10 +153,7 @@ def _make_key_file(path: Path) -> None:
 
 
 def _decode(word: str) -> bytes:
-    try:
-        return base64.b64decode(word.replace("-", "+").replace("_", "/") + "=" * (-len(word) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        raise ConfigError(f"A secret key is not base64. {_MAKE_ONE}") from None
+    return base64.b64decode(word.replace("-", "+").replace("_", "/") + "=" * (-len(word) % 4), validate=True)
 
 
 def _derive(key: bytes, purpose: bytes) -> bytes:

@@ -61,11 +61,11 @@ class Pump(Generic[T]):
     @property
     def has_room(self) -> bool:
         """Whether more could be begun now."""
-        return self._free > 0
+        return self.free > 0
 
     async def fill(self) -> int:
         """Begin what is due, as far as there is room; how much there was. For whoever does not want to `run` for ever."""
-        wanted = min(_BATCH, self._free)
+        wanted = min(_BATCH, self.free)
         if wanted <= 0:
             return 0
         fetched = await self._fetch(wanted)
@@ -73,20 +73,21 @@ class Pump(Generic[T]):
             self.hand(thing)
         return len(fetched)
 
-    def reserve(self) -> bool:
-        """Keep a place for something that is about to be handed to us, if there is one. Whoever gets it must `release` it."""
-        if not self._running or self._free <= 0:
+    def reserve(self, count: int = 1) -> bool:
+        """Keep places for what is about to be handed to us, if there are as many. Whoever gets them must `release` them."""
+        if not self._running or self.free < count:
             return False
-        self._reserved += 1
+        self._reserved += count
         return True
 
-    def release(self) -> None:
-        """Give a reserved place back, also after it was used: what was handed to us counts by itself."""
-        self._reserved -= 1
+    def release(self, count: int = 1) -> None:
+        """Give reserved places back, also after they were used: what was handed to us counts by itself."""
+        self._reserved -= count
         self._room.set()
 
     @property
-    def _free(self) -> int:
+    def free(self) -> int:
+        """How many more could be begun now."""
         return self._limit - (len(self._tasks) - len(self._apart)) - self._reserved
 
     def set_apart(self, task: "asyncio.Task[None]") -> None:
@@ -126,7 +127,7 @@ class Pump(Generic[T]):
             await asyncio.sleep(_PAUSE_AFTER_FAILURE)
 
     async def _round(self) -> None:
-        wanted = min(_BATCH, self._free)
+        wanted = min(_BATCH, self.free)
         if wanted <= 0:
             self._room.clear()
             await self._room.wait()

@@ -17,9 +17,11 @@ from rapkit.config_file import Table
 from rapkit.delivery.client_certificate import ClientCertificate
 from rapkit.delivery.request_signer import SigV4
 from rapkit.errors import ConfigError
+from rapkit.http.limits import HttpLimits
 from rapkit.kernel.limits import Confirmation, Confirmations, ThreadLimits, Timeouts
 from rapkit.runtime.agent import Agent, check_public_url
 from rapkit.runtime.budget import Budget, Per
+from rapkit.runtime.plan import Capacity
 from rapkit.runtime.schedules import Schedule, check_names
 from rapkit.runtime.server import Server
 from rapkit.settings_keys import key_names
@@ -44,6 +46,8 @@ _SCHEDULE = key_names("schedule")
 _BUDGET = key_names("agent.budget")
 _NEVER_ZERO = ("mistakes", "attempts", "window")
 _LIMITS = {each.name: each.type for each in dataclasses.fields(ThreadLimits) if each.name in key_names("agent.limits")}
+_CAPACITY = {each.name: each.type for each in dataclasses.fields(Capacity) if each.name != "http"}
+_HTTP = {each.name: each.type for each in dataclasses.fields(HttpLimits)}
 _CONFIRMATIONS = get_args(Confirmation)
 
 T = TypeVar("T")
@@ -63,6 +67,7 @@ class Settings:
     port: int = DEFAULT_PORT
     tokens: Tokens = field(default_factory=dict, repr=False)
     limits: ThreadLimits = field(default_factory=ThreadLimits)
+    capacity: Capacity = field(default_factory=Capacity)
     schedules: tuple[Schedule, ...] = ()
     budget: Budget | None = None
 
@@ -82,6 +87,7 @@ class Settings:
             allow_plain_http=self.allow_plain_http,
             tokens=self.tokens,
             limits=self.limits,
+            capacity=self.capacity,
             schedules=self.schedules,
             budget=self.budget,
         )
@@ -108,6 +114,7 @@ def load_settings(
         port=where.port,
         tokens=where.tokens,
         limits=_limits(agent),
+        capacity=table.attempt(Capacity(), _capacity, agent),
         schedules=_schedules(table),
         budget=table.attempt(None, _budget, agent),
     )
@@ -237,6 +244,26 @@ def _limit(table: Table, key: str) -> Any:
     if key == "cost":
         return table.amount(key)
     return table.seconds(key, may_be_zero=kind is float)
+
+
+def _capacity(agent: Table) -> Capacity:
+    table = agent.table("capacity", key_names("agent.capacity"))
+    http = HttpLimits(**_sizes(table.table("http", key_names("agent.capacity.http")), _HTTP))
+    sizes = _sizes(table, _CAPACITY)
+    try:
+        return Capacity(**sizes, http=http)
+    except ConfigError as error:
+        raise ConfigError(f"{table.path}, {table.title}: {error}") from None
+
+
+def _sizes(table: Table, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of things or bytes, and the times in seconds, that a table has."""
+    given = {key: table.attempt(None, _size, table, key, kinds[key]) for key in table.names() if key in kinds}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _size(table: Table, key: str, kind: Any) -> Any:
+    return table.seconds(key) if kind is float else table.number(key, 1)
 
 
 def _timeouts(agent: Table) -> Timeouts:

@@ -261,6 +261,14 @@ TABLES: Final = (
             ),
             Key("attempts", _COUNT, "`6`", "Failures of the model in a row; then the thread is parked.", "6"),
             Key(
+                "requests_per_message",
+                _NUMBER,
+                "`500`",
+                "How often the model is asked after a message, an answer of the user, an event, a schedule or a wait of a minute or "
+                "more; then the thread is parked until the next of these. 0 is no limit.",
+                "500",
+            ),
+            Key(
                 "slices",
                 _COUNT,
                 "no limit",
@@ -327,6 +335,120 @@ TABLES: Final = (
                 "How long the late result of a call that was given up is still taken.",
                 '"4d"',
             ),
+        ),
+    ),
+    KeyTable(
+        "agent.capacity",
+        "How much the process takes on at once, and from one peer.",
+        (
+            Key("threads", _COUNT, "`2,048`", "Threads that run at the same time; others wait for their turn.", "2_048"),
+            Key(
+                "callback",
+                _COUNT,
+                "`16,777,216`",
+                "Bytes of one message from a tool server; a larger one is answered with 413.",
+                "16_777_216",
+            ),
+            Key(
+                "message",
+                _COUNT,
+                "`1,048,576`",
+                "Bytes of one request to the client API; a larger one is answered with 413.",
+                "1_048_576",
+            ),
+            Key(
+                "values",
+                _COUNT,
+                "`100,000`",
+                "JSON values in one message from a tool server or a client; one with more is answered with 413 before it is parsed.",
+                "100_000",
+            ),
+            Key(
+                "mail",
+                _COUNT,
+                "`33,554,432`",
+                "Bytes of accepted messages that are read into memory at once; the rest waits for its turn. Of the conversation that the "
+                "model is shown, four times as much is read. Neither `callback` nor `message` may exceed it.",
+                "33_554_432",
+            ),
+            Key(
+                "deliveries",
+                _COUNT,
+                "`1,024`",
+                "Messages under way to tool servers at the same time. Servers that do not answer share a quarter of them, and an eighth is "
+                "kept for servers that answered lately.",
+                "1_024",
+            ),
+            Key(
+                "deliveries_per_origin",
+                _COUNT,
+                "`64`",
+                "Messages under way to one server at the same time; 4, until it has answered one.",
+                "64",
+            ),
+            Key(
+                "lookups",
+                _COUNT,
+                "`256`",
+                "Names looked up at the same time. Names that are slow to resolve share an eighth of them, and a quarter is kept for names "
+                "that resolved before.",
+                "256",
+            ),
+        ),
+    ),
+    KeyTable(
+        "agent.capacity.http",
+        "What the process takes from peers on the socket, before it knows who they are.",
+        (
+            Key(
+                "connections",
+                _COUNT,
+                "`1,000`",
+                "Connections open at once, and never more than half the file descriptors of the process. Past it the one that has waited "
+                "longest for its peer is closed; if none waits, the new one is answered with 503.",
+                "1_000",
+            ),
+            Key("header_bytes", _COUNT, "`32,768`", "Bytes of all headers of a request; more are answered with 431.", "32_768"),
+            Key("header_count", _COUNT, "`100`", "Headers of a request; more are answered with 431.", "100"),
+            Key("url_bytes", _COUNT, "`8,192`", "Bytes of a request's path and query; more are answered with 414.", "8_192"),
+            Key(
+                "pipelined",
+                _COUNT,
+                "`16`",
+                "Requests that may be sent ahead on one connection; those past it are not answered, and the connection is closed.",
+                "16",
+            ),
+            Key("head_seconds", _TIME, "`20s`", "How long the head of a request may take; then the connection is closed.", '"20s"'),
+            Key("idle_seconds", _TIME, "`75s`", "How long a connection is kept open between two requests.", '"75s"'),
+            Key(
+                "body_pause_seconds",
+                _TIME,
+                "`30s`",
+                "How long a body may make no progress; then the request is answered with 503.",
+                '"30s"',
+            ),
+            Key(
+                "body_rate",
+                _COUNT,
+                "`1,024`",
+                "Bytes a second that a body has to come with on average; a slower one is answered with 503.",
+                "1_024",
+            ),
+            Key(
+                "write_pause_seconds",
+                _TIME,
+                "`60s`",
+                "How long a peer may take nothing of the answer that waits for it; then the connection is closed.",
+                '"60s"',
+            ),
+            Key(
+                "discard_bytes",
+                _COUNT,
+                "`268,435,456`",
+                "Bytes that are read of a request that was refused, so that its sender gets to see the answer.",
+                "268_435_456",
+            ),
+            Key("discard_seconds", _TIME, "`30s`", "How long such a request is read.", '"30s"'),
         ),
     ),
     KeyTable(

@@ -14,6 +14,7 @@ from tests.certificates import Authority
 from tests.docs.blocks import PAGES, ROOT, Block, blocks_of
 
 GUIDE = ROOT / "docs" / "howto" / "build_an_agent.md"
+SECURITY = ROOT / "docs" / "howto" / "secure.md"
 
 
 def configurations(page: Path) -> list[Block]:
@@ -54,3 +55,9 @@ def test_the_reference_has_every_limit() -> None:
     limits = text[text.index("## Limits") :]
 
     assert [key for key in settings._LIMITS if f"`{key}`" not in limits] == []
+    security = SECURITY.read_text()
+    assert [
+        key
+        for key in (*key_names("agent.capacity"), *key_names("agent.capacity.http"))
+        if f"`{key}`" not in security[security.index("## Limits") :]
+    ] == []

@@ -82,7 +82,7 @@ def test_tokens_that_are_put_together(target: Target) -> None:
         *(f"{first}/", f"/{first}", f"%00{first}", f"{first}%0a", f"{first}%20", f"../answer/{first}", f"{first}%3Fx"),
         *(state, "", "%2e%2e", "x" * 5_000, "x" * 60_000, "%ff" * 1_000, quote("ü" * 500)),
     ):
-        assert target.answer(token, one.id, 0).status == 404, token
+        assert target.answer(token, one.id, 0).status == (414 if len(token) > 8_000 else 404), token
     assert target.answer(f"{first}?token={second}", one.id, 0).status == 200
     assert target.result(one).text == "left"
 

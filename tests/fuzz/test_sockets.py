@@ -65,13 +65,13 @@ def test_a_caller_that_slams_the_door(target: Target) -> None:
 
 
 def test_several_requests_at_once_are_answered_in_order(target: Target) -> None:
-    good = [target.invocation() for _ in range(20)]
+    good = [target.invocation() for _ in range(5)]
     raw = b""
     for each in good:
         raw += request(body=json.dumps(each).encode()) + request(body=b"no") + request("GET", "/nothing")
-    answers = talk(target.port, raw, expect=60)
+    answers = talk(target.port, raw, expect=15)
 
-    assert [answer.check().status for answer in answers] == [200, 400, 404] * 20
+    assert [answer.check().status for answer in answers] == [200, 400, 404] * 5
     for each in good:
         assert target.result(Sent.of(each)).text == each["arguments"]["text"]
 
@@ -88,8 +88,9 @@ def test_lengths_that_are_none(target: Target, length: str) -> None:
 def test_a_length_that_is_too_small(target: Target) -> None:
     body = json.dumps({"thread_id": "t"}).encode()
     raw = request(path="/close_thread", body=body, headers={"Content-Length": str(len(body) - 4)})
-    for answer in talk(target.port, raw):
-        assert answer.check().status == 400
+    notice, *rest = talk(target.port, raw)
+    assert notice.check().status == 200  # whatever its body
+    assert [answer.check().status for answer in rest] in ([], [400])
 
 
 def test_a_length_that_is_too_large_and_then_nothing_more(target: Target) -> None:
@@ -179,7 +180,7 @@ def test_chunks_that_are_none(target: Target, raw: bytes) -> None:
 )
 def test_what_is_no_request(target: Target, raw: bytes) -> None:
     for answer in talk(target.port, raw):
-        assert answer.check().status in (200, 400, 404, 405)
+        assert answer.check().status in (200, 400, 404, 405, 414, 431)
 
 
 def test_a_body_that_comes_slowly_is_waited_for(target: Target) -> None:
@@ -210,7 +211,7 @@ def test_callers_that_dawdle_hold_nobody_up(target: Target) -> None:
 def test_a_body_that_never_comes_is_given_up(target: Target, path: str, status: bytes, begun: bytes) -> None:
     """A call may come again, a notice is sent once whatever is answered."""
     raw = request(path=path, headers={"Content-Length": "5000"}) + begun
-    with socket.create_connection(("127.0.0.1", target.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", target.port), timeout=120) as connection:
         connection.sendall(raw)
         assert connection.recv(100).startswith(b"HTTP/1.1 " + status)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 DEADLINE = 10.0
-NOT_HTTP = b"Invalid HTTP request received."
+NOT_HTTP = "This is not HTTP/1.1."
 """What the HTTP parser in front of the app says to what it cannot parse."""
 
 
@@ -28,7 +28,7 @@ class Answer:
 
     def check(self) -> "Answer":
         """Fine, or refused in words: a problem document that says why. Nothing else may ever be answered."""
-        if self.status < 300 or (self.status == 400 and self.body == NOT_HTTP):
+        if self.status < 300:
             return self
         assert self.status < 500 or self.status == 503, self
         assert self.headers.get("content-type") == "application/problem+json", self
@@ -134,8 +134,7 @@ def parse(stream: bytes, heads: bool = False) -> tuple[list[Answer], bytes]:
         if status == 100:
             stream = rest
             continue
-        # The parser in front of the app does not care about HEAD: its answer always has a body.
-        length = 0 if heads and not rest.startswith(NOT_HTTP) else _length(headers, rest)
+        length = 0 if heads else _length(headers, rest)
         if len(rest) < length:
             return answers, stream
         answers.append(Answer(status, headers, rest[:length]))

@@ -23,10 +23,11 @@ async def test_a_body_is_put_together_from_its_parts() -> None:
     assert await body_of({"type": "http.request"}).read() == b""
 
 
-async def test_half_a_body_is_none() -> None:
+async def test_half_a_body_is_none_and_may_be_sent_again() -> None:
     """Whoever hung up may have said half of what was meant."""
-    with pytest.raises(Refusal, match="ended too early"):
+    with pytest.raises(Refusal, match="ended too early") as refused:
         await body_of(part(b"{}"), {"type": "http.disconnect"}).read()
+    assert refused.value.status == 503
 
 
 async def test_the_parts_are_counted_together() -> None:

@@ -7,7 +7,8 @@ from starlette.requests import Request as StarletteRequest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rapkit.http import requests
+from rapkit.http.body_limits import BodyLimits
+from rapkit.http.limits import HttpLimits
 from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import Refusal
 from rapkit.http.strangers import ForStrangers, stranger_of
@@ -93,16 +94,14 @@ async def test_a_length_nobody_could_count_to_is_too_large() -> None:
     assert sent[0]["status"] == 413
 
 
-async def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "_BODY_PATIENCE", 0.1)
-    async with opened({"/": guarded(Echo())}) as doors:
+async def test_a_body_that_does_not_come_is_given_up() -> None:
+    async with opened({"/": BodyLimits(guarded(Echo()), HttpLimits(body_pause_seconds=0.1))}) as doors:
         reply = await doors.post_no_body("/")
 
     assert (reply.status, reply.detail) == (503, "The body came too slowly. Send it again in 5 s.")
 
 
-async def test_waiting_for_the_client_to_go_is_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "_BODY_PATIENCE", 0.0)
+async def test_waiting_for_the_client_to_go_is_not_limited() -> None:
     heard: list[str] = []
 
     class Lingering:
@@ -114,14 +113,14 @@ async def test_waiting_for_the_client_to_go_is_not_limited(monkeypatch: pytest.M
 
     async def receive() -> Message:
         message = next(messages)
-        for _ in range(5 * len(heard)):
-            await asyncio.sleep(0)
+        await asyncio.sleep(0.1 * len(heard))
         return {"type": message}
 
     async def send(message: Message) -> None:
         raise AssertionError(message)
 
-    await guarded(Lingering())({"headers": []}, receive, send)
+    patient = BodyLimits(guarded(Lingering()), HttpLimits(body_pause_seconds=0.01))
+    await patient({"type": "http", "headers": [(b"content-length", b"1")]}, receive, send)
     assert heard == ["http.request", "http.disconnect"]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -41,16 +42,22 @@ class Process:
         self._environment = environment
         self._child: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start it, and return once it is ready."""
+    def start(self, *options: str, address_space: int | None = None) -> None:
+        """Start it, with more options and no more memory than this, and return once it is ready."""
+
+        def confine() -> None:
+            if address_space is not None:
+                resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
+
         with (self.folder / "log").open("ab") as log:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "rapkit", *self._words],
+                [sys.executable, "-m", "rapkit", *self._words, *options],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env={**os.environ, **self._environment},
+                preexec_fn=confine,
             )
         eventually(self._is_ready)
 
@@ -61,6 +68,12 @@ class Process:
     def stop(self) -> None:
         """SIGTERM, and wait for the end."""
         self._end(signal.SIGTERM)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        assert self._child is not None
+        return self._child.pid
 
     def log(self) -> str:
         """All it has printed so far."""
@@ -110,6 +123,7 @@ class OurRuntime(Process):
         settings: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
         tables: Mapping[str, Mapping[str, Any]] | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         port = free_port()
         (folder / "plan.yaml").write_text(textwrap.dedent(plan))
@@ -121,7 +135,7 @@ class OurRuntime(Process):
         for title, entries in (tables or {}).items():  # the last, so that they may be those of the last server
             lines += [f"[{title}]", *(f"{name} = {json.dumps(value)}" for name, value in entries.items())]
         (folder / "rapkit.toml").write_text("\n".join(lines) + "\n")
-        super().__init__(folder, port, ["up"], environment or {})
+        super().__init__(folder, port, ["up", *options], environment or {})
 
     def thread(self, text: str) -> str:
         """Begin a thread with a message; its id."""

@@ -111,7 +111,7 @@ def test_a_signed_body_that_breaks_off_is_no_wrong_signature(up: Up, join: Join)
     with socket.create_connection((name, int(port)), timeout=60) as connection:
         connection.sendall(head.encode() + body[: len(body) // 2])
 
-    eventually(lambda: 'rapkit_callbacks_total{status="400"} 1' in get(f"{runtime.url}/metrics")[1].decode())
+    eventually(lambda: 'rapkit_callbacks_total{status="503"} 1' in get(f"{runtime.url}/metrics")[1].decode())
     assert runtime.look(thread)["pending_calls"][0]["callback_problem"] is None
 
 

@@ -26,6 +26,11 @@ TOOLS = """
         await ctx.view("map", "waiting")
         await asyncio.Event().wait()
         return "never"
+
+    @tools.tool
+    async def glance(ctx: Context, what: str) -> str:
+        await ctx.view("map", what)
+        return "glanced"
 """
 
 
@@ -74,3 +79,25 @@ def test_a_cancelled_call_shows_nothing_more(serve: Serve, join: Join) -> None:
     runtime.callbacks("tool_result", 2)
 
     assert len(runtime.callbacks("view_update")) == before
+
+
+def test_a_call_that_has_ended_shows_nothing_more_once_it_is_cancelled(serve: Serve, join: Join) -> None:
+    """Item 7: cancelling deletes the views of a call that is over, too, and not those of others."""
+
+    def answers(request: Received) -> Answer:
+        return Answer(503 if request.json["type"] == "view_update" else 200)
+
+    def views(content: str, count: int = 0) -> int:
+        return len(runtime.callbacks("view_update", count, lambda message: message["content"] == content))
+
+    runtime = join(ForeignRuntime(serve(TOOLS).url, answers=answers))
+    call = runtime.call("glance", {"what": "cancelled"})
+    runtime.result_of(call)
+    views("cancelled", 1)
+
+    assert runtime.cancel(call) == 200
+    before = views("cancelled")
+    runtime.call("glance", {"what": "other"})
+    views("other", before + 2)  # by then there would have been another attempt
+
+    assert views("cancelled") == before

@@ -24,6 +24,8 @@ from tests.mailbox.harness import (
     visible,
 )
 
+DAY = 24 * 3600.0
+
 
 def everything_at_once(claim: Claim) -> Commit:
     return Commit(
@@ -159,6 +161,42 @@ class FencingContract:
             await harness.advance(store.lease.renew_every)
             await store.renew(ANNA)
             assert await claim(store, BERT) == []
+
+        assert (await taken_over(harness, store, BERT)).box.id == "b1"
+
+    async def test_a_lost_workers_box_is_taken_over_though_the_clock_was_set_back(self, harness: Harness) -> None:
+        """Its lease lies a day ahead; nobody has to wait for that day."""
+        store = harness.store
+        left = await running(store, worker=ANNA)
+        await harness.set_back(DAY)
+        assert await claim(store, BERT) == []
+        await harness.advance(store.lease.seconds * 0.9)
+        assert await claim(store, BERT) == []
+        await harness.advance(store.lease.seconds * 0.11)
+
+        assert (await claim_one(store, BERT)).attempts == 2
+        await leaves_no_trace(store, left)
+
+    async def test_a_worker_that_lives_keeps_its_box_though_the_clock_was_set_back(self, harness: Harness) -> None:
+        store = harness.store
+        claimed = await running(store, worker=ANNA)
+        await harness.set_back(DAY)
+        for _ in range(20):
+            assert await claim(store, BERT) == []
+            await harness.advance(store.lease.renew_every)
+            await store.renew(ANNA)
+
+        await store.commit(claimed, Commit())
+
+    async def test_a_worker_that_is_lost_long_after_the_clock_was_set_back_is_found(self, harness: Harness) -> None:
+        """It claimed the box before, so that nobody was to look at it for a day."""
+        store = harness.store
+        await running(store, worker=ANNA)
+        await harness.set_back(DAY)
+        for _ in range(10):
+            await store.renew(ANNA)
+            assert await claim(store, BERT) == []
+            await harness.advance(store.lease.renew_every)
 
         assert (await taken_over(harness, store, BERT)).box.id == "b1"
 

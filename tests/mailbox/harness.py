@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from rapkit.mailbox import (
+    MAIL_BYTES,
     Claim,
     Commit,
     Letter,
     NewBox,
     Outcome,
     Outgoing,
+    Quota,
     Reception,
     Settlement,
     Store,
@@ -43,6 +45,9 @@ class Harness(Protocol):
     async def advance(self, seconds: float) -> None:
         """Let the store's clock go on."""
 
+    async def set_back(self, seconds: float) -> None:
+        """Set the store's clock back, as an operator or a time server would; the clocks that cannot be set go on."""
+
     def raw(self) -> bytes:
         """Everything the database has written to its disk."""
 
@@ -66,10 +71,18 @@ def retry(delay: float) -> Settlement:
     return Settlement(Outcome.RETRY, problem="503 Service Unavailable", delay=delay)
 
 
-async def claim(store: Store, worker: str = ANNA, *, kind: str = KIND, limit: int = 100) -> list[Claim]:
+async def claim(
+    store: Store,
+    worker: str = ANNA,
+    *,
+    kind: str = KIND,
+    limit: int = 100,
+    mail_bytes: int = MAIL_BYTES,
+    quota: Quota[str] | None = None,
+) -> list[Claim]:
     """What a worker that keeps its lease gets."""
     await store.renew(worker)
-    return await store.claim(worker, kind, limit)
+    return await store.claim(worker, kind, limit, mail_bytes, quota)
 
 
 async def claim_one(store: Store, worker: str = ANNA, *, kind: str = KIND) -> Claim:
@@ -100,11 +113,11 @@ async def send(store: Store, *posts: Outgoing) -> None:
 
 
 async def take(
-    store: Store, worker: str = ANNA, limit: int = 100, *, avoid: tuple[tuple[str, bool], ...] = ()
+    store: Store, worker: str = ANNA, limit: int = 100, *, quota: Quota[tuple[str, bool]] | None = None
 ) -> list[Taken]:
     """What a sender that keeps its lease gets."""
     await store.renew(worker)
-    return await store.take(worker, limit, avoid)
+    return await store.take(worker, limit, quota)
 
 
 async def take_one(store: Store, worker: str = ANNA) -> Taken:

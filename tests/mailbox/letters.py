@@ -171,6 +171,20 @@ class LettersContract:
         assert await store.accept(letter("new")) is Reception.UNKNOWN
         assert await claim(store) == []
 
+    async def test_it_can_be_asked_whether_a_letter_would_be_a_repetition(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await accepted(store, letter("for ever", dedup="m1"), letter("for a while", dedup="m2", remember_for=60))
+
+        async def remembered() -> list[bool]:
+            asked = [("b1", "m1"), ("b1", "m2"), ("b1", "m3"), ("b2", "m1")]
+            return [await store.remembers(box, dedup) for box, dedup in asked]
+
+        assert await remembered() == [True, True, False, False]
+        assert await store.accept(letter("new", dedup="m3")) is Reception.ACCEPTED  # to ask leaves no trace
+        await harness.advance(61)
+        assert await remembered() == [True, False, True, False]
+
     async def test_a_forgotten_box_knows_the_letters_it_had_as_long_as_its_id(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)

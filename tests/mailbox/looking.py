@@ -202,6 +202,18 @@ class LookingContract:
         assert await store.recent("b1", 100) == await store.entries("b1")
         assert await store.recent("nobody", 3) == []
 
+    async def test_the_end_of_a_journal_can_be_bounded_in_bytes(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store, entries=[Entry("e", body) for body in (b"1" * 100, b"2" * 10, b"3" * 10, b"4" * 10)])
+
+        async def recent(most_bytes: int, before: int | None = None) -> list[int]:
+            return [one.seq for one in await store.recent("b1", 100, before, ["e"], most_bytes)]
+
+        assert await recent(30) == [2, 3, 4]
+        assert await recent(29) == [3, 4]
+        assert await recent(1) == [4]
+        assert await recent(1, before=2) == [1]
+
     async def test_the_end_of_a_journal_can_be_read_without_what_is_of_no_interest(self, harness: Harness) -> None:
         store = harness.store
         entries = [Entry(kind, b"") for kind in ("said", "seen", "said", "seen", "seen", "done", "seen")]

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from rapkit.mailbox import Fact, Outcome, Outgoing, Parcel, Reception, Record, Settlement
+from rapkit.mailbox import OUTBOX, Fact, Outcome, Outgoing, Parcel, Quota, Reception, Record, Settlement
 from tests.mailbox.harness import (
     ANNA,
     BERT,
@@ -28,8 +28,34 @@ from tests.mailbox.harness import (
     visible,
 )
 
+DAY = 24 * 3600.0
+
 
 class OutboxContract:
+    async def test_a_lost_senders_post_is_taken_over_though_the_clock_was_set_back(self, harness: Harness) -> None:
+        store = harness.store
+        await send(store, post("p1"))
+        await take_one(store, ANNA)
+        await harness.set_back(DAY)
+        assert await take(store, BERT) == []
+
+        await harness.advance(store.lease.seconds)
+
+        assert (await take_one(store, BERT)).attempts == 2
+
+    async def test_a_sender_that_lives_keeps_its_post_though_the_clock_was_set_back(self, harness: Harness) -> None:
+        store = harness.store
+        await send(store, post("p1"))
+        taken = await take_one(store, ANNA)
+        await harness.set_back(DAY)
+        for _ in range(20):
+            assert await take(store, BERT) == []
+            await harness.advance(store.lease.renew_every)
+            await store.renew(ANNA)
+
+        assert await store.held([taken]) == {"p1"}
+        assert (await post_taken_over(harness, store, BERT)).attempts == 2
+
     async def test_a_post_is_taken_as_it_was_put(self, harness: Harness) -> None:
         store = harness.store
         url = "https://tool.test/callback/s3cret?ü=1"
@@ -40,6 +66,19 @@ class OutboxContract:
 
         assert taken.outgoing == outgoing
         assert (taken.attempts, taken.age) == (1, 0)
+
+    async def test_a_post_that_no_claim_stands_for_is_put_once_under_its_key(self, harness: Harness) -> None:
+        store = harness.store
+        assert await store.post([post("p1", "x"), post("p2", "x"), post("p3", "y")], "k1", remember_for=60)
+        assert not await store.post([post("p4", "z")], "k1", remember_for=3600)
+        assert await store.post([post("p5", "z")], "k2", remember_for=60)
+
+        assert ids(await take(store)) == ["p1", "p3", "p5"]
+        await harness.advance(58)
+        assert not await store.post([post("p6", "w")], "k1", remember_for=60)
+        await harness.advance(3)
+        assert await store.post([post("p7", "w")], "k1", remember_for=60)
+        assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p1", "p2", "p3", "p5", "p7"]
 
     async def test_what_a_post_refers_to_stays_with_it(self, harness: Harness) -> None:
         store = harness.store
@@ -153,15 +192,40 @@ class OutboxContract:
         store = harness.store
         await send(store, post("p1", "x", origin="https://slow.test"), post("p2", "y"), post("p3", "z"))
 
-        assert ids(await take(store, avoid=(("https://slow.test", False), ("https://none.test", True)))) == ["p2", "p3"]
+        assert ids(
+            await take(store, quota=Quota({("https://slow.test", False): 0, ("https://none.test", True): 0}))
+        ) == ["p2", "p3"]
         assert ids(await take(store)) == ["p1"]
 
     async def test_the_latest_of_an_origin_can_be_avoided_alone(self, harness: Harness) -> None:
         store = harness.store
         await send(store, post("p1", "x", latest=True), post("p2", "y"))
 
-        assert ids(await take(store, avoid=((ORIGIN, True),))) == ["p2"]
+        assert ids(await take(store, quota=Quota({(ORIGIN, True): 0}))) == ["p2"]
         assert ids(await take(store)) == ["p1"]
+
+    async def test_of_an_origin_no_more_is_taken_than_its_quota(self, harness: Harness) -> None:
+        store = harness.store
+        await send(store, *(post(f"p{n}", f"x{n}") for n in range(3)), post("p3", "y", origin="https://other.test"))
+
+        assert ids(await take(store, quota=Quota({(ORIGIN, False): 2}))) == ["p0", "p1", "p3"]
+        assert ids(await take(store, quota=Quota(others=1))) == ["p2"]
+
+    async def test_only_the_origins_that_have_a_quota_can_be_asked_for(self, harness: Harness) -> None:
+        store = harness.store
+        await send(store, post("p1", "x", origin="https://new.test"), post("p2", "y"), post("p3", "z", latest=True))
+
+        assert ids(await take(store, quota=Quota({(ORIGIN, False): 5}, others=0))) == ["p2"]
+        assert ids(await take(store)) == ["p1", "p3"]
+
+    async def test_whoever_gets_less_than_is_due_because_of_a_quota_is_called_at_once(self, harness: Harness) -> None:
+        """What is behind the POSTs that were left out has not been looked at."""
+        store = harness.store
+        await send(store, *(post(f"p{n}", f"x{n}") for n in range(3)))
+        await take(store, quota=Quota(others=1))
+
+        async with asyncio.timeout(30):
+            await store.wait(OUTBOX, 3600)
 
     async def test_of_what_waits_in_a_lane_of_latest_posts_the_newest_is_left(self, harness: Harness) -> None:
         """The one in hand stays until its sender has settled it, and is not tried again."""

@@ -32,6 +32,20 @@ from tests.mailbox.harness import (
 
 
 class SeveralHandlesContract:
+    async def test_a_worker_that_lives_keeps_its_box_though_the_clock_is_set_back_ever_again(
+        self, harness: Harness
+    ) -> None:
+        """Whenever another worker looks, the lease ends too late to be one; but it is another one each time."""
+        store, other = harness.store, await harness.open()
+        claimed = await running(store, worker=ANNA)
+        for _ in range(20):
+            await harness.advance(store.lease.renew_every)
+            await store.renew(ANNA)
+            await harness.set_back(24 * 3600)
+            assert await claim(other, BERT) == []
+
+        await store.commit(claimed, Commit())
+
     async def test_what_one_handle_was_told_the_other_finds(self, harness: Harness) -> None:
         here, there = harness.store, await harness.open()
         await here.create(NewBox("b1", KIND, b"state"))

@@ -3,7 +3,7 @@
 import pytest
 
 from rapkit.errors import Fenced
-from rapkit.mailbox import Commit, NewBox, Reception, Stopped, Timer
+from rapkit.mailbox import Commit, NewBox, Reception, Stopped, Store, Timer, lane_under
 from tests.mailbox.harness import (
     ANNA,
     BERT,
@@ -22,6 +22,10 @@ from tests.mailbox.harness import (
 )
 
 NOTHING = Stopped((), ())
+
+
+async def waiting(store: Store) -> list[str]:
+    return [parcel.id for parcel in await store.outbox(dead=False)]
 
 
 def child(id: str, name: str | None, parent: str = "thread", kind: str = KIND) -> NewBox:
@@ -247,17 +251,63 @@ class StoppingContract:
         for box in (child("b1", "c1"), child("b2", "c2")):
             await store.create(box)
         first, second = await claim(store)
-        await store.commit(first, Commit(outgoing=[post("p1", "thread/b1/v", latest=True), post("p2", "thread/b10/v")]))
+        view = post("p1", lane_under(first.box, "v"), latest=True)
+        await store.commit(first, Commit(outgoing=[view, post("p2", "thread/c10/b1/v")]))
         await store.commit(
-            second, Commit(outgoing=[post("p3", "thread/b2/v"), post("p4", "threads/b2/v")], forget_for=9)
+            second, Commit(outgoing=[post("p3", lane_under(second.box, "v")), post("p4", "threads/c2/b2/v")])
         )
         assert ids(await take(store, BERT, 1)) == ["p1"]
 
         assert await store.stop([KIND], "thread", "c1", remember_for=60) == Stopped(("b1",), ("p1",))
-        assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p2", "p3", "p4"]
+        assert await waiting(store) == ["p2", "p3", "p4"]
 
         await store.stop([KIND], "thread", None, remember_for=60)
-        assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p4"]
+        assert await waiting(store) == ["p4"]
+
+    async def test_lanes_under_a_box_that_has_ended_are_deleted_by_its_name(self, harness: Harness) -> None:
+        store = harness.store
+        for box in (child("b1", "c1"), child("b2", "c1"), child("b3", "c2"), child("b4", "c1", parent="stranger")):
+            await store.create(box)
+        for claimed in await claim(store):
+            id = claimed.box.id
+            said = [post(f"view of {id}", lane_under(claimed.box, "v")), post(f"result of {id}", id)]
+            await store.commit(claimed, Commit(outgoing=said, forget_for=60))
+        flying = (await take(store, BERT, 1))[0]
+        assert flying.outgoing.id == "view of b1"
+
+        assert await store.stop([KIND], "thread", "c1", remember_for=60) == Stopped((), ("view of b1",))
+
+        await store.settle(flying, retry(0))
+        results = [f"result of b{number}" for number in (1, 2, 3, 4)]
+        assert await waiting(store) == [*results, "view of b3", "view of b4"]
+
+    async def test_a_name_reaches_no_lane_of_another_name(self, harness: Harness) -> None:
+        store = harness.store
+        names = ["c", "c/1", "c1", "c%2F1", "c0", "", "c/", "ü"]
+        for number, name in enumerate(names):
+            await store.create(child(f"b{number}", name))
+        for claimed in await claim(store):
+            await store.commit(claimed, Commit(outgoing=[post(claimed.box.id, lane_under(claimed.box, "v"))]))
+
+        for number, name in enumerate(names):
+            await store.stop([KIND], "thread", name, remember_for=60)
+            assert await waiting(store) == [f"b{later}" for later in range(number + 1, len(names))]
+
+    async def test_one_box_is_stopped_with_its_lanes_and_without_those_of_its_namesakes(self, harness: Harness) -> None:
+        store = harness.store
+        for id in ("b1", "b10", "b2"):
+            await store.create(child(id, "c1"))
+        for claimed in await claim(store):
+            id = claimed.box.id
+            forget_for = 60 if id == "b2" else None
+            await store.commit(
+                claimed, Commit(outgoing=[post(f"of {id}", lane_under(claimed.box, "v"))], forget_for=forget_for)
+            )
+
+        await store.stop_box("b1")
+        assert await store.stop_box("b2") == NOTHING
+
+        assert await waiting(store) == ["of b10", "of b2"]
 
     async def test_a_stopped_box_can_still_say_something(self, harness: Harness) -> None:
         store = harness.store

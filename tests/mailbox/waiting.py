@@ -45,6 +45,20 @@ async def rings(store: Store, topic: str) -> AsyncIterator[None]:
 
 
 class WaitingContract:
+    async def test_what_a_lost_worker_holds_is_due_though_the_clock_was_set_back_and_nobody_works(
+        self, harness: Harness
+    ) -> None:
+        store = harness.store
+        await running(store)
+        await harness.set_back(24 * 3600)
+        assert await store.next_due(KIND) != 0
+        await harness.advance(store.lease.seconds * 0.9)
+        assert await store.next_due(KIND) != 0
+
+        await harness.advance(store.lease.seconds * 0.11)
+
+        assert await store.next_due(KIND) == 0
+
     async def test_waiting_ends_after_the_time_that_was_given(self, harness: Harness) -> None:
         store = harness.store
         await claim(store)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rapkit.errors import StoreError
-from rapkit.mailbox import Commit, NewBox, Timer
+from rapkit.mailbox import Commit, NewBox, Quota, Timer
 from tests.mailbox.harness import (
     ANNA,
     BERT,
@@ -25,6 +25,36 @@ from tests.mailbox.harness import (
 
 
 class WorkContract:
+    async def test_of_a_share_no_more_is_claimed_than_its_quota(self, harness: Harness) -> None:
+        store = harness.store
+        for number, share in enumerate(("anna", "anna", "anna", "bert", "carl")):
+            await store.create(NewBox(f"b{number}", KIND, share=share))
+            await harness.advance(1)
+
+        quota = Quota({"anna": 2, "carl": 0})
+        assert [claim.box.id for claim in await claim(store, quota=quota)] == ["b0", "b1", "b3"]
+        assert await claim(store, quota=Quota({"anna": 0, "bert": 7}, others=0)) == []
+        assert [claim.box.id for claim in await claim(store)] == ["b2", "b4"]
+
+    async def test_whoever_claims_less_than_is_due_because_of_a_quota_is_called_at_once(self, harness: Harness) -> None:
+        """What is behind the boxes that were left out has not been looked at."""
+        store = harness.store
+        for number in range(3):
+            await store.create(NewBox(f"b{number}", KIND, share="anna"))
+        await claim(store, quota=Quota(others=1))
+
+        async with asyncio.timeout(30):
+            await store.wait(KIND, 3600)
+
+    async def test_one_box_is_found_behind_thousands_of_a_share_that_has_enough(self, harness: Harness) -> None:
+        store = harness.store
+        await asyncio.gather(*(store.create(NewBox(f"a{number}", KIND, share="anna")) for number in range(10_000)))
+        await harness.advance(1)
+        await store.create(NewBox("b1", KIND, share="bert"))
+
+        assert [claim.box.id for claim in await claim(store, quota=Quota({"anna": 0}), limit=1)] == ["b1"]
+        assert await store.backlog_of_shares(KIND) == {"anna": 10_000, "bert": 1}
+
     async def test_the_box_longest_due_comes_first(self, harness: Harness) -> None:
         store = harness.store
         for id in ("b3", "b1", "b2"):
@@ -210,6 +240,61 @@ class WorkContract:
         fifth = await claim_one(store)
         assert (fifth.attempts, texts(fifth)) == (1, ["two", "three"])
         assert [mail.attempts for mail in fifth.mail] == [3, 3]
+
+    async def test_a_claim_brings_no_more_bytes_of_mail_than_it_asks_for(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await accepted(store, *(letter(str(number) * 10) for number in range(5)))
+
+        brought = []
+        for _ in range(3):
+            assert await store.next_due(KIND) == 0
+            (claimed,) = await claim(store, mail_bytes=29)
+            brought.append([text[0] for text in texts(claimed)])
+            assert [mail.attempts for mail in claimed.mail] == [1] * len(claimed.mail)
+            await store.commit(claimed, Commit(consumed=seqs(claimed)))
+
+        assert brought == [["0", "1"], ["2", "3"], ["4"]]
+        assert await store.next_due(KIND) is None
+
+    async def test_mail_that_just_fits_is_brought(self, harness: Harness) -> None:
+        store = harness.store
+        await idle(store)
+        await accepted(store, letter("1" * 10), letter("2" * 20))
+
+        (claimed,) = await claim(store, mail_bytes=30)
+
+        assert len(claimed.mail) == 2
+
+    async def test_a_claim_brings_one_letter_at_least_however_large_it_is(self, harness: Harness) -> None:
+        store = harness.store
+        await store.create(NewBox("none", KIND, idle=True))
+        await idle(store)
+        await accepted(store, letter("large" * 100), letter("small"))
+
+        (claimed,) = await claim(store, mail_bytes=10)
+
+        assert texts(claimed) == ["large" * 100]
+
+    async def test_several_boxes_share_the_bytes_of_a_claim_and_keep_their_turn(self, harness: Harness) -> None:
+        store = harness.store
+        for id in ("b1", "b2", "b3", "b4"):
+            await idle(store, id)
+        for id, text in (("b1", "1" * 10), ("b2", "2" * 10), ("b2", "3" * 10), ("b3", "4" * 10), ("b4", "5" * 20)):
+            await accepted(store, letter(text, id))
+            await harness.advance(1)
+
+        async with asyncio.timeout(15):
+            first = await claim(store, mail_bytes=25)
+            await store.wait(KIND, 20)  # the others did not lose their turn: nobody has to wait for something new
+            second = await claim(store, mail_bytes=25)
+            third = await claim(store, mail_bytes=25)
+
+        assert [(one.box.id, texts(one)) for one in first] == [("b1", ["1" * 10]), ("b2", ["2" * 10])]
+        assert [(one.box.id, texts(one)) for one in second] == [("b3", ["4" * 10])]
+        assert [(one.box.id, texts(one)) for one in third] == [("b4", ["5" * 20])]
+        await store.commit(first[1], Commit(consumed=seqs(first[1])))
+        assert texts(await claim_one(store)) == ["3" * 10]
 
     async def test_a_worker_can_hold_on_to_its_claim(self, harness: Harness) -> None:
         store = harness.store

@@ -1,12 +1,15 @@
 """What tools say: believed only if it is a message, from the call it is about, for a call that is live; then kept, then acknowledged."""
 
 import json
+import threading
 from typing import Any
 
 import pytest
 
 from rapkit.kernel.entries import Answered, Happened, Ignored, ViewChanged
 from rapkit.mailbox import Letter, Reception
+from rapkit.off_loop import LARGE
+from rapkit.protocol import Callback, parse_callback
 from rapkit.runtime.following import EventName
 from tests.runtime.agents import Obedient, Talk, Working, call, opened, working
 from tests.runtime.clocks import ManualClock
@@ -428,3 +431,22 @@ async def test_only_post_is_for_tools(agent: Working, stranger: Stranger) -> Non
     request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
     assert (await exchange(agent.port, request.encode())).status == 405
+
+
+async def test_a_large_message_is_not_parsed_on_the_event_loop(
+    agent: Working, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed_in: list[bool] = []
+
+    def parse(body: bytes) -> Callback:
+        parsed_in.append(threading.current_thread() is threading.main_thread())
+        return parse_callback(body)
+
+    monkeypatch.setattr("rapkit.runtime.callbacks.parse_callback", parse)
+    monkeypatch.setattr("rapkit.runtime.letters.parse_callback", parse)
+    _, invocation = await waiting(agent, stranger)
+
+    await invocation.result("x" * LARGE)
+    await agent.quiet()
+
+    assert parsed_in == [False, False]

@@ -123,7 +123,7 @@ async def test_without_a_wake_nothing_happens_and_nothing_of_a_thread_is_in_the_
         asked = watched[0].asked
         talk = Talk(engine.threads, await engine.threads.create(text="hello"))
         await talk.say("are you there?")
-        assert await engine.ready()
+        assert await engine.problem() is None
 
         look = await talk.look()
         assert look.status == "running"  # it would be, at once
@@ -144,7 +144,7 @@ async def test_a_store_that_cannot_be_written_is_no_place_to_receive(scripted: M
 
     surroundings = Surroundings(open_store=lambda plan: cast("Store", Full(open_store(plan.store))))
     async with running(Plan(scripted, (), store, URL), surroundings, worker=False) as engine:
-        assert not await engine.ready()
+        assert await engine.problem() is not None
 
 
 # Waking

@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from rapkit.errors import StoreError
 from rapkit.kernel.entries import ModelSaid, UserSaid
-from rapkit.mailbox import Commit, Letter
+from rapkit.mailbox import Commit, Letter, Reception
 from rapkit.runtime.toolsets import THREAD
+from rapkit.stores.sqlite import SqliteStore
+from rapkit.stores.sqlite.boxes import Boxes
 from tests.runtime.agents import Obedient, Working, call, opened, working
 from tests.runtime.clocks import ManualClock
 from tests.runtime.stranger import INVOKE, Stranger
@@ -152,3 +155,32 @@ def contents(store: str, thread_id: str) -> tuple[object, object]:
         return state, length
     finally:
         db.close()
+
+
+async def test_a_result_that_there_is_too_little_memory_for_is_set_aside_and_its_call_answered(
+    model: Obedient, stranger: Stranger, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each failure to read it counts as a lost attempt; nothing hangs on it."""
+    honest, failures = Boxes.read_mail, [True] * 8  # four times: what fails is tried once more, alone
+
+    def read_mail(*words: Any) -> Any:
+        claims, unreadable = honest(*words)
+        if failures and any(b"enormous" in mail.body for claim in claims for mail in claim.mail):
+            failures.pop()
+            raise MemoryError
+        return claims, unreadable
+
+    async def accept_claimed(store: SqliteStore, letter: Letter, _worker: str) -> tuple[Reception, None]:
+        return await store.accept(letter), None  # as if all workers were busy: it has to be read from the store
+
+    monkeypatch.setattr(Boxes, "read_mail", read_mail)
+    monkeypatch.setattr(SqliteStore, "accept_claimed", accept_claimed)
+    async with working(model, [stranger.url], store) as agent:
+        talk = await agent.talk("hello")
+        await talk.hears("hello")
+        await talk.do(call("work"))
+
+        await (await stranger.invoked()).result("enormous")
+
+        await until(lambda: "each time the process was lost" in str(model.questions[-1]))
+        assert not failures

@@ -164,9 +164,9 @@ async def test_readiness_is_said_only_while_calls_are_worked_on(tools: Toolset) 
 
         assert (await server.get("/healthz")).status == 200
 
-    assert (before.status, before.json) == (503, {"ready": False})
+    assert (before.status, before.json) == (503, {"ready": False, "reason": "It has not been started."})
     assert (during.status, during.json) == (200, {"ready": True})
-    assert (afterwards.status, afterwards.json) == (503, {"ready": False})
+    assert (afterwards.status, afterwards.json) == (503, {"ready": False, "reason": "It has not been started."})
 
 
 async def test_a_mounted_toolset_is_reached_under_its_path(tools: Toolset, sink: Sink) -> None:

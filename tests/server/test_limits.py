@@ -1,6 +1,8 @@
 import asyncio
+import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -9,8 +11,11 @@ from rapkit import Limits, Toolset
 from rapkit.errors import ConfigError
 from rapkit.http.callers import Callers
 from rapkit.http.rate_limit import RateLimit
+from rapkit.protocol import parse_invocation
 from rapkit.server.engine import Engine
+from rapkit.server.invocation import Call
 from rapkit.server.notices import NoticeEndpoint
+from rapkit.stores import open_store
 from tests.server.doors import opened
 from tests.server.served import invocation, serving, until
 from tests.server.sink import Sink
@@ -194,6 +199,66 @@ async def test_each_caller_has_a_rate_of_its_own(toolset: Callable[..., Toolset]
         assert len(ran) == 10 - len(refused) + 1
 
 
+async def test_one_caller_cannot_have_every_place_nor_all_of_the_backlog(
+    toolset: Callable[..., Toolset], sink: Sink
+) -> None:
+    anna, bert = "the-token-of-anna", "the-token-of-bert"
+    limits = Limits(concurrency=16, backlog=80)
+    tools = toolset(tokens={"anna": anna, "bert": bert}, allow_callbacks=[sink.url], limits=limits)
+    release = asyncio.Event()
+    running = 0
+
+    @tools.tool
+    async def wait() -> None:
+        """Wait."""
+        nonlocal running
+        running += 1
+        await release.wait()
+
+    tools.tool(name="greet")(lambda: "Hello.")
+    async with serving(tools) as server:
+        replies = [(await server.invoke(invocation(sink.url, "wait", id=f"a{n}"), anna)).status for n in range(80)]
+        assert replies == [200] * 70 + [503] * 10
+        await until(lambda: running == 14)
+
+        # More than there are places left, so that some of them are found in the store, behind those of the other caller.
+        assert [(await server.invoke(invocation(sink.url, "greet", id=f"b{n}"), bert)).status for n in range(5)] == [
+            200
+        ] * 5
+        posts = await sink.received(5)
+        assert {post.message["id"] for post in posts} == {f"b{n}" for n in range(5)}
+        assert running == 14
+        release.set()
+        await sink.received(75)
+
+
+async def test_the_calls_of_one_caller_that_wait_in_the_store_do_not_keep_another_s_from_running(
+    toolset: Callable[..., Toolset], sink: Sink, tmp_path: Path
+) -> None:
+    """Thousands were accepted from one caller before those of the other, and the server was started again."""
+    tokens = {"anna": "the-token-of-anna", "bert": "the-token-of-bert"}
+    tools = toolset(tokens=tokens, allow_callbacks=[sink.url], limits=Limits(concurrency=16))
+    release = asyncio.Event()
+
+    @tools.tool
+    async def wait() -> None:
+        """Wait."""
+        await release.wait()
+
+    tools.tool(name="greet")(lambda: "Hello.")
+    store = open_store(f"sqlite:///{tmp_path}/tools.db")
+    for caller, operation, count in (("anna", "wait", 5000), ("bert", "greet", 3)):
+        bodies = [json.dumps(invocation(sink.url, operation, id=f"{caller}{n}")).encode() for n in range(count)]
+        calls = [Call(tools.name, caller, parse_invocation(body), body) for body in bodies]
+        await asyncio.gather(*(store.create(call.to_box()) for call in calls))
+    await store.close()
+
+    async with serving(tools):
+        posts = await sink.received(3)
+
+        assert {post.message["id"] for post in posts} == {"bert0", "bert1", "bert2"}
+
+
 def test_the_rate_of_invocations_is_limited_by_default_far_above_what_a_runtime_sends() -> None:
     """Item 14 · INV-15"""
     rate = Limits().rate
@@ -211,7 +276,7 @@ async def test_past_their_rate_notices_are_answered_and_not_acted_on() -> None:
         heeded.append(caller)
 
     callers = Callers({"anna": "the-token-of-anna", "bert": "the-token-of-bert"})
-    endpoint = NoticeEndpoint(heed, lambda: cast("Engine", None), callers, 1000, notices)
+    endpoint = NoticeEndpoint(heed, lambda: cast("Engine", None), callers, Limits(body=1000), notices)
     async with opened({"/close_thread": endpoint, "/cancel_tool_call": endpoint}) as doors:
 
         async def send(path: str, name: str) -> tuple[int, bytes]:
@@ -267,7 +332,7 @@ async def test_a_stranger_s_notices_do_not_use_up_what_callers_may_send() -> Non
         heeded.append(caller)
 
     callers = Callers({"anna": "the-token-of-anna"})
-    endpoint = NoticeEndpoint(heed, lambda: cast("Engine", None), callers, 1000, RateLimit(1, lambda: 0.0))
+    endpoint = NoticeEndpoint(heed, lambda: cast("Engine", None), callers, Limits(body=1000), RateLimit(1, lambda: 0.0))
     async with opened({"/": endpoint}) as doors:
         for _ in range(5):
             assert (await doors.post("/", b"{}")).status == 401
@@ -306,3 +371,9 @@ def test_notices_and_strangers_are_limited_unless_somebody_says_otherwise() -> N
 def test_a_server_has_ten_thousand_subscriptions_unless_it_is_given_another_limit() -> None:
     """A default that is never reached would be none."""
     assert Limits().subscriptions == 10_000
+
+
+def test_no_message_may_be_larger_than_the_mail_that_is_read_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"body is 2000 bytes and mail 1999: .* raise mail to 2000 or more"):
+        Limits(body=2000, mail=1999)
+    Limits(body=2000, mail=2000)

@@ -153,3 +153,9 @@ def test_anything_becomes_a_sendable_output_or_a_bad_result(value: object) -> No
 )
 def test_a_tool_error_speaks_for_itself_and_others_are_masked(exception: Exception, text: str) -> None:
     assert error_text(exception, "3f2a") == text
+
+
+def test_a_result_has_as_many_parts_as_a_message_can_carry() -> None:
+    assert len(to_output([PATCH] * 1001).display_as or ()) == 1000
+    with pytest.raises(BadResult, match="returned 10001 parts, and a result can carry 10000"):
+        to_output([PATCH] * 10_001)

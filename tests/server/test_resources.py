@@ -21,6 +21,7 @@ from rapkit.server import keeper
 from rapkit.server.closing import ClosedThread, CloseHook
 from rapkit.server.hold import Hold
 from rapkit.server.invocation import Call, call_kind, thread_key, thread_kind
+from rapkit.server.limits import Limits
 from rapkit.server.plan import Durations
 from rapkit.server.resources import Resources, ThreadSpace, thread_box
 from rapkit.server.threads import Threads
@@ -93,6 +94,7 @@ class ShopPlan:
     toolset: str
     close_hooks: Sequence[CloseHook]
     durations: Durations
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from rapkit import Toolset
+from rapkit import HttpLimits, Limits, Toolset
 from rapkit.errors import ConfigError
-from rapkit.http import requests
+from rapkit.http.body_limits import BodyLimits
 from rapkit.http.callers import Callers
 from rapkit.http.requests import Refusal, Request, read_request, send_json, send_problem
 from rapkit.server.endpoints import Endpoint
@@ -46,7 +46,7 @@ class Visitors:
 
     def __init__(self, callers: Callers, largest: int = 1000) -> None:
         self.came: list[tuple[str, bytes]] = []
-        self.endpoint = Endpoint(self._note, lambda: cast("Engine", self), callers, largest)
+        self.endpoint = Endpoint(self._note, lambda: cast("Engine", self), callers, Limits(body=largest))
         self.metrics = Metrics("tools", ())  # all that is asked of an engine here
 
     async def _note(self, _engine: Engine, request: Request) -> None:
@@ -190,10 +190,9 @@ async def test_whoever_shows_neither_token_nor_signature_is_refused_before_the_b
         assert (await doors.post_no_body("/", {"Authorization": "Bearer of-another-server"})).status == 401
 
 
-async def test_an_unproven_body_is_limited_in_size_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "_BODY_PATIENCE", 0.1)
+async def test_an_unproven_body_is_limited_in_size_and_time() -> None:
     visitors = Visitors(known(), largest=20)
-    async with opened({"/": visitors.endpoint}) as doors:
+    async with opened({"/": BodyLimits(visitors.endpoint, HttpLimits(body_pause_seconds=0.1))}) as doors:
         large = b" " * 21
         assert (await doors.post("/", large, signed(large, OLD))).status == 413
         assert (await doors.post("/", large, {**signed(large, OLD), "Content-Length": "9" * 18})).status == 413

@@ -71,6 +71,24 @@ async def test_a_thread_is_used_again() -> None:
     assert len(set(names)) == 1
 
 
+async def test_a_function_waits_until_a_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is out of threads for a moment is no failure of the tool."""
+    start = threading.Thread.start
+    failures = [RuntimeError("can't start new thread")] * 2
+
+    def start_later(thread: threading.Thread) -> None:
+        if failures:
+            raise failures.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_later)
+    threads = Threads()
+
+    assert await threads.run(lambda: "done") == "done"
+    assert not failures
+    threads.close()
+
+
 async def test_threads_are_daemons_and_end_when_closed() -> None:
     """A handler that sleeps for an hour must not keep a stopped server alive for an hour."""
     threads = Threads()

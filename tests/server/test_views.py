@@ -234,6 +234,40 @@ async def test_what_waits_to_be_shown_is_not_after_a_cancellation(tools: Toolset
         assert shown(call) == []
 
 
+@pytest.mark.parametrize("operation", ["glance", "follow"])
+async def test_what_waits_to_be_shown_is_not_after_a_cancellation_of_what_has_ended(
+    tools: Toolset, operation: str
+) -> None:
+    """Item 7: although its box is forgotten."""
+
+    @tools.tool
+    async def glance(ctx: Context) -> str:
+        """Show one thing, and return."""
+        await ctx.view("map", 1)
+        await ctx.sleep(0.4)
+        return "over"
+
+    @tools.subscription
+    async def follow(ctx: Context) -> AsyncIterator[Event]:
+        """Show one thing, and end."""
+        await ctx.view("map", 1)
+        await ctx.sleep(0.4)
+        yield Event("over", final=True)
+
+    async with testing.serve(tools) as client:
+        client.callbacks.fail()
+        call = await client.start(operation)
+        await client.settled()
+        await client.advance(0.4)  # less than the view waits for its next attempt
+        assert call.messages[-1].type in ("tool_result", "subscription_event")
+        assert shown(call) == []
+
+        await call.cancel()
+        await client.advance(60)
+
+        assert shown(call) == []
+
+
 async def test_a_view_does_not_make_a_call_repeatable(tools: Toolset) -> None:
     """That something was shown is no proof that nothing was done (semantics 23)."""
     async with testing.serve(tools) as client:

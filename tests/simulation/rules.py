@@ -195,13 +195,10 @@ def _silent_after_the_notice(case: Case) -> Iterator[str]:
     real = case.result is not None and case.result.kind is Kind.RESULT and case.result.text != CANCELLED
     if real and case.result is not None and case.result.committed > silent:
         yield f"semantics 20: after it was cancelled (step {silent}) it was answered with {case.result}"
-    over = any(message.kind is Kind.FINAL and message.committed < silent for message in case.messages)
     for post in case.posts:
-        # A result that was committed before stands, and so does what is in the lane before it.
-        if real or (post.message is case.result and not case.confirmed):
+        # A result that was committed before stands, and so does what is in the lane before it. Views have lanes of their own.
+        if (real and post.message.kind is not Kind.VIEW) or (post.message is case.result and not case.confirmed):
             continue
-        if over and post.message.kind is Kind.VIEW:
-            continue  # what was over is not known any more by its name, and its last view may still be on its way
         if post.begun > silent:
             yield f"SUB-5: {post.message} was begun (step {post.begun}) after the notice was acknowledged (step {silent})"
         elif post.arrived is not None and post.arrived > silent:

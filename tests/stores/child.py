@@ -4,19 +4,24 @@ It says what it was told, a line each, as soon as it was told.
 """
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
+from unittest import mock
 
 import apsw
 
 from rapkit.errors import StoreError
+from rapkit.keys import Keyring
 from rapkit.mailbox import Commit, Entry, Fact, Lease, Letter, NewBox, Reception, Store
 from rapkit.stores import open_store
 
 KIND = "job"
 BOXES = 4
 COUNTS = 40
+DEADLY = b"deadly"
 FSYNC_FAILED = (apsw.IOError, apsw.SQLITE_IOERR_FSYNC)
 WRITE_FAILED = (apsw.IOError, apsw.SQLITE_IOERR_WRITE)
 DISK_FULL = (apsw.FullError, apsw.SQLITE_FULL)
@@ -97,6 +102,25 @@ async def _work(store: Store) -> None:
         await store.wait(KIND, 0.1)
 
 
+async def killed_by_mail(path: str) -> None:
+    """Claim what is due. To read a deadly letter kills the process, as too little memory would."""
+    honest = Keyring.open
+
+    def read(keys: Keyring, sealed: bytes) -> bytes:
+        plain = honest(keys, sealed)
+        if plain == DEADLY:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return plain
+
+    with mock.patch.object(Keyring, "open", read):
+        store = open_store(f"sqlite:///{path}", lease=Lease(0.2))
+        worker = f"worker {os.getpid()}"
+        while True:
+            await store.renew(worker)
+            await store.claim(worker, KIND, 10)
+            await asyncio.sleep(0.05)
+
+
 async def counted(path: str) -> None:
     """Add one to a number that others count up too, again and again."""
     store = open_store(f"sqlite:///{path}")
@@ -148,6 +172,7 @@ ROLES: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
     for role in (
         opened,
         written,
+        killed_by_mail,
         counted,
         with_a_failing_fsync,
         with_a_failing_fsync_at_a_checkpoint,

@@ -4,7 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import EllipsisType
 
-from rapkit.mailbox import Claim, Commit, Fact, Letter, NewBox, Outcome, Outgoing, Reception, Record, Settlement, Taken
+from rapkit.mailbox import (
+    Claim,
+    Commit,
+    Fact,
+    Letter,
+    NewBox,
+    Outcome,
+    Outgoing,
+    Reception,
+    Record,
+    Settlement,
+    Taken,
+    lanes_of_box,
+    lanes_of_name,
+)
 
 LEASE = 6.0
 ONE_BY_ONE_AFTER = 2
@@ -57,6 +71,7 @@ class Model:
         self.stops: dict[tuple[str, str, str], float] = {}
         self.seen: dict[tuple[str, str], float | None] = {}
         self.posted = 0
+        self.keys: dict[str, float] = {}
         self.acknowledged: dict[str, list[str]] = {}
 
     # Letters in
@@ -76,10 +91,8 @@ class Model:
 
     def accept(self, letter: Letter) -> Reception:
         key = (letter.box, str(letter.dedup))
-        if letter.dedup is not None and key in self.seen:
-            until = self.seen[key]
-            if until is None or until > self.now:
-                return Reception.DUPLICATE
+        if letter.dedup is not None and self.remembers(letter.box, letter.dedup):
+            return Reception.DUPLICATE
         box = self.boxes.get(letter.box)
         if box is None or box.status == "closed":
             return Reception.UNKNOWN
@@ -93,6 +106,10 @@ class Model:
         if box.holder is None:
             box.due_at = self.now if box.due_at is None else min(box.due_at, self.now)
         return Reception.ACCEPTED
+
+    def remembers(self, box: str, dedup: str) -> bool:
+        until = self.seen.get((box, dedup), 0)
+        return until is None or until > self.now
 
     def note(self, new: NewBox, fact: Fact, expect: bytes | EllipsisType | None) -> bool:
         box = self.boxes.get(new.id)
@@ -147,16 +164,34 @@ class Model:
         """In the hands of somebody whose lease has not ended: nobody else may get it."""
         return thing.holder is not None and self.leases.get(thing.holder[0], 0) > self.now
 
-    def claimed(self, claim: Claim) -> tuple[int, list[tuple[str, int, str]], list[str]]:
-        """Note a claim; what it should have brought: the box's attempts, the mail with its attempts and trace, the timers."""
+    def claimed(self, claim: Claim, most: int) -> tuple[int, list[tuple[str, int, str]], list[str]]:
+        """Note a claim; what it should have brought: the box's attempts, `most` of its mail with attempts and trace, the timers."""
         box = self.boxes[claim.box.id]
         box.holder, box.held_at = (claim.worker, claim.epoch), self.now
         box.attempts += 1
-        handed = box.mail[:1] if box.attempts > ONE_BY_ONE_AFTER else box.mail
+        handed = box.mail[:most]
         for mail in handed:
             mail.attempts += 1
         due = sorted((at, key) for key, at in box.timers.items() if at <= self.now)
         return box.attempts, [(mail.text, mail.attempts, mail.trace) for mail in handed], [key for _, key in due]
+
+    def fitting(self, boxes: Sequence[str], room: int) -> list[int]:
+        """How many letters each of these boxes is handed, claimed together in this order; -1 if it has to wait, and those behind it."""
+        counts: list[int] = []
+        handed = 0
+        for id in boxes:
+            box = self.boxes[id]
+            wanted = box.mail[:1] if box.attempts >= ONE_BY_ONE_AFTER else box.mail
+            count = 0
+            for mail in wanted:
+                room -= len(mail.text)
+                if room < 0 and handed:
+                    rest = len(boxes) - len(counts) - 1
+                    return [*counts, count or -1, *[-1] * rest]
+                count += 1
+                handed += 1
+            counts.append(count)
+        return counts
 
     def lives(self, claim: Claim) -> bool:
         box = self.boxes.get(claim.box.id)
@@ -221,17 +256,13 @@ class Model:
         if (box := self.boxes.get(id)) is None:
             return set(), set()
         box.stopped, box.holder, box.due_at = True, None, self.now
-        flying = set()
-        for post in self.lane(id):
-            del self.posts[post.made.id]
-            flying |= {post.made.id} if post.holder else set()
-        return {id}, flying
+        return {id}, self._drop([id], lanes_of_box(box.made.parent, box.made.name, id))
 
     def stop(
         self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float
     ) -> tuple[set[str], set[str]]:
         stopped: set[str] = set()
-        flying: set[str] = set()
+        flying = self._drop([], parent if name is None else lanes_of_name(parent, name))
         for id, box in self.boxes.items():
             if box.made.kind in kinds and box.made.parent == parent and name in (None, box.made.name):
                 stopped.add(id)
@@ -241,12 +272,30 @@ class Model:
             self.stops[key] = max(self.stops.get(key, 0), self.now + remember_for)
         return stopped, flying
 
+    def _drop(self, lanes: Sequence[str], under: str) -> set[str]:
+        gone = [
+            post
+            for post in self.posts.values()
+            if not post.dead and (post.made.lane in lanes or post.made.lane.startswith(f"{under}/"))
+        ]
+        for post in gone:
+            del self.posts[post.made.id]
+        return {post.made.id for post in gone if post.holder}
+
     # Out
 
     def lane(self, lane: str) -> list[ModelPost]:
         """Its POSTs that are not dead, first in first."""
         posts = [post for post in self.posts.values() if post.made.lane == lane and not post.dead]
         return sorted(posts, key=lambda post: post.number)
+
+    def post(self, posts: Sequence[Outgoing], key: str, remember_for: float) -> bool:
+        if self.keys.get(key, 0) > self.now:
+            return False
+        self.keys[key] = self.now + remember_for
+        for post in posts:
+            self._enqueue(post)
+        return True
 
     def _enqueue(self, post: Outgoing) -> None:
         self.posted += 1

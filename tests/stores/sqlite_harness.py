@@ -15,12 +15,13 @@ class SqliteHarness:
         self._path = path
         self._keys = [secrets.token_bytes(32)]
         self._now = 1_700_000_000.0
+        self._running = 1000.0
         self._handles: list[Store] = []
         self.store: Store = self._open()
 
     def _open(self) -> Store:
         path = ":memory:" if self._path is None else str(self._path)
-        store = SqliteStore(path, Keyring(*self._keys), clock=lambda: self._now)
+        store = SqliteStore(path, Keyring(*self._keys), clock=lambda: self._now, monotonic=lambda: self._running)
         self._handles.append(store)
         return store
 
@@ -37,6 +38,10 @@ class SqliteHarness:
 
     async def advance(self, seconds: float) -> None:
         self._now += seconds
+        self._running += seconds
+
+    async def set_back(self, seconds: float) -> None:
+        self._now -= seconds
 
     def raw(self) -> bytes:
         assert self._path is not None, "a database in memory writes no files"

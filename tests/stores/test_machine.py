@@ -8,7 +8,7 @@ once and in order, what was to be sent was delivered or given up, and what was t
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import Any, TypeVar
@@ -28,7 +28,9 @@ from hypothesis.stateful import (
 from rapkit.errors import Fenced
 from rapkit.keys import Keyring
 from rapkit.mailbox import (
+    MAIL_BYTES,
     OUTBOX,
+    Box,
     Claim,
     Commit,
     Entry,
@@ -43,6 +45,7 @@ from rapkit.mailbox import (
     Settlement,
     Taken,
     Timer,
+    lane_under,
 )
 from rapkit.stores.sqlite import SqliteStore
 from tests.stores.model import LEASE, Model, ModelBox, ModelPost
@@ -53,11 +56,13 @@ KIND = "job"
 PARENT = "thread"
 CALL = ("call", "c1")
 IDS = ["b0", "b1", "b2"]
+NAMES = {"b0": "c/1", "b1": "c", "b2": "c"}
 ENDINGS = ["release"] * 4 + ["keep", "keep and charge", "charge", "close", "forget", "forget at once"]
 KEYS = Keyring.random()
 box_ids = st.sampled_from(IDS)
 slots = st.integers(0, 1)
 picks = st.integers(0, 1000)
+mail_sizes = st.sampled_from([MAIL_BYTES, 1, 16, 17, 18, 30])
 letter_ages = st.sampled_from([None, 5.0, 600.0])
 bodies = st.sampled_from([None, b"", b"1", b"2"])
 
@@ -93,7 +98,7 @@ plans = st.builds(
     ending=st.sampled_from(ENDINGS),
     consume=st.integers(0, 3),
     aside=mostly(False, True),
-    posts=st.lists(st.sampled_from(["now", "now", "later", "once"]), max_size=3),
+    posts=st.lists(st.sampled_from(["now", "now", "later", "once", "aside"]), max_size=3),
     again=st.sampled_from([None, 3.0, 30.0]),
     timer=st.sampled_from(["leave", "set", "far", "drop"]),
     record=st.sampled_from(["leave", "put", "drop"]),
@@ -123,7 +128,7 @@ class Mailboxes(RuleBasedStateMachine):
         for worker in self.workers:
             self._renew(worker)
         self.create(IDS[:2], False, False, None)
-        self.claim_and_commit(0, first_plan)
+        self.claim_and_commit(0, first_plan, MAIL_BYTES)
 
     async def _open(self) -> SqliteStore:
         return SqliteStore(":memory:", KEYS, lease=Lease(LEASE), clock=lambda: self.model.now)
@@ -150,6 +155,7 @@ class Mailboxes(RuleBasedStateMachine):
             "closed": [box.id for box in await store.boxes(KIND, status="closed", limit=1)],
             "ends": {id: [one.body.decode() for one in await store.recent(id, 2)] for id in IDS},
             "journals": {id: [one.body.decode() for one in await store.entries(id)] for id in IDS},
+            "remembered": {id: await store.remembers(id, "m1") for id in IDS},
             "records": {id: await store.records(id, "call") for id in IDS},
             "lanes": {id: await store.waiting(id) for id in IDS},
             "waiting": {parcel.id: parcel.attempts for parcel in await store.outbox(dead=False)},
@@ -175,6 +181,7 @@ class Mailboxes(RuleBasedStateMachine):
             assert seen["journals"][id] == (boxes[id].journal if id in boxes else [])
             records = boxes[id].records.values() if id in boxes else ()
             assert seen["records"][id] == sorted(records, key=lambda record: record.key)
+            assert seen["remembered"][id] == model.remembers(id, "m1")
             assert seen["lanes"][id] == len(model.lane(id))
         posts = model.posts.values()
         assert seen["waiting"] == {post.made.id: post.attempts for post in posts if not post.dead}
@@ -219,10 +226,10 @@ class Mailboxes(RuleBasedStateMachine):
         claim = self.run(self.store.create_claimed(box, worker))
         assert (claim is not None) == self.model.create(box)
         if claim is not None:
-            self._note(claim, worker)
+            self._note(claim, worker, 0)
 
     def _new_box(self, id: str, idle: bool = False) -> NewBox:
-        return NewBox(id, KIND, parent=PARENT, root=PARENT, name=id, idle=idle)
+        return NewBox(id, KIND, parent=PARENT, root=PARENT, name=NAMES[id], idle=idle)
 
     @rule(
         ids=st.lists(box_ids, min_size=1, max_size=4),
@@ -286,19 +293,32 @@ class Mailboxes(RuleBasedStateMachine):
 
     # Work
 
-    @rule(slot=slots, limit=st.integers(1, 3))
-    def claim(self, slot: int, limit: int) -> None:
-        self._claim(self.workers[slot], limit)
+    @rule(slot=slots, limit=st.integers(1, 3), mail_bytes=mail_sizes)
+    def claim(self, slot: int, limit: int, mail_bytes: int) -> None:
+        self._claim(self.workers[slot], limit, mail_bytes)
 
-    def _claim(self, worker: str, limit: int) -> list[Claim]:
-        claims = self.run(self.store.claim(worker, KIND, limit))
-        self._check_choice([claim.box.id for claim in claims], limit, worker, self.model.boxes)
-        for claim in claims:
-            self._note(claim, worker)
+    def _claim(self, worker: str, limit: int, mail_bytes: int = MAIL_BYTES) -> list[Claim]:
+        claims = self.run(self.store.claim(worker, KIND, limit, mail_bytes))
+        chosen = [claim.box.id for claim in claims]
+        fitting = self.model.fitting(chosen, mail_bytes)
+        assert -1 not in fitting, "more mail than there was room for"
+        # Those left out for want of room are claimed before anything new: the model says which they may be.
+        self._check_choice(
+            chosen, limit, worker, self.model.boxes, lambda id: self._has_no_room(chosen, id, mail_bytes)
+        )
+        for claim, count in zip(claims, fitting, strict=True):
+            self._note(claim, worker, count)
         return claims
 
-    def _note(self, claim: Claim, worker: str) -> None:
-        attempts, mail, timers = self.model.claimed(claim)
+    def _has_no_room(self, chosen: list[str], id: str, mail_bytes: int) -> bool:
+        last = chosen[-1] if chosen else None
+        full = (
+            last is not None and self.model.fitting(chosen, mail_bytes)[-1] < self.model.fitting([last], MAIL_BYTES)[0]
+        )
+        return full or self.model.fitting([*chosen, id], mail_bytes)[-1] == -1
+
+    def _note(self, claim: Claim, worker: str, count: int) -> None:
+        attempts, mail, timers = self.model.claimed(claim, count)
         assert (claim.worker, claim.now, claim.attempts) == (worker, self.model.now, attempts)
         assert [(one.body.decode(), one.attempts, one.traceparent) for one in claim.mail] == mail
         assert list(claim.timers) == timers
@@ -308,7 +328,12 @@ class Mailboxes(RuleBasedStateMachine):
         self.claims.append(claim)
 
     def _check_choice(
-        self, chosen: list[str], limit: int, worker: str, things: Mapping[str, ModelBox] | Mapping[str, ModelPost]
+        self,
+        chosen: list[str],
+        limit: int,
+        worker: str,
+        things: Mapping[str, ModelBox] | Mapping[str, ModelPost],
+        no_room: Callable[[str], bool] = lambda _id: False,
     ) -> None:
         """Only what may be had, each once, no more than wanted, and nothing left out that was due for longer."""
         free = {id: thing.due_at or 0 for id, thing in things.items() if self.model.is_free(thing)}
@@ -316,15 +341,17 @@ class Mailboxes(RuleBasedStateMachine):
         lost = {id for id, thing in things.items() if self.model.is_lost(thing, worker)}
         assert len(chosen) == len(set(chosen)) <= limit
         assert set(chosen) <= {*free, *left, *lost}
+        # The first that is left out for want of room leaves out those behind it, room or not.
+        waiting = {*free, *left} - {*chosen}
         if len(chosen) < limit:
-            assert set(chosen) >= {*free, *left}
+            assert not waiting or any(no_room(id) for id in {*waiting, *(lost - {*chosen})})
         got = [due_at for id, due_at in free.items() if id in chosen]
         others = [due_at for id, due_at in free.items() if id not in chosen]
         assert max(got, default=0) <= min(others, default=self.model.now)
 
-    @rule(slot=slots, plan=plans)
-    def claim_and_commit(self, slot: int, plan: Plan) -> None:
-        for claim in self._claim(self.workers[slot], 3):
+    @rule(slot=slots, plan=plans, mail_bytes=mail_sizes)
+    def claim_and_commit(self, slot: int, plan: Plan, mail_bytes: int) -> None:
+        for claim in self._claim(self.workers[slot], 3, mail_bytes):
             self._commit(claim, self._fulfil(plan, claim), plan.hand_over)
 
     @rule(
@@ -374,7 +401,7 @@ class Mailboxes(RuleBasedStateMachine):
             put=[Record(*CALL, b"", self.next("trace "))] if plan.record == "put" else [],
             drop=[CALL] if plan.record == "drop" else [],
             timers=timers[plan.timer],
-            outgoing=[self._post(claim.box.id, how) for how in plan.posts],
+            outgoing=[self._post(_lane(claim.box, how), how) for how in plan.posts],
             unsend=[claim.box.id] if plan.unsend else [],
             spawn=[self._new_box(plan.spawn, plan.idle)] if plan.spawn else [],
             facts=plan.facts,
@@ -411,7 +438,7 @@ class Mailboxes(RuleBasedStateMachine):
 
     @rule(
         kinds=mostly([KIND], ["other", KIND], ["other"]),
-        name=st.sampled_from([None, *IDS]),
+        name=st.sampled_from([None, *NAMES.values()]),
         remember_for=st.sampled_from([1.0, 60.0]),
     )
     def stop(self, kinds: list[str], name: str | None, remember_for: float) -> None:
@@ -424,6 +451,11 @@ class Mailboxes(RuleBasedStateMachine):
         assert (set(stopped.boxes), set(stopped.in_flight)) == self.model.stop_box(id)
 
     # Out
+
+    @rule(key=st.sampled_from(["k1", "k2"]), remember_for=st.sampled_from([5.0, 60.0]), lane=st.sampled_from(IDS))
+    def post(self, key: str, remember_for: float, lane: str) -> None:
+        posts = [self._post(lane, "now")]
+        assert self.run(self.store.post(posts, key, remember_for)) == self.model.post(posts, key, remember_for)
 
     @rule(slot=slots, limit=st.integers(1, 3))
     def take(self, slot: int, limit: int) -> None:
@@ -495,7 +527,7 @@ class Mailboxes(RuleBasedStateMachine):
         for _ in range(100):
             self.model.now += LEASE + 1
             self._renew("the last")
-            for claim in self._claim("the last", 3):
+            for claim in self._claim("the last", 3, 100):
                 entries = [Entry("note", mail.body) for mail in claim.mail]
                 timers = [Timer("t", None), Timer("u", None)]
                 self._commit(claim, Commit([mail.seq for mail in claim.mail], entries=entries, timers=timers))
@@ -513,6 +545,10 @@ class Mailboxes(RuleBasedStateMachine):
         assert all(self.sent[id] <= 1 for id in self.once)
         assert self.run(self.store.next_due(KIND)) is None
         assert self.run(self.store.next_due(OUTBOX)) is None
+
+
+def _lane(box: Box, how: str) -> str:
+    return lane_under(box, "aside") if how == "aside" else box.id
 
 
 def test_the_store_does_as_the_model_does_whatever_happens() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import secrets
 import sqlite3
 import subprocess
 import sys
@@ -11,16 +12,19 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import apsw
 import pytest
 
 from rapkit.errors import ConfigError, Fenced, StoreBusy, StoreError, WrongKey
 from rapkit.keys import Keyring
-from rapkit.mailbox import OUTBOX, Commit, Entry, Lease, NewBox, Outcome, Reception, Settlement
+from rapkit.mailbox import OUTBOX, Commit, Entry, Lease, Letter, NewBox, Outcome, Reception, Settlement
+from rapkit.off_loop import LARGE
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore, connection, schema, writer
 from rapkit.stores.sqlite import store as store_module
+from rapkit.stores.sqlite.boxes import Boxes
 from rapkit.stores.sqlite.connection import explain
 from tests.mailbox.harness import KIND, Harness, accepted, claim, claim_one, letter, post, running, seqs, take, texts
 from tests.stores.sqlite_harness import SqliteHarness
@@ -149,6 +153,19 @@ class TestCancellation:
             assert (await claim_one(store, "bert")).attempts == 1
         await store.close()
 
+    @pytest.mark.parametrize("turns", range(1, 8))
+    async def test_a_claim_that_is_cancelled_while_its_mail_is_read_is_held_by_nobody(self, turns: int) -> None:
+        store = SqliteStore(":memory:", Keyring.random())
+        await store.create(NewBox("b1", KIND), letter("one"))
+        await store.renew("anna")
+
+        was_cancelled = await cancelled_after(turns, store.claim("anna", KIND, 1))
+
+        if was_cancelled:
+            claimed = await claim_one(store, "bert")
+            assert (claimed.attempts, texts(claimed)) == (1, ["one"])
+        await store.close()
+
     @pytest.mark.parametrize("turns", [1, 2, 3])
     async def test_a_failure_in_the_same_moment_does_not_swallow_the_cancellation(self, turns: int) -> None:
         store = SqliteStore(":memory:", Keyring.random())
@@ -157,6 +174,50 @@ class TestCancellation:
 
         with contextlib.suppress(Fenced):  # it was told before it was cancelled
             assert await cancelled_after(turns, store.commit(zombie, Commit()))
+        await store.close()
+
+
+class TestUnreadMail:
+    """A claim whose mail could not be read is held by nobody, and its box is due."""
+
+    @pytest.mark.parametrize(("error", "attempts"), [(StoreError("The disk is broken."), 1), (MemoryError(), 2)])
+    async def test_only_too_little_memory_is_held_against_the_mail(
+        self, error: Exception, attempts: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = SqliteStore(":memory:", Keyring.random())
+        await store.create(NewBox("b1", KIND), letter("one"))
+        with monkeypatch.context() as patch:
+            patch.setattr(Boxes, "read_mail", mock.Mock(side_effect=error))
+            with pytest.raises(type(error)):
+                await claim_one(store)
+
+        await store.wait(KIND, 20)
+
+        claimed = await claim_one(store)
+        assert (claimed.attempts, texts(claimed)) == (attempts, ["one"])
+        await store.close()
+
+    async def test_it_is_given_back_as_soon_as_the_store_can_write_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(writer, "_PAUSE_AFTER_FAILURE", 0.01)
+        store = SqliteStore(":memory:", Keyring.random())
+        await store.create(NewBox("b1", KIND), letter("one"))
+        give_back, is_broken = Boxes.give_back, [True] * 3
+
+        def failing(*words: Any, **more: Any) -> None:
+            if is_broken and is_broken.pop():
+                raise StoreError("The disk is broken.")
+            give_back(*words, **more)
+
+        monkeypatch.setattr(Boxes, "give_back", failing)
+        with monkeypatch.context() as patch:
+            patch.setattr(Boxes, "read_mail", mock.Mock(side_effect=StoreError("The disk is broken.")))
+            with pytest.raises(StoreError):
+                await claim_one(store)
+
+        async with asyncio.timeout(20):
+            while not (claims := await claim(store)):
+                await asyncio.sleep(0.01)
+        assert texts(claims[0]) == ["one"]
         await store.close()
 
 
@@ -331,7 +392,7 @@ class TestPlans:
     ) -> None:
         await traced.store.next_due(topic)
 
-        now, later = traced.plans()
+        _leases, now, later = traced.plans()
         short = table[0]
         assert now == [
             f"SEARCH {short} USING INDEX {found}due_at<?)",
@@ -407,7 +468,8 @@ class TestPlans:
         claiming = traced.count()
         await store.commit(claimed, Commit(seqs(claimed), entries=[Entry("e", b"")], state=b"s", status="waiting"))
 
-        assert (claiming, traced.count()) == (5, 4)
+        # Mail takes three: what fits, the charge, and, once that is committed, what it says.
+        assert (claiming, traced.count()) == (6, 4)
 
 
 class TestOpening:
@@ -444,6 +506,20 @@ class TestOpening:
             assert db.pragma("user_version") == len(schema.MIGRATIONS)
             assert db.pragma("journal_mode") == "wal"
             assert db.pragma("integrity_check") == "ok"
+
+    async def test_a_file_of_the_first_version_is_brought_up_to_date(
+        self, harness: SqliteHarness, tmp_path: Path
+    ) -> None:
+        await harness.store.create(NewBox("b1", KIND))
+        await harness.close()
+        with apsw.Connection(str(tmp_path / "store.db")) as db:
+            db.execute("DROP INDEX boxes_due; ALTER TABLE boxes DROP COLUMN share")
+            db.execute("CREATE INDEX boxes_due ON boxes (kind, due_at) WHERE due_at IS NOT NULL")
+            db.pragma("user_version", 1)
+
+        store = await harness.open()
+
+        assert [claimed.box.id for claimed in await claim(store)] == ["b1"]
 
     async def test_a_file_of_a_newer_rapkit_is_refused(self, harness: SqliteHarness, tmp_path: Path) -> None:
         await harness.close()
@@ -503,7 +579,7 @@ class TestOpening:
         file = str(tmp_path / "store.db")
         assert "full" not in str(explain(apsw.IOError("disk I/O error"), file))
         monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
-        assert str(explain(apsw.IOError("disk I/O error"), file)) == f"The disk of {file} is full."
+        assert str(explain(apsw.IOError("disk I/O error"), file)) == f"The disk of {file} is full. Make room on it."
 
     async def test_a_file_cannot_be_a_folder(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
@@ -539,6 +615,70 @@ class TestOpening:
         assert (claimed.box.state, texts(claimed)) == (b"state", ["hello"])
         await store.close()
 
+    async def test_a_store_whose_key_file_is_lost_gets_no_new_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("RAPKIT_SECRET_KEY", raising=False)
+        url = f"sqlite:///{tmp_path}/store.db"
+        await open_store(url).close()
+        key = tmp_path / "store.db.key"
+        kept = key.read_text()
+        key.unlink()
+
+        with pytest.raises(WrongKey, match=r"there is no file .*store\.db\.key"):
+            open_store(url)
+        assert not key.exists()
+
+        monkeypatch.setenv("RAPKIT_SECRET_KEY", kept)
+        await open_store(url).close()
+
+    async def test_a_key_is_made_for_a_store_that_holds_nothing_yet(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What a start leaves behind that met a full disk."""
+        monkeypatch.delenv("RAPKIT_SECRET_KEY", raising=False)
+        (tmp_path / "store.db").touch()
+
+        await open_store(f"sqlite:///{tmp_path}/store.db").close()
+
+        assert (tmp_path / "store.db.key").exists()
+
+    async def test_no_key_is_made_beside_a_file_of_another_program(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("RAPKIT_SECRET_KEY", raising=False)
+        (tmp_path / "letter.txt").write_text("Dear database, " * 1000)
+
+        with pytest.raises(StoreError, match="is not a SQLite file"):
+            open_store(f"sqlite:///{tmp_path}/letter.txt")
+
+        assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
+
+    async def test_a_wrong_key_names_no_file_that_is_not_there(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        url = f"sqlite:///{tmp_path}/store.db"
+        monkeypatch.setenv("RAPKIT_SECRET_KEY", secrets.token_urlsafe(32))
+        await open_store(url).close()
+        monkeypatch.setenv("RAPKIT_SECRET_KEY", secrets.token_urlsafe(32))
+
+        with pytest.raises(WrongKey, match="sealed with another key") as caught:
+            open_store(url)
+
+        assert ".key" not in str(caught.value)
+        assert not (tmp_path / "store.db.key").exists()
+
+    async def test_another_key_file_is_told_apart_from_another_variable(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("RAPKIT_SECRET_KEY", raising=False)
+        url = f"sqlite:///{tmp_path}/store.db"
+        await open_store(url).close()
+        (tmp_path / "store.db.key").write_text(secrets.token_urlsafe(32))
+
+        with pytest.raises(WrongKey, match=r"another key than the one in .*store\.db\.key"):
+            open_store(url)
+
 
 def can_write(folder: Path) -> bool:
     try:
@@ -546,3 +686,62 @@ def can_write(folder: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+# Much data
+
+
+class Watched(Keyring):
+    """Keys that note in which threads they are used for much data."""
+
+    used_in: set[str]
+
+    def seal(self, plain: bytes) -> bytes:
+        self._note(plain)
+        return super().seal(plain)
+
+    def open(self, sealed: bytes) -> bytes:
+        self._note(sealed)
+        return super().open(sealed)
+
+    def _note(self, data: bytes) -> None:
+        if len(data) > LARGE:
+            self.used_in.add(threading.current_thread().name)
+
+
+@pytest.mark.parametrize("path", ["store.db", ":memory:"])
+async def test_what_has_to_do_with_much_data_is_not_done_on_the_event_loop(path: str, tmp_path: Path) -> None:
+    keys = Watched.random()
+    assert isinstance(keys, Watched)
+    keys.used_in = set()
+    store = SqliteStore(path if path == ":memory:" else str(tmp_path / path), keys)
+    body = b"x" * (LARGE + 1)
+
+    await store.create(NewBox("b1", KIND), Letter("b1", "large", body))
+    assert await store.accept(Letter("b1", "larger", body * 2)) is Reception.ACCEPTED
+    (claim,) = await store.claim("w1", KIND, 1)
+    assert [each.body for each in claim.mail] == [body, body * 2]
+    done = Commit(entries=[Entry("a", body), Entry("b", b"")], consumed=[each.seq for each in claim.mail])
+    await store.commit(claim, done)
+    assert [each.body for each in await store.entries("b1")] == [body, b""]
+    assert [each.kind for each in await store.recent("b1", 5)] == ["a", "b"]
+    await store.close()
+
+    (thread,) = keys.used_in
+    assert thread.startswith("rapkit-store")
+
+
+async def test_an_operation_that_fails_beside_one_with_much_data_fails_alone(harness: SqliteHarness) -> None:
+    store = harness.store
+    await store.create(NewBox("b1", KIND))
+    claim = await claim_one(store)
+    await store.commit(claim, Commit())
+
+    accepted, failed = await asyncio.gather(
+        store.accept(Letter("b1", "large", b"x" * (LARGE + 1))),
+        store.commit(claim, Commit(entries=[Entry("a", b"")])),
+        return_exceptions=True,
+    )
+
+    assert accepted is Reception.ACCEPTED
+    assert isinstance(failed, Fenced)

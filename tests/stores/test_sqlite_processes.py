@@ -1,6 +1,7 @@
 """What processes on one SQLite file can rely on when they start together, are killed, or lose their disk."""
 
 import asyncio
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rapkit.mailbox import Commit, Entry, Lease, Store
+from rapkit.mailbox import Claim, Commit, Entry, Lease, Letter, NewBox, Store
 from rapkit.stores import open_store
 from tests.stores import child
 
@@ -70,6 +71,32 @@ async def test_everything_a_killed_process_was_told_is_there_exactly_once_and_in
         for writer in {text.split("/")[0] for text in texts}:
             numbers = [int(text.split("/")[1]) for text in journal if text.startswith(f"{writer}/")]
             assert numbers == list(range(len(numbers)))
+    await store.close()
+
+
+async def test_processes_that_are_killed_while_they_read_mail_are_counted(database: Path) -> None:
+    """An attempt is on the disk before any mail is in memory; otherwise every start would die of the same mail."""
+    store = open_store(f"sqlite:///{database}", lease=Lease(0.2))
+    await store.create(NewBox("b1", child.KIND))
+    for body in (b"harmless", child.DEADLY):
+        await store.accept(Letter("b1", "note", body))
+
+    async def claim() -> Claim:
+        async with asyncio.timeout(120):
+            while not (claims := await store.claim("heir", child.KIND, 1)):
+                await store.renew("heir")
+                await asyncio.sleep(0.05)
+        return claims[0]
+
+    for _ in range(2):
+        assert outcome(start(child.killed_by_mail, database))[0] == -signal.SIGKILL
+    alone = await claim()
+    assert (alone.attempts, [(mail.body, mail.attempts) for mail in alone.mail]) == (3, [(b"harmless", 3)])
+    await store.commit(alone, Commit(consumed=[alone.mail[0].seq]))
+    for _ in range(2):
+        assert outcome(start(child.killed_by_mail, database))[0] == -signal.SIGKILL
+    deadly = await claim()
+    assert (deadly.attempts, [(mail.body, mail.attempts) for mail in deadly.mail]) == (3, [(child.DEADLY, 5)])
     await store.close()
 
 

@@ -134,7 +134,7 @@ class Host:
         agent.patience = dataclasses.replace(agent.patience, grace=min(_GRACE, agent.patience.grace))
         port = self._settings.port  # tools call back where the settings say
         url = public_url(self._settings, None if port else self._listener.getsockname()[1])
-        async with agent.lifespan(public_url=url), in_background(agent.app, self._listener):
+        async with agent.lifespan(public_url=url), in_background(agent.app, self._listener, agent.capacity.http):
             self._agent = agent
             yield agent.end_streams
 
@@ -160,7 +160,7 @@ class Host:
                 toolsets=(),
                 lifespan=lambda _app: contextlib.nullcontext(),
             )
-            async with in_background(app, self._listener):
+            async with in_background(app, self._listener, plan.capacity.http):
                 yield engine.hub.end
 
 

@@ -79,6 +79,7 @@ def command(
             on_start=lambda: None,
             ending=f"threads that run get {agent.patience.grace:g} s to end",
             on_stop=agent.end_streams,
+            limits=agent.capacity.http,
         )
 
 

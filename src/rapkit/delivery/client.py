@@ -108,7 +108,17 @@ class HttpClient:
         self._closed = False
 
     async def __aenter__(self) -> Self:
-        """Nothing is opened before the first request."""
+        """Start the HTTP library, so that a shortage of descriptors or threads ends the start; nothing is dialled before the first request.
+
+        The library starts its event loop with the first client and remembers a failure to do so for as long as the process lives.
+        """
+        try:
+            await ClientBuilder().no_proxy().danger_accept_invalid_certs(True).build().close()
+        except RuntimeError as error:
+            raise ConfigError(
+                f"The HTTP client cannot be started ({error}). "
+                "Let the process have more open files (ulimit -n) and threads (ulimit -u), and start it again."
+            ) from None
         return self
 
     async def __aexit__(
@@ -198,7 +208,12 @@ class HttpClient:
         await asyncio.wait({task})
         if task.cancelled():
             raise DeliveryError(f"{target.origin}: {_CLOSED}.")
-        return task.result()
+        try:
+            return task.result()
+        except (
+            RuntimeError
+        ) as error:  # no thread can be started to look the name up or to load certificates; it may be later
+            raise DeliveryError(f"{target.origin}: {error}.") from None
 
     def _opened(self, target: Target, task: asyncio.Task[_Route]) -> None:
         del self._opening[target.origin]

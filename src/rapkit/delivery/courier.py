@@ -1,14 +1,16 @@
 """Delivers the outbox: takes what is due, POSTs it, and settles it by what was answered.
 
 An origin that does not answer holds up only itself: it can have so many POSTs in hand, and while it has them nothing more is taken for it.
+Origins that have not answered lately cannot hold up the others together either: some places are kept for origins that have.
 """
 
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,12 +19,13 @@ from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy, Verdict, verdict
 from rapkit.delivery.signatures import headers
 from rapkit.errors import DeliveryError, ForbiddenTarget, RapkitError, StoreError
 from rapkit.insisting import insist
-from rapkit.mailbox import OUTBOX, Fact, Letter, Outcome, Outgoing, Settlement, Store, Taken
+from rapkit.mailbox import OUTBOX, Fact, Letter, Outcome, Outgoing, Quota, Settlement, Store, Taken
 from rapkit.pump import Pump
 from rapkit.tracing import HEADER, Span, Tracing
 
 _PAUSE_BEFORE_SETTLING_AGAIN = 0.5
 _MOST_ABORTED = 10_000
+_MOST_REMEMBERED = 1024
 _LOOK_AGAIN_AFTER = 0.02
 _LOOK_AT_ROWS_EVERY = 0.25
 _NOT_IMPLEMENTED = (404, 405, 410, 501)
@@ -73,7 +76,11 @@ class _Unsendable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """How many POSTs may be under way: `total`, about `per_origin` to one origin, and fewer to one that did not answer lately.
+    """How many POSTs may be under way: `total`, about `per_origin` to one origin, `per_silent_origin` to one that did not answer lately.
+
+    An origin that was not asked before gets as many as a silent one until it answers. An eighth of the `total` is for origins that have
+    answered lately. All silent origins together have at most a quarter of the `total` in hand. The fewer places are free the fewer one
+    origin gets, so that busy origins leave places to others.
 
     A POST that has waited for its answer for more than `patience` seconds gives its place among the `total` back, and counts as one to a
     silent origin: so an origin that answers slowly gets its messages once, and does not take the places of the others. The views of an
@@ -85,6 +92,20 @@ class Traffic:
     per_silent_origin: int = 4
     patience: float = 10.0
 
+    @property
+    def reserve(self) -> int:
+        """Places for origins that have answered lately."""
+        return self.total // 8
+
+    @property
+    def silent(self) -> int:
+        """POSTs in hand to all silent origins together."""
+        return max(self.total // 4, 1)
+
+    def share_of(self, free: int) -> int:
+        """How many POSTs one origin may have in hand while so many places are free: the fewer are free, the fewer."""
+        return math.ceil(self.per_origin * free / self.total)
+
 
 _Share = tuple[str, bool]
 """An origin, and whether its views are meant or its other messages."""
@@ -92,6 +113,13 @@ _Share = tuple[str, bool]
 
 def _share(outgoing: Outgoing) -> _Share:
     return (outgoing.origin, outgoing.latest)
+
+
+def _remember(shares: "OrderedDict[_Share, None]", share: _Share) -> None:
+    shares[share] = None
+    shares.move_to_end(share)
+    while len(shares) > _MOST_REMEMBERED:
+        shares.popitem(last=False)  # there is no end to the origins strangers can name
 
 
 class Courier:
@@ -127,7 +155,8 @@ class Courier:
         self._dice = dice
         self._places: Counter[_Share] = Counter()
         self._waiting: Counter[_Share] = Counter()
-        self._silent: set[_Share] = set()
+        self._answering: OrderedDict[_Share, None] = OrderedDict()
+        self._silent: OrderedDict[_Share, None] = OrderedDict()
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._taken_at: dict[str, float] = {}
         self._on_the_wire: dict[str, tuple[Taken, asyncio.Task[None]]] = {}
@@ -173,23 +202,29 @@ class Courier:
         """How many POSTs are being made now."""
         return len(self._under_way)
 
+    @property
+    def silent_origins(self) -> int:
+        """How many origins have left their last POST without an answer."""
+        return len({origin for origin, _ in self._silent})
+
     @contextlib.contextmanager
     def place_for(self, outgoing: Sequence[Outgoing]) -> Iterator[str | None]:
         """The name under which these POSTs may be taken at once and handed to us; None if there are none, or no room for them.
 
-        As long as the context lasts the place is kept.
+        As long as the context lasts their places are kept.
         """
-        shares = {_share(one) for one in outgoing}
-        if not shares or any(map(self._is_saturated, shares)) or not self._pump.reserve():
+        first_of_lanes = {one.lane: _share(one) for one in outgoing}  # the others of a lane wait for it
+        wanted = Counter(first_of_lanes.values())
+        if not wanted or not self._has_room(wanted) or not self._pump.reserve(wanted.total()):
             yield None
             return
-        self._places.update(shares)
+        self._places.update(wanted)
         try:
             yield self._worker
         finally:
-            for share in shares:
+            for share in wanted.elements():
                 self._one_less(share)
-            self._pump.release()
+            self._pump.release(wanted.total())
 
     def hand(self, taken: Sequence[Taken], since: float) -> None:
         """Deliver what was taken under our name, by a commit that was begun at that time of the event loop."""
@@ -198,19 +233,52 @@ class Courier:
             self._places[_share(one.outgoing)] += 1
             self._pump.hand(one)
 
-    def _is_saturated(self, share: _Share) -> bool:
-        traffic = self._traffic
-        if self._waiting[share] >= traffic.per_silent_origin:
-            return True
-        most = traffic.per_silent_origin if share in self._silent else traffic.per_origin
-        return self._places[share] >= most
+    def _has_room(self, wanted: Mapping[_Share, int]) -> bool:
+        full = any(map(self._is_silent, wanted)) and self._silent_is_full()
+        return all(self._room(share, full) >= count for share, count in wanted.items())
+
+    def _room(self, share: _Share, silent_is_full: bool) -> int:
+        """How many more POSTs of a share may be in hand."""
+        if silent_is_full and self._is_silent(share):
+            return 0
+        most = self._most_unproven() if self._is_unproven(share) else self._most_answering()
+        return most - self._places[share]
+
+    def _is_silent(self, share: _Share) -> bool:
+        return share in self._silent or self._waiting[share] >= self._traffic.per_silent_origin
+
+    def _is_unproven(self, share: _Share) -> bool:
+        return share not in self._answering or self._is_silent(share)
+
+    def _silent_is_full(self) -> bool:
+        in_hand = sum(places for share, places in self._places.items() if self._is_silent(share))
+        return in_hand >= self._traffic.silent
+
+    def _most_answering(self) -> int:
+        return self._traffic.share_of(self._pump.free)
+
+    def _most_unproven(self) -> int:
+        free, traffic = self._pump.free, self._traffic
+        if free <= traffic.reserve:
+            return 0
+        return min(traffic.per_silent_origin, traffic.share_of(free))
+
+    def _quota(self) -> Quota[_Share]:
+        """How much may be taken of each share. Of those not listed nothing is in hand, and they are unproven."""
+        listed = dict.fromkeys(self._answering, self._most_answering())
+        if full := self._silent_is_full():
+            listed.update(dict.fromkeys(self._silent, 0))
+        listed.update((share, self._room(share, full)) for share in self._places)
+        return Quota(listed, others=self._most_unproven())
 
     async def _take(self, limit: int) -> list[Taken]:
-        saturated = [share for share in list(self._places) if self._is_saturated(share)]
+        above_reserve = self._pump.free - self._traffic.reserve
+        if above_reserve > 0:
+            limit = min(limit, above_reserve)  # so that this round leaves the reserve to the next
         since = asyncio.get_running_loop().time()
-        taken = await self._store.take(self._worker, limit, saturated)
+        taken = await self._store.take(self._worker, limit, self._quota())
         self._taken_at.update((one.outgoing.id, since) for one in taken)
-        # Counted here, before the next round asks, so that one round cannot exceed the limit by more than its size.
+        # Counted here, before the next round asks.
         self._places.update(_share(one.outgoing) for one in taken)
         return taken
 
@@ -266,7 +334,14 @@ class Courier:
         self._places[share] -= 1
         if not self._places[share]:
             del self._places[share]  # there is no end to the origins strangers can name
-            self._silent.discard(share)
+
+    def _has_answered(self, share: _Share) -> None:
+        self._silent.pop(share, None)
+        _remember(self._answering, share)
+
+    def _has_not_answered(self, share: _Share) -> None:
+        self._answering.pop(share, None)
+        _remember(self._silent, share)
 
     @contextlib.contextmanager
     def _waiting_for_the_answer(self, taken: Taken) -> Iterator[None]:
@@ -279,6 +354,8 @@ class Courier:
             nonlocal slow
             slow = True
             self._waiting[share] += 1
+            if share not in self._answering:
+                self._has_not_answered(share)
             self._pump.set_apart(task)
 
         timer = asyncio.get_running_loop().call_later(self._traffic.patience, count_apart)
@@ -317,7 +394,7 @@ class Courier:
         except (ForbiddenTarget, _Unsendable) as error:
             return await self._end(taken, Fate(Outcome.DEAD, None, str(error), sent_at))
         except DeliveryError as error:
-            self._silent.add(_share(outgoing))
+            self._has_not_answered(_share(outgoing))
             return await self._try_again(taken, None, str(error), sent_at)
         except Exception as error:
             # A mistake of ours: a person must know, and the next version may get it through.
@@ -325,7 +402,7 @@ class Courier:
             return await self._try_again(
                 taken, None, f"{outgoing.origin}: it could not be sent; the log says why", sent_at
             )
-        self._silent.discard(_share(outgoing))
+        self._has_answered(_share(outgoing))
         span.answered(answer.status)
         if outgoing.kind == Kind.NOTICE and answer.status in _NOT_IMPLEMENTED:
             # Notices are optional, and many servers have no endpoint for them: no reason to alarm a person.

@@ -4,9 +4,7 @@ A name proves nothing and an address has many spellings, so strings are never tr
 parser that will dial it, every address behind its host is judged, and only judged addresses are handed out.
 """
 
-import asyncio
 import re
-import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 from pyreqwest.http import Url
 
+from rapkit.delivery.lookups import Lookups
 from rapkit.errors import ConfigError, DeliveryError, ForbiddenTarget
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -66,24 +65,16 @@ class Target:
     origin: str
 
 
-async def system_resolver(host: str, port: int) -> Sequence[str]:
-    """Ask the operating system, in the order it prefers."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
-
-
 class Guard:
     """Says no to every address that is not public, unless it was allowed.
 
     `allow` takes networks ("10.0.0.0/8"), addresses ("10.1.2.3") and origins ("http://agent.internal:8700"); an origin
     is trusted whatever it resolves to. `loopback` allows this machine. Plain http is for what is allowed by one of
-    these; everything else needs https (TRA-2).
+    these; everything else needs https (TRA-2). Without a `resolver` the operating system is asked.
     """
 
-    def __init__(
-        self, allow: Iterable[str] = (), loopback: bool = False, *, resolver: Resolver = system_resolver
-    ) -> None:
-        self._resolver = resolver
+    def __init__(self, allow: Iterable[str] = (), loopback: bool = False, *, resolver: Resolver | None = None) -> None:
+        self._resolver = resolver or Lookups()
         self._networks: list[IPv4Network | IPv6Network] = list(_LOOPBACK) if loopback else []
         self._origins: set[str] = set()
         for entry in allow:

@@ -12,11 +12,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from rapkit.http.callers import Callers, is_loopback_host
 from rapkit.http.sigv4 import NotAuthentic
-from rapkit.http.unread_body import MOST_BYTES
+from rapkit.protocol.value_count import ValueCount
 
-_BODY_PATIENCE = 15.0
-_BYTES_A_SECOND = 256 * 1024
-_RETRY_WHEN_SLOW = 5.0
+_RETRY_WHEN_CUT_SHORT = 5.0
 _MOST_DIGITS = 18
 # A name or an address, and a port. Anything else would make links that lead nowhere, or that no message can carry.
 _HOST = re.compile(r"([A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{0,5})?")
@@ -47,7 +45,13 @@ class Request:
 
 
 async def read_request(
-    scope: Scope, receive: Receive, callers: Callers, largest: int, *, is_json: bool = False
+    scope: Scope,
+    receive: Receive,
+    callers: Callers,
+    largest: int,
+    values: int | None = None,
+    *,
+    is_json: bool = False,
 ) -> Request:
     """The whole request once it is known who sent it, or a `Refusal`.
 
@@ -58,14 +62,14 @@ async def read_request(
     caller = identify(scope, callers)
     if is_json and not _is_declared_json(headers):
         raise Refusal(415, "Send Content-Type: application/json.")
-    body = await Body(scope, receive, largest).read()
+    body = await Body(scope, receive, largest, values).read()
     return Request(caller or check_signature(scope, callers, body), body, headers, asked_url(scope))
 
 
 def identify(scope: Scope, callers: Callers) -> str | None:
     """The caller, None if that depends on the signature of its body; a `Refusal` with 401 if it has no credentials."""
     headers = dict(scope["headers"])
-    caller = callers.identify(headers.get(b"authorization", b""), address_of(scope), headers.get(b"host", b""))
+    caller = callers.identify(headers.get(b"authorization", b""), address_of(scope), host_of(scope))
     caller = caller or callers.identify_certificate(scope)
     if caller is None and not callers.may_be_signed(headers):
         raise _turned_away(callers, scope, _what_is_missing(callers, scope, headers))
@@ -91,30 +95,30 @@ def _is_declared_json(headers: Mapping[bytes, bytes]) -> bool:
 def _is_from_another_page(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
     """Whether a browser sends this for a web page that is not ours: any page can have it POST what is not JSON without asking us first."""
     origin = headers.get(b"origin")
-    return scope["method"] == "POST" and origin is not None and origin.partition(b"//")[2] != headers.get(b"host")
+    return scope["method"] == "POST" and origin is not None and origin.partition(b"//")[2] != host_of(scope)
 
 
 class TooLarge(Refusal):
-    """A body past its limit."""
+    """A body past one of its limits."""
 
-    def __init__(self, largest: int) -> None:
-        super().__init__(413, f"A message may have at most {largest} bytes.")
+    def __init__(self, most: int, what: str = "bytes") -> None:
+        super().__init__(413, f"A message may have at most {most} {what}.")
 
 
 class Body:
-    """A body that comes in, if it is not too large and does not take too long: else a `Refusal`.
+    """A body that comes in, if it is not too large: else a `Refusal`. How long it may take is up to `BodyLimits`.
 
-    It has `_BODY_PATIENCE` seconds, and one more for every `_BYTES_A_SECOND` that come.
+    With `values` it is JSON, and may have as many values.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, largest: int) -> None:
+    def __init__(self, scope: Scope, receive: Receive, largest: int, values: int | None = None) -> None:
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
         self._declared_too_large = length.isdigit() and (len(length) > _MOST_DIGITS or int(length) > largest)
         self._receive = receive
         self._largest = largest
+        self._values = values
         self._size = 0
         self._ended = False
-        self._begun_at: float | None = None
         self._parts: list[bytes] = []
 
     async def read(self) -> bytes:
@@ -125,7 +129,19 @@ class Body:
             await self._read_part()
             if self._size > self._largest:
                 raise TooLarge(self._largest)
+        # A value takes at least two bytes, so that few messages have to be looked at.
+        if self._values is not None and self._size > 2 * self._values:
+            await self._count_values(self._values)
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    async def _count_values(self, most: int) -> None:
+        """Raise `TooLarge` if parsing the body would make too many objects: that keeps everything else waiting, and takes memory."""
+        count = ValueCount()
+        for part in self._parts:
+            count.feed(part)
+            if count.values > most:
+                raise TooLarge(most, "JSON values")
+            await asyncio.sleep(0)
 
     async def beginning(self, size: int) -> bytes:
         """The first bytes of a body that may be too large."""
@@ -133,11 +149,11 @@ class Body:
             await self._read_part()
         return b"".join(self._parts)[:size]
 
-    async def feed(self, consume: Callable[[bytes], None]) -> None:
-        """Give all parts of a body to a function, those read before and those beyond its limit, up to `MOST_BYTES`."""
+    async def feed(self, consume: Callable[[bytes], None], most: int) -> None:
+        """Give all parts of a body to a function, those read before and those beyond its limit, up to about `most` bytes."""
         for part in self._parts:
             consume(part)
-        while not self._ended and self._size <= MOST_BYTES:
+        while not self._ended and self._size <= most:
             consume(await self._next_part())
 
     async def _read_part(self) -> None:
@@ -146,7 +162,8 @@ class Body:
     async def _next_part(self) -> bytes:
         message = await self._next()
         if message["type"] == "http.disconnect":
-            raise Refusal(400, "The body ended too early.")
+            # Its sender has gone. Should anything pass this answer on to one that has not, it is to come again.
+            raise come_back("The body ended too early.", _RETRY_WHEN_CUT_SHORT)
         part: bytes = message.get("body", b"")
         return part
 
@@ -163,22 +180,23 @@ class Body:
         return message
 
     async def _next(self) -> Message:
-        if self._begun_at is None:
-            self._begun_at = asyncio.get_running_loop().time()
-        try:
-            async with asyncio.timeout_at(self._begun_at + _BODY_PATIENCE + self._size / _BYTES_A_SECOND):
-                message = await self._receive()
-        except TimeoutError:
-            # Not 408: RAP senders do not come back after a 4xx, and what was slow once may be fast the next time.
-            raise come_back("The body came too slowly.", _RETRY_WHEN_SLOW) from None
+        message = await self._receive()
         self._size += len(message.get("body", b""))
         self._ended = not message.get("more_body", False)
         return message
 
 
+def host_of(scope: Scope) -> bytes:
+    """The Host header, b"" if there is none; a `Refusal` if there are several, because others may read another one of them."""
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    if len(hosts) > 1:
+        raise Refusal(400, "A request has one Host header.")
+    return hosts[0] if hosts else b""
+
+
 def asked_url(scope: Scope) -> str:
     """The address under which whoever sent a request knows us, up to where our own paths begin; "" if the Host header is no host."""
-    host = next((value.decode("latin-1").strip() for name, value in scope["headers"] if name == b"host"), None)
+    host = host_of(scope).decode("latin-1").strip()
     if not host:
         address, port = scope.get("server") or ("localhost", None)
         host = address if port is None else f"{address}:{port}"
@@ -207,10 +225,15 @@ async def send_json(send: Send, document: Any, status: int = 200) -> None:
 
 async def send_problem(send: Send, refusal: Refusal) -> None:
     """A problem document (RFC 9457)."""
+    headers, body = problem_document(refusal)
+    await send_answer(send, refusal.status, body, headers)
+
+
+def problem_document(refusal: Refusal) -> tuple[Headers, bytes]:
+    """The headers and the body of a problem document."""
     title = _TITLES.get(refusal.status, "Error")
-    document = json.dumps({"type": "about:blank", "title": title, "status": refusal.status, "detail": refusal.detail})
-    headers = ((b"content-type", b"application/problem+json"), *refusal.headers)
-    await send_answer(send, refusal.status, document.encode(), headers)
+    document = {"type": "about:blank", "title": title, "status": refusal.status, "detail": refusal.detail}
+    return ((b"content-type", b"application/problem+json"), *refusal.headers), json.dumps(document).encode()
 
 
 _TITLES = {
@@ -221,7 +244,9 @@ _TITLES = {
     409: "Conflict",
     410: "Gone",
     413: "Too large",
+    414: "URL too long",
     415: "Not JSON",
+    431: "Headers too large",
     500: "Failed",
     503: "Come back later",
 }

@@ -10,14 +10,19 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from rapkit.errors import ConfigError, RapkitError
+from rapkit.http.connections import Connections
+from rapkit.http.limits import HttpLimits
+from rapkit.http.protocol import HttpProtocol
 from rapkit.http.tls import Tls
 
 _PATIENCE_WITH_CANCELLED = 2.0
+_TICK = 0.1
 
 log = logging.getLogger("rapkit.http")
 
@@ -55,6 +60,7 @@ def serve_until_signal(
     ending: str,
     on_stop: Callable[[], None] = lambda: None,
     tls: Tls | None = None,
+    limits: HttpLimits | None = None,
 ) -> None:
     """Serve `app` inside `lifespan` until SIGINT or SIGTERM, then leave it in order; a second signal cuts that short.
 
@@ -64,7 +70,7 @@ def serve_until_signal(
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
-            runner.run(_serve(app, listener, lifespan, on_start, ending, on_stop, tls))
+            runner.run(_serve(_Server(app, limits, tls), listener, lifespan, on_start, ending, on_stop))
         except RapkitError:
             raise
         except Exception as error:
@@ -74,15 +80,13 @@ def serve_until_signal(
 
 
 async def _serve(
-    app: ASGIApp,
+    server: "_Server",
     listener: socket.socket,
     lifespan: AbstractAsyncContextManager[object],
     on_start: Callable[[], None],
     ending: str,
     on_stop: Callable[[], None],
-    tls: Tls | None,
 ) -> None:
-    server = _Server(_config(app, tls))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.stop_or_hurry, ending, on_stop)
@@ -105,7 +109,7 @@ def _modules_left_alone() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _config(app: ASGIApp, tls: Tls | None = None) -> uvicorn.Config:
+def _config(app: ASGIApp, tls: Tls | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         lifespan="off",  # it is entered by us, so that a store that does not open is an error of ours, told in our words
@@ -121,9 +125,9 @@ def _config(app: ASGIApp, tls: Tls | None = None) -> uvicorn.Config:
 
 
 @contextlib.asynccontextmanager
-async def in_background(app: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
+async def in_background(app: ASGIApp, listener: socket.socket, limits: HttpLimits | None = None) -> AsyncIterator[None]:
     """Serve `app` beside whatever else this process does, as long as the context lasts. The app is sent no lifespan events."""
-    server = _Server(_config(app))
+    server = _Server(app, limits)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         while not server.started and not serving.done():
@@ -152,9 +156,39 @@ async def _leave_behind_what_does_not_end() -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to us: after its own shutdown there is still work to be ended in order."""
+    """A server with limits, that leaves signals to us: after its own shutdown there is still work to be ended in order."""
 
     _task: "asyncio.Task[None] | None" = None
+
+    def __init__(self, app: ASGIApp, limits: HttpLimits | None, tls: Tls | None = None) -> None:
+        self._connections = Connections(limits or HttpLimits())
+        super().__init__(_config(app, tls))
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; as uvicorn does it, with a deadline for TLS handshakes."""
+        await self.lifespan.startup()
+        loop, config = asyncio.get_running_loop(), self.config
+        factory = partial(
+            HttpProtocol,
+            connections=self._connections,
+            config=config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+            _loop=loop,
+        )
+        handshake = self._connections.limits.head_seconds if config.ssl is not None else None
+        self.servers = [
+            await loop.create_server(
+                factory, sock=each, ssl=config.ssl, ssl_handshake_timeout=handshake, backlog=config.backlog
+            )
+            for each in sockets or ()
+        ]
+        self.started = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called by uvicorn every tenth of a second, one after the other."""
+        self._connections.tick(_TICK)
+        return await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

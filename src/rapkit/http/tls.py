@@ -1,14 +1,10 @@
 """HTTPS for a server of ours, and the client certificates it asks for."""
 
 import ssl
-from asyncio import Transport
 from dataclasses import dataclass
 from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
-
 from rapkit.delivery.client_certificate import check_certificate
-from rapkit.http.certificates import PEER_NAMES, peer_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +30,4 @@ class Tls:
         if self.client_ca is not None:
             options["ssl_ca_certs"] = self.client_ca
             options["ssl_cert_reqs"] = ssl.CERT_OPTIONAL if self.optional else ssl.CERT_REQUIRED
-            options["http"] = _NamedPeers
         return options
-
-
-class _NamedPeers(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """HTTP that has the names of the peer's certificate in the `state` of each request: uvicorn does not tell by itself."""
-
-    def connection_made(self, transport: Transport) -> None:
-        """Note who is at the other end; the handshake is over, so the certificate was verified."""
-        names = peer_names(transport.get_extra_info("ssl_object").getpeercert())
-        self.app_state: dict[str, Any] = {**self.app_state, PEER_NAMES: names}
-        super().connection_made(transport)

@@ -44,6 +44,11 @@ def accounts(thread: Thread, limits: ThreadLimits) -> tuple[Account, ...]:
 
 def used_up(thread: Thread, limits: ThreadLimits) -> str | None:
     """Why the thread may not ask the model any more, in words for a person, if it may not."""
+    if 0 < limits.requests_per_message <= thread.requests:
+        return (
+            f"The model was asked {thread.requests:,} times without anything new from outside, and the limit (requests_per_message) is "
+            f"{limits.requests_per_message:,}. Write to the thread to go on."
+        )
     for each in accounts(thread, limits):
         if each.limit is not None and each.is_used_up:
             return (
@@ -61,7 +66,7 @@ def receive_grant(draft: Draft, grant: Grant) -> None:
         draft.journal(GrantedEntry(grant.slices, grant.tokens, grant.cost))
     if thread.parked is not None and thread.wants_model:
         # Failures from before are forgotten: it goes on because a person wants it to.
-        draft.change(parked=None, retry_at=0.0, failures=0)
+        draft.change(parked=None, retry_at=0.0, failures=0, requests=0)
 
 
 def _sum(limit: float | None, granted: float) -> float | None:

@@ -19,6 +19,9 @@ _NOT_AGAIN = "The same call would be refused again. Do without it, or tell the u
 _UNKNOWN = "Whether the call was executed is not known."
 _LATER = "Try again later, or do without it."
 
+_LONG_WAIT = 60.0
+"""Seconds that a model waits by itself, after which it is no loop that runs away."""
+
 
 def receive_result(draft: Draft, result: ToolResult) -> None:
     """Record a tool's answer; ask the model to go on once every call is answered.
@@ -130,6 +133,8 @@ def _receive_call_timer(draft: Draft, call_id: str) -> None:
         receive_question_over(draft, call_id)
     elif call is not None and call.awaits == "time":
         draft.answer(call_id, draft.take_pending(call_id), waited(call, draft.now))
+        if draft.now - call.made_at >= _LONG_WAIT:
+            draft.change(requests=0)
         draft.wake()
     elif call is not None:
         # RUN-7

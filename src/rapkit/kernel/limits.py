@@ -65,6 +65,11 @@ class ThreadLimits:
     `attempts`: failures of the model in a row. After either of the last two the thread is parked; one that was made for an event is closed
     after so many mistakes, and bears any number of failures.
 
+    `requests_per_message`: completions since the thread last heard from outside of the model's own loop: a message of the user or of its
+    parent, an answer of the user, an event, a schedule, or the end of a wait of a minute or more. Results of its own calls and reports of
+    children that it made do not count as that. Past it the thread is parked until something of that kind comes; one that was made for an
+    event is closed. 0 is without end.
+
     `slices`, `tokens`, `cost`: how often the model is asked, with how many tokens in and out, for how many US dollars, all in all; past it
     the thread is parked until somebody grants it more. What its children take counts, and a child has what its parent had left. None is
     without end.
@@ -86,6 +91,7 @@ class ThreadLimits:
     views: int = 64
     mistakes: int = 5
     attempts: int = 6
+    requests_per_message: int = 500
     slices: int | None = None
     tokens: int | None = None
     cost: float | None = None

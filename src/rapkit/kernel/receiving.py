@@ -71,6 +71,8 @@ def receive(thread: Thread, mail: Sequence[Incoming], now: float, limits: Thread
         if draft.thread.closed:
             draft.ignore(name_of(message), _CLOSED, call_of(message))
         else:
+            if isinstance(message, _FROM_OUTSIDE):
+                draft.change(requests=0)
             _RECEIVERS[type(message)](draft, message)
     if mail:
         _wake_if_waited_for(draft)
@@ -184,6 +186,19 @@ _RECEIVERS: dict[type, Callable[[Draft, Any], None]] = {
     SetAside: receive_set_aside,
     Refused: receive_refused,
 }
+
+_FROM_OUTSIDE = (
+    UserMessage,
+    ChooseFor,
+    AnswerFor,
+    CancelCall,
+    WakeUp,
+    SubscriptionEvent,
+    EventForChild,
+    Task,
+    ParentMessage,
+)
+"""What is no consequence of the model's own calls, so that it may be asked as often as before again."""
 
 _NAMES: dict[type, str] = {
     UserMessage: "user",

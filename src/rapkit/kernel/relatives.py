@@ -53,6 +53,8 @@ def receive_report(draft: Draft, report: ChildReport) -> None:
     if report.thread_id in thread.spawned:
         spawned = replace(thread.spawned[report.thread_id], usage=report.usage)
         draft.change(spawned={**thread.spawned, report.thread_id: spawned})
+    else:
+        draft.change(requests=0)  # it speaks of an event, which came from outside
     _hear(draft, report.thread_id, report.text)
 
 

@@ -42,6 +42,7 @@ def reply(thread: Thread, said: Reply, catalog: Catalog, now: float, limits: Thr
         failures=0,
         parked=None,
         told_of_stop=False,
+        requests=thread.requests + 1,
         calls_made=thread.calls_made + len(made),
         usage=thread.usage + said.usage,
         context=said.usage.input_tokens + said.usage.output_tokens,

@@ -155,6 +155,7 @@ class Thread:
 
     `children` were made for events, `spawned` by the model. One of the latter has a `task`, and `owes_report` until it has told its parent
     something. `told_of_stop`: everybody knows that it is parked, and why. `allowed` are tools the user need not be asked about again.
+    `requests` counts completions since it last heard from outside; see `ThreadLimits`.
     `timers` are those of calls. `context` is how many tokens the last completion took, `room` how many the model takes if it has turned
     out to take less than it should; `summary` is how far the journal is summarised, `compact_after` how many lines for models there must
     be before that is tried again. `usage_of_closed` is what children took that are closed; `granted` comes on top of the thread's budget,
@@ -191,6 +192,7 @@ class Thread:
     retry_at: float = 0.0
     failures: int = 0
     mistakes: int = 0
+    requests: int = 0
     parked: str | None = None
     closed: bool = False
     cancelled_by_close: dict[str, str] = field(default_factory=dict)

@@ -7,10 +7,13 @@ Letters are put into it, a worker claims it, acts, and commits everything that f
 
 from rapkit.mailbox.box import Box, Fact, Letter, Mail, NewBox, Reception
 from rapkit.mailbox.commit import Claim, Commit, Entry, Record, Timer
+from rapkit.mailbox.lane import lane_under, lanes_of_box, lanes_of_name
 from rapkit.mailbox.outgoing import Outcome, Outgoing, Parcel, Settlement, Taken
-from rapkit.mailbox.store import MOST_COUNTED, OUTBOX, Lease, Load, Stopped, Store
+from rapkit.mailbox.quota import Quota
+from rapkit.mailbox.store import MAIL_BYTES, MOST_COUNTED, OUTBOX, Lease, Load, Stopped, Store
 
 __all__ = [
+    "MAIL_BYTES",
     "MOST_COUNTED",
     "OUTBOX",
     "Box",
@@ -26,6 +29,7 @@ __all__ = [
     "Outcome",
     "Outgoing",
     "Parcel",
+    "Quota",
     "Reception",
     "Record",
     "Settlement",
@@ -33,4 +37,7 @@ __all__ = [
     "Store",
     "Taken",
     "Timer",
+    "lane_under",
+    "lanes_of_box",
+    "lanes_of_name",
 ]

@@ -9,7 +9,8 @@ class NewBox:
     """A box to be made. It is due at once, unless it is `idle` or made by a `note`: then nothing is due before something comes for it.
 
     `parent` and `name` say where it belongs (for an invocation: its thread and call id), so that it can be stopped without knowing its id.
-    Only boxes with a `root` are listed by `Store.boxes`; the others do not pay for it.
+    Only boxes with a `root` are listed by `Store.boxes`; the others do not pay for it. `share` says on whose behalf it is worked
+    on, so that a worker can divide its places between them (`Quota`).
     """
 
     id: str
@@ -19,6 +20,7 @@ class NewBox:
     root: str | None = None
     name: str | None = None
     idle: bool = False
+    share: str = ""
 
 
 @dataclass(frozen=True, slots=True)

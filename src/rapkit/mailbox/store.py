@@ -6,11 +6,12 @@
   letter or a fact beside another box.
 - Of `note`s that expect the same to stand there, one is written, whatever the number of processes.
 - No two live claims of one box. A claim lives as long as its worker's lease: workers renew one row, claims point to it, and only the
-  store's clock is asked. Leases are never reset when a process starts.
+  store's clock is asked. Leases are never reset when a process starts. If the clock is set back, a worker that goes on renewing its lease
+  keeps its claims, and one that was lost is found out by whoever renews its lease, or asks what is due, for a lease time.
 - Readiness, lease ends and timers share one indexed time, so that a box with nothing due costs nothing, however many there are.
 - An attempt is charged when a box is claimed, not when it fails: a worker that is killed counts too, until a commit says that the box got
-  on. After two lost attempts mail is handed out one letter at a time, so that the one that kills its workers can be told from the others
-  and set aside.
+  on. It is charged durably before any mail is read, so that a process which has no memory for the mail counts as well. After two lost
+  attempts mail is handed out one letter at a time, so that the one that kills its workers can be told from the others and set aside.
 - The outbox is first-in-first-out per lane; a `once` POST is deleted before it is handed out, and does not hold its lane. A lane of
   `latest` POSTs holds one in hand and one that waits at most.
 - Whoever is cancelled while it claims or takes holds nothing afterwards. What else was asked for may have happened all the same.
@@ -27,10 +28,14 @@ from typing import Final, Protocol
 
 from rapkit.mailbox.box import Box, Fact, Letter, NewBox, Reception
 from rapkit.mailbox.commit import Claim, Commit, Entry, Record
-from rapkit.mailbox.outgoing import Parcel, Settlement, Taken
+from rapkit.mailbox.outgoing import Outgoing, Parcel, Settlement, Taken
+from rapkit.mailbox.quota import Quota
 
 OUTBOX: Final = "outbox"
 """The topic to `wait` on for outgoing POSTs; for boxes it is their kind."""
+
+MAIL_BYTES: Final = 32 * 1024 * 1024
+"""How many bytes of mail a claim brings at most, unless it says otherwise."""
 
 MOST_COUNTED: Final = 10_000
 """How far `Store.load` counts: a number that great means so many or more."""
@@ -125,10 +130,15 @@ class Store(Protocol):
     async def retire(self, worker: str) -> None:
         """End the worker's lease now: others may take over what it still holds."""
 
-    async def claim(self, worker: str, kind: str, limit: int) -> list[Claim]:
-        """Claim up to `limit` due boxes, longest due first. The worker must have a lease.
+    async def claim(
+        self, worker: str, kind: str, limit: int, mail_bytes: int = MAIL_BYTES, quota: Quota[str] | None = None
+    ) -> list[Claim]:
+        """Claim up to `limit` due boxes, longest due first, and no more of a `NewBox.share` than its quota. The worker must have a lease.
 
-        There may be fewer than are due, even none, while others are at them; `wait` returns soon then.
+        The bodies of their mail have `mail_bytes` bytes at most, all boxes taken together, or are a single letter. The rest of the mail
+        comes with later claims, and a box that is left with none of its mail is not claimed: both stay due.
+
+        There may be fewer than are due and within their quotas, even none while others are at them; `wait` returns soon then.
         """
 
     async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[Taken]:
@@ -140,21 +150,25 @@ class Store(Protocol):
     async def stop(self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float) -> Stopped:
         """Take the matching boxes of all these kinds (all of the parent's, without a name) from whoever runs them, in one step.
 
-        They are due at once, with `stopped` set, and bring their unread mail and due timers like any other. The POSTs in the lanes named
-        after them (`id` and `parent/id/...`; without a name, all of `parent/...`) are deleted, those in some sender's hands too: nobody
-        sends them again. With a name that matches none of them yet, one
-        of any of the kinds that comes within `remember_for` seconds is made stopped.
+        They are due at once, with `stopped` set, and bring their unread mail and due timers like any other. The POSTs in the lanes of
+        their ids are deleted, and those in the lanes under the name (`lane_under`; without a name, under the parent), whether their boxes
+        still live or have ended; those in some sender's hands too: nobody sends them again. With a name that matches none of them yet,
+        one of any of the kinds that comes within `remember_for` seconds is made stopped.
         """
 
     async def stop_box(self, id: str) -> Stopped:
-        """Stop one box as `stop` does, and no other that has the same parent and name. Nothing is remembered if there is none."""
+        """Stop one box as `stop` does, and no other that has the same parent and name, nor its lanes. Nothing happens if there is none."""
 
     # Out
 
-    async def take(self, worker: str, limit: int, avoid: Collection[tuple[str, bool]] = ()) -> list[Taken]:
-        """Up to `limit` POSTs that are due, longest due first, none of a share in `avoid`. The worker must have a lease.
+    async def post(self, outgoing: Sequence[Outgoing], key: str, remember_for: float) -> bool:
+        """Put POSTs into the outbox that no claim stands for, unless that was done under this key within `remember_for` seconds."""
 
-        A share is an origin, and whether its `latest` POSTs are meant or the others.
+    async def take(self, worker: str, limit: int, quota: Quota[tuple[str, bool]] | None = None) -> list[Taken]:
+        """Up to `limit` POSTs that are due, longest due first, and no more of a share than its quota. The worker must have a lease.
+
+        A share is an origin, and whether its `latest` POSTs are meant or the others. There may be fewer than are due and within their
+        quotas; `wait` returns soon then.
         """
 
     async def held(self, taken: Sequence[Taken]) -> set[str]:
@@ -195,8 +209,14 @@ class Store(Protocol):
     async def known(self, id: str) -> bool:
         """Whether `create` would refuse this id: the box is alive, or remembered."""
 
+    async def remembers(self, box: str, dedup: str) -> bool:
+        """Whether a letter to this box with this `dedup` would be a `DUPLICATE`."""
+
     async def backlog(self, kind: str) -> int:
         """How many boxes of a kind are due or being run; idle ones, and those that wait for a timer, do not count."""
+
+    async def backlog_of_shares(self, kind: str) -> dict[str, int]:
+        """The same for each `NewBox.share` that has any."""
 
     async def load(self, kind: str) -> Load:
         """How much waits. It costs no more than to count so far, however many boxes, letters and POSTs there are."""
@@ -208,9 +228,17 @@ class Store(Protocol):
         """The journal of a box, oldest first, from the entry after `after`."""
 
     async def recent(
-        self, box: str, limit: int, before: int | None = None, kinds: Collection[str] | None = None
+        self,
+        box: str,
+        limit: int,
+        before: int | None = None,
+        kinds: Collection[str] | None = None,
+        most_bytes: int | None = None,
     ) -> list[Entry]:
-        """The last `limit` entries of a journal, or the last before the entry `before`; oldest first, too. Only of some kinds, if named."""
+        """The last `limit` entries of a journal, or the last before the entry `before`; oldest first, too. Only of some kinds, if named.
+
+        With `most_bytes` there are fewer if their bodies would have more bytes together, but at least one.
+        """
 
     async def records(self, box: str, kind: str) -> list[Record]:
         """The records of a box of one kind, by key."""
@@ -219,6 +247,9 @@ class Store(Protocol):
         """POSTs given up (`dead`) or waiting, by id."""
 
     # Housekeeping
+
+    async def check(self) -> None:
+        """Raise `StoreError` if what is accepted next may not be kept: `StoreLost`, or `StoreFull`. Asked often, so it costs little."""
 
     async def sweep(self, dead_letters_kept_for: float) -> int:
         """Remove some of what has expired; says how many rows, so that one can go on until it is 0."""

@@ -7,7 +7,7 @@ from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from rapkit.errors import InvalidMessage
-from rapkit.protocol.content import ContentItem, DisplaySegment
+from rapkit.protocol.content import MAX_ITEMS, MAX_SEGMENTS, ContentItem, DisplaySegment
 from rapkit.protocol.fields import Flag, HttpUrl, Id, Text
 from rapkit.protocol.json_value import Json
 from rapkit.protocol.message import Message
@@ -17,6 +17,11 @@ from rapkit.protocol.tolerance import tolerated
 GroupId = Annotated[Id, Field(description="the group_id of the invocation")]
 CallId = Annotated[Id, Field(description="the id of the invocation")]
 SecondCallId = Annotated[Id | None, Field(description="the call_id of the invocation, where it had one")]
+
+# One mistake in an array is enough to refuse it: to collect all of them takes seconds and gigabytes for a few megabytes of mistakes.
+_Items = Annotated[tuple[ContentItem, ...], Field(strict=False, max_length=MAX_ITEMS, fail_fast=True)]
+_Segments = Annotated[tuple[DisplaySegment, ...], Field(strict=False, max_length=MAX_SEGMENTS, fail_fast=True)]
+_Choices = Annotated[tuple[Text, ...], Field(strict=False, min_length=1, fail_fast=True)]
 
 _TEXT_OR_CONTENT: JsonDict = {
     "anyOf": [
@@ -38,10 +43,8 @@ class ToolResult(Message, json_schema_extra=_TEXT_OR_CONTENT):
     id: CallId
     call_id: SecondCallId = None
     text: Text | None = Field(None, description="the answer as text")
-    content: Annotated[tuple[ContentItem, ...], Field(strict=False)] | None = Field(
-        None, description="the answer as a list of text and image items"
-    )
-    display_as: Annotated[tuple[DisplaySegment, ...], Field(strict=False)] | None = Field(
+    content: _Items | None = Field(None, description="the answer as a list of text and image items")
+    display_as: _Segments | None = Field(
         None, description="how a person sees the answer: a list of segments, best first"
     )
     subscription: Flag = Field(False, description="whether the call goes on as a subscription")
@@ -82,9 +85,7 @@ class UserChoice(Message):
     id: CallId
     call_id: SecondCallId = None
     prompt: Text = Field(description="the question to the user")
-    choices: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)] = Field(
-        description="the possible answers, at least one"
-    )
+    choices: _Choices = Field(description="the possible answers, at least one")
     default: int = Field(ge=0, description="the index of the choice that stands when the user makes none, from 0")
     response_url: HttpUrl = Field(description="where the answer is POSTed, an absolute http or https URL")
 
@@ -134,7 +135,7 @@ def parse_callback(body: bytes) -> Callback:
         problem = error
     if (usable := tolerated(body)) is not None:
         try:
-            return callback_adapter.validate_json(usable)
+            return callback_adapter.validate_python(usable)
         except ValidationError as error:
             problem = error
     raise InvalidMessage("\n".join(problems("callback", CALLBACKS, problem)))

@@ -11,6 +11,12 @@ from rapkit.protocol.message import Message
 BASE64_PATTERN = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 MEDIA_TYPE_PATTERN = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+$"
 
+MAX_ITEMS = 10_000
+"""Items of one result: far more than any model is shown."""
+
+MAX_SEGMENTS = 1000
+"""Display segments of one result: a client shows one of them."""
+
 Base64 = Annotated[str, StringConstraints(min_length=1, pattern=BASE64_PATTERN)]
 MediaType = Annotated[str, StringConstraints(max_length=255, pattern=MEDIA_TYPE_PATTERN)]
 

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import jsonschema_rs
 
+from rapkit.protocol.patterns import PatternBudget, PatternsTooLarge, check_patterns
 from rapkit.protocol.problems import clip
 
 MAX_EXPANSION = 20_000
@@ -46,17 +47,21 @@ class BadSchema(ValueError):
     """Not a schema a tool may have; the text says what and where."""
 
 
-def compile_schema(schema: dict[str, Any]) -> jsonschema_rs.Validator:
-    """A validator for the arguments of a tool; BadSchema if this is no JSON Schema of an object that stands on its own."""
+def compile_schema(schema: dict[str, Any], toolset: PatternBudget | None = None) -> jsonschema_rs.Validator:
+    """A validator for the arguments of a tool; BadSchema if this is no JSON Schema of an object that stands on its own.
+
+    `toolset` is what the patterns of all tools beside it may compile to, if there are others.
+    """
     if schema.get("type") != "object":
         # Arguments always are an object, and model providers refuse a schema that leaves it open.
         raise BadSchema('type: must be "object", because arguments are an object')
     _check_references(schema)
+    limit = _check_patterns(schema, toolset)
     try:
         return jsonschema_rs.validator_for(
             schema,
             retriever=_refuse,
-            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS),
+            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS, size_limit=limit),
         )
     except jsonschema_rs.ValidationError as error:
         where = ".".join(map(_step, error.instance_path))
@@ -78,6 +83,21 @@ def _printable(text: str) -> str:
 
 def _refuse(uri: str) -> Any:
     raise ValueError("nothing is fetched for a schema")
+
+
+def _check_patterns(schema: dict[str, Any], toolset: PatternBudget | None) -> int:
+    try:
+        return check_patterns(_patterns(schema), toolset)
+    except PatternsTooLarge as error:
+        raise BadSchema(str(error)) from None
+
+
+def _patterns(schema: dict[str, Any]) -> Iterator[str]:
+    for node in _nodes(schema):
+        if isinstance(pattern := node.get("pattern"), str):
+            yield pattern
+        if isinstance(by_pattern := node.get("patternProperties"), dict):
+            yield from by_pattern
 
 
 def _check_references(schema: dict[str, Any]) -> None:

@@ -136,6 +136,8 @@ def problem_of(detail: ErrorDetails) -> str:
             return "has a lone surrogate, which is not UTF-8"
         case "string_pattern_mismatch":
             return NOT_MATCHED.get(context["pattern"], "has a character that is not allowed")
+        case "too_long":
+            return f"more than {context['max_length']} items"
         case "too_short":
             return "empty"
         case "union_tag_not_found":

@@ -6,24 +6,23 @@ ourselves is held to the protocol: this is for what comes in, and only looked at
 """
 
 import json
-import re
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
-from rapkit.protocol.content import DisplaySegment
+from rapkit.protocol.content import MAX_ITEMS, MAX_SEGMENTS, DisplaySegment
 from rapkit.protocol.fields import Id
 from rapkit.protocol.problems import clip
 
 _BOM = b"\xef\xbb\xbf"
-_BLANKS = re.compile(r"\s+")
-_OTHER_ALPHABET = str.maketrans("-_", "+/")
+_BLANKS = b" \t\n\v\f\r"
+_OTHER_ALPHABET = bytes.maketrans(b"-_", b"+/")
 _ID = TypeAdapter(Id)
 _SEGMENT: TypeAdapter[DisplaySegment] = TypeAdapter(DisplaySegment)
 
 
-def tolerated(body: bytes) -> bytes | None:
+def tolerated(body: bytes) -> dict[str, Any] | None:
     """The message of a callback as it can be used, as far as it can; None if it is no JSON object."""
     message = _read(body)
     if not isinstance(message, dict):
@@ -32,7 +31,7 @@ def tolerated(body: bytes) -> bytes | None:
         message.pop("call_id", None)
     if message.get("type") == "tool_result":
         _tolerate_result(message)
-    return to_json(message)
+    return message
 
 
 def _is_id(value: Any) -> bool:
@@ -62,10 +61,11 @@ def _tolerate_result(message: dict[str, Any]) -> None:
     content, segments = message.get("content"), message.get("display_as")
     if content is None and message.get("text") is None:
         message["text"] = ""
-    if isinstance(content, list):
+    if isinstance(content, list) and len(content) <= MAX_ITEMS:
         message["content"] = [_item(item) for item in content]
     if segments is not None:
-        message["display_as"] = [each for each in map(_segment, segments) if each] if isinstance(segments, list) else []
+        tried = segments[:MAX_SEGMENTS] if isinstance(segments, list) else []
+        message["display_as"] = [each for each in map(_segment, tried) if each]
 
 
 def _item(item: Any) -> Any:
@@ -88,7 +88,7 @@ def _segment(segment: Any) -> Any:
     if segment.get("type") == "image" and isinstance(segment.get("content"), dict):
         segment = {**segment, "content": _with_base64(segment["content"])}
     try:
-        _SEGMENT.validate_json(to_json(segment))
+        _SEGMENT.validate_python(segment)
     except ValidationError:
         return None
     return segment
@@ -98,5 +98,5 @@ def _with_base64(image: dict[str, Any]) -> dict[str, Any]:
     data = image.get("data")
     if not isinstance(data, str):
         return image
-    bare = _BLANKS.sub("", data).rstrip("=").translate(_OTHER_ALPHABET)
-    return {**image, "data": bare + "=" * (-len(bare) % 4)}
+    bare = data.encode().translate(_OTHER_ALPHABET, _BLANKS).rstrip(b"=")
+    return {**image, "data": (bare + b"=" * (-len(bare) % 4)).decode(errors="replace")}

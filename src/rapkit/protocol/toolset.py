@@ -9,6 +9,7 @@ from pydantic import (
     Field,
     StringConstraints,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic_core import ErrorDetails, PydanticCustomError, from_json
@@ -18,10 +19,14 @@ from rapkit.protocol.fields import ID_PATTERN, Flag, HttpUrl, Id, Text
 from rapkit.protocol.input_schema import BadSchema, compile_schema
 from rapkit.protocol.json_value import Json, JsonObject
 from rapkit.protocol.message import Message
+from rapkit.protocol.patterns import MAX_IN_TOOLSET, PatternBudget
 from rapkit.protocol.problems import clip, details_of, path_of, problem_of
 
 MAX_NAME = 128
 MAX_LINES = 100
+
+MAX_TOOLS = 1000
+"""Tools of one toolset: several times what any model can be offered."""
 
 TOOL_NAME_PATTERN = r"^[A-Za-z0-9_.-]+$"
 """No spaces or specials: what stands in a log line, a command line and, dots aside, in a model provider's tool list."""
@@ -30,9 +35,9 @@ ToolName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME, p
 ToolsetName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME, pattern=ID_PATTERN)]
 
 
-def _is_usable(schema: dict[str, Any]) -> dict[str, Any]:
+def _is_usable(schema: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
     try:
-        compile_schema(schema)
+        compile_schema(schema, info.context)
     except BadSchema as error:
         raise PydanticCustomError("input_schema", "{problem}", {"problem": str(error)}) from None
     return schema
@@ -81,7 +86,7 @@ class ToolsetDocument(Message):
     name: ToolsetName = Field(description="1 to 128 characters")
     description: Text | None = Field(None, description="what the toolset is for")
     endpoint: HttpUrl = Field(description="where tools are invoked, an absolute http or https URL")
-    tools: Annotated[tuple[ToolDefinition, ...], Field(strict=False, min_length=1)] = Field(
+    tools: Annotated[tuple[ToolDefinition, ...], Field(strict=False, min_length=1, max_length=MAX_TOOLS)] = Field(
         description="the tools, at least one"
     )
     needsMigration: Flag = Field(False, description="whether the server takes part in session migration")  # noqa: N815
@@ -100,9 +105,14 @@ def parse_toolset(body: bytes) -> ToolsetDocument:
     `read_toolset` takes the usable part of one that others have written.
     """
     try:
-        return ToolsetDocument.model_validate_json(body)
+        return validate_toolset(body)
     except ValidationError as error:
         raise InvalidToolset("\n".join(problem_lines(body, error))) from None
+
+
+def validate_toolset(body: bytes) -> ToolsetDocument:
+    """A toolset document; pydantic's ValidationError if anything in it is wrong, or its patterns are too large together."""
+    return ToolsetDocument.model_validate_json(body, context=PatternBudget(MAX_IN_TOOLSET, "the toolset"))
 
 
 def _repeated(names: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ ignored, an unusable tool is left out. Only a document without a usable endpoint
 import codecs
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,7 +16,16 @@ from pydantic_core import ErrorDetails, from_json, to_json
 from rapkit.errors import InvalidToolset
 from rapkit.printable import printable
 from rapkit.protocol.problems import clip, details_of
-from rapkit.protocol.toolset import ToolsetDocument, problem_line, problem_lines, tool_names
+from rapkit.protocol.toolset import (
+    MAX_LINES,
+    MAX_TOOLS,
+    ToolsetDocument,
+    problem_line,
+    problem_lines,
+    tool_names,
+    validate_toolset,
+)
+from rapkit.protocol.value_count import MAX_VALUES, has_more_values
 
 UNNAMED = "unnamed"
 """What a toolset is called that has no usable name."""
@@ -42,14 +51,33 @@ class UsableToolset:
     unusable: tuple[UnusableTool, ...] = ()
 
 
-def read_toolset(body: bytes) -> UsableToolset:
-    """The usable part of a discovery answer; `InvalidToolset` lists everything that is wrong if there is none."""
+def read_toolset(body: bytes, most_values: int = MAX_VALUES) -> UsableToolset:
+    """The usable part of a discovery answer; `InvalidToolset` lists what is wrong if there is none.
+
+    A document of too many values is not parsed. Of too many tools the first ones are used.
+    """
     body = body.removeprefix(codecs.BOM_UTF8)
+    if has_more_values(body, most_values):
+        raise InvalidToolset(f"toolset: has more than {most_values} JSON values")
+    body, left_out = _without_tools_past_the_limit(body)
     try:
-        return UsableToolset(ToolsetDocument.model_validate_json(body))
+        usable = UsableToolset(validate_toolset(body))
     except ValidationError as error:
-        reader = _Reader(body, error)
-    return reader.read()
+        usable = _Reader(body, error).read()
+    return replace(usable, unusable=usable.unusable + left_out)
+
+
+def _without_tools_past_the_limit(body: bytes) -> tuple[bytes, tuple[UnusableTool, ...]]:
+    """The document with as many tools as are used. To validate the others first would take seconds if they are all wrong."""
+    try:
+        document = from_json(body)
+    except ValueError:
+        return body, ()  # which validation explains
+    tools = document.get("tools") if isinstance(document, dict) else None
+    if not isinstance(tools, list) or len(tools) <= MAX_TOOLS:
+        return body, ()
+    problem = f"toolset: tools: there are {len(tools)}, of which the first {MAX_TOOLS} are used"
+    return to_json({**document, "tools": tools[:MAX_TOOLS]}), (UnusableTool(f"tools[{MAX_TOOLS}:]", problem),)
 
 
 class _Reader:
@@ -71,8 +99,12 @@ class _Reader:
         document["tools"] = self._usable_tools(document["tools"])
         if not document["tools"]:
             raise self._invalid()
-        usable = ToolsetDocument.model_validate_json(to_json(document))
-        return UsableToolset(usable, tuple(self._ignored), tuple(self._unusable))
+        usable = validate_toolset(to_json(document))
+        return UsableToolset(usable, self._reported(), tuple(self._unusable))
+
+    def _reported(self) -> tuple[str, ...]:
+        lines, more = self._ignored[:MAX_LINES], len(self._ignored) - MAX_LINES
+        return (*lines, f"and {more} fields more") if more > 0 else tuple(lines)
 
     def _invalid(self) -> InvalidToolset:
         return InvalidToolset("\n".join(problem_lines(self._body, self._error)))

@@ -116,7 +116,7 @@ class Agent:
         async with contextlib.AsyncExitStack() as stack:
             listener = stack.enter_context(await self._listen())
             await stack.enter_async_context(self.lifespan(public_url=self.public_url or url_of(_LOOPBACK, listener)))
-            await stack.enter_async_context(in_background(self.app, listener))
+            await stack.enter_async_context(in_background(self.app, listener, self.capacity.http))
             stack.callback(self.end_streams)
             self._stack = stack.pop_all()
         return self

@@ -11,6 +11,7 @@ from starlette.websockets import WebSocketClose
 
 from rapkit import __version__
 from rapkit.errors import ConfigError, StoreError
+from rapkit.http.body_limits import BodyLimits
 from rapkit.http.callers import Callers
 from rapkit.http.health import Health, Readiness
 from rapkit.http.methods import Only
@@ -25,7 +26,6 @@ from rapkit.http.requests import (
     send_answer,
     send_problem,
 )
-from rapkit.http.unread_body import DiscardUnreadBody
 from rapkit.runtime.addresses import PATH as CALLBACK_PATH
 from rapkit.runtime.addresses import CalledBack
 from rapkit.runtime.api import api_routes
@@ -57,18 +57,18 @@ def make_app(
     """Routes for an agent."""
     routes = Router(
         routes=[
-            Route(f"{CALLBACK_PATH}{{token}}", Only(CallbackEndpoint(engine, capacity.callback), "POST")),
-            *api_routes(lambda: engine().threads, lambda: _about(engine()), callers, capacity.message),
+            Route(f"{CALLBACK_PATH}{{token}}", Only(CallbackEndpoint(engine, capacity), "POST")),
+            *api_routes(lambda: engine().threads, lambda: _about(engine()), callers, capacity.message, capacity.values),
             Route("/metrics", Only(_metrics_page(engine, callers), "GET")),
             Route("/healthz", Only(Health(), "GET", "HEAD")),
-            Route("/readyz", Only(Readiness(lambda: engine().ready()), "GET", "HEAD")),
+            Route("/readyz", Only(Readiness(lambda: engine().problem()), "GET", "HEAD")),
             *(Mount(f"{TOOLSETS_PATH}{toolset.name}", OnlyForStrangers(toolset.app)) for toolset in toolsets),
         ],
         redirect_slashes=False,
         default=_nothing_here,
         lifespan=lifespan,
     )
-    return DiscardUnreadBody(routes)
+    return BodyLimits(routes, capacity.http)
 
 
 def _about(engine: Engine) -> AgentDetail:
@@ -94,9 +94,11 @@ class CallbackEndpoint:
     410 nothing waits for it any more; 200 once the message is durable, or was before; 503 if it cannot be stored now.
     """
 
-    def __init__(self, engine: FindEngine, largest: int) -> None:
+    def __init__(self, engine: FindEngine, capacity: Capacity) -> None:
         self._engine = engine
-        self._largest = largest
+        self._largest = capacity.callback
+        self._most_discarded = capacity.http.discard_bytes
+        self._values = capacity.values
         self._strangers = RateLimit(_STRANGERS_A_SECOND)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,13 +125,13 @@ class CallbackEndpoint:
         call = self._call(engine, scope)
         headers = dict(scope["headers"])
         signed = engine.callbacks.signed(call, headers)
-        body = Body(scope, receive, self._largest)
+        body = Body(scope, receive, self._largest, self._values)
         try:
             message = await body.read()
         except TooLarge as refusal:
             beginning = await body.beginning(LOOKED_AT)
             if signed is not None:
-                await body.feed(signed.update)
+                await body.feed(signed.update, self._most_discarded)
                 await engine.callbacks.verify(call, signed)
             await engine.callbacks.refuse_too_large(call, beginning, headers, refusal)
             raise

@@ -8,11 +8,12 @@ from rapkit.errors import InvalidMessage
 from rapkit.http.requests import Refusal, TooLarge
 from rapkit.kernel.incoming import Refused
 from rapkit.mailbox import Letter, Reception
+from rapkit.off_loop import off_loop
 from rapkit.protocol import Callback, SubscriptionEvent, ToolResult, ViewUpdate, parse_callback
 from rapkit.runtime.addresses import Addresses, CalledBack
 from rapkit.runtime.callback_signatures import CallbackSignatures
 from rapkit.runtime.late_subscriptions import LateSubscriptions
-from rapkit.runtime.letters import LIVE, callback_letter, ended, letter
+from rapkit.runtime.letters import callback_letter, ended, letter
 from rapkit.runtime.refused_callbacks import RefusedCallback
 from rapkit.tracing import incoming
 
@@ -29,6 +30,8 @@ _NOTHING_LIVE = (
 Headers = Mapping[bytes, bytes]
 Accept = Callable[[Letter], Awaitable[Reception]]
 """Puts a letter into a thread's mail, durably."""
+Remembers = Callable[[str, str], Awaitable[bool]]
+"""Whether a letter to a thread with this `dedup` would be a repetition."""
 
 
 class Callbacks:
@@ -38,9 +41,15 @@ class Callbacks:
     """
 
     def __init__(
-        self, accept: Accept, addresses: Addresses, late: LateSubscriptions, signatures: CallbackSignatures
+        self,
+        accept: Accept,
+        remembers: Remembers,
+        addresses: Addresses,
+        late: LateSubscriptions,
+        signatures: CallbackSignatures,
     ) -> None:
         self._accept = accept
+        self._remembers = remembers
         self._addresses = addresses
         self._late = late
         self.signed = signatures.signed
@@ -60,14 +69,14 @@ class Callbacks:
         """
         thread_id, call_id = call.thread_id, call.call_id
         try:
-            callback = parse_callback(body)
+            callback = await off_loop(len(body), parse_callback, body)
         except InvalidMessage as error:
             await self._refuse_malformed(thread_id, call_id, body, headers, str(error))
             raise Refusal(400, str(error)) from None
         if callback.group_id != thread_id or _call_of(callback) not in (None, call_id):
             log.warning("a callback for one call came to the URL of another", extra={"thread_id": thread_id})
             raise Refusal(404, "This URL was made for another call than the message is about.")
-        dedup = _dedup(call_id, callback, body, headers)
+        dedup = await off_loop(len(body), _dedup, call_id, callback, body, headers)
         trace = incoming(headers.items())
         reception = await self._accept(callback_letter(thread_id, call_id, callback, body, dedup, trace))
         if reception in (Reception.ACCEPTED, Reception.DUPLICATE):
@@ -83,15 +92,14 @@ class Callbacks:
 
     async def _has_ended(self, thread_id: str, call_id: str) -> bool:
         """Whether the call had its result a while ago: then its server repeats itself, in other words."""
-        another = Letter(thread_id, "", b"", dedup=ended(call_id), needs=(LIVE, call_id))
-        return await self._accept(another) is Reception.DUPLICATE
+        return await self._remembers(thread_id, ended(call_id))
 
     # What is refused for good
 
     async def _refuse_malformed(
         self, thread_id: str, call_id: str, body: bytes, headers: Headers, problem: str
     ) -> None:
-        said = RefusedCallback.read(body)
+        said = await off_loop(len(body), RefusedCallback.read, body)
         where = {"thread_id": thread_id, "call_id": call_id}
         log.warning("a callback is refused, because it is not valid: %s", _short(problem), extra=where)
         if said.type == "tool_result" and said.is_of(thread_id, call_id):

@@ -13,6 +13,7 @@ from rapkit.delivery.client import Fetcher
 from rapkit.errors import ConfigError, DeliveryError, ForbiddenTarget, InvalidToolset
 from rapkit.http.callers import is_loopback_host
 from rapkit.protocol import ToolsetDocument, UsableToolset, read_toolset
+from rapkit.protocol.value_count import MAX_VALUES
 from rapkit.runtime.server import Server
 
 PATH = "/.well-known/rap-toolset"
@@ -53,8 +54,9 @@ def digest_of(body: bytes) -> str:
 class Discovery:
     """Fetches toolset documents. Who asks for the same one while it is under way shares the next answer."""
 
-    def __init__(self, client: Fetcher, in_thread: InThread = asyncio.to_thread) -> None:
+    def __init__(self, client: Fetcher, in_thread: InThread = asyncio.to_thread, values: int = MAX_VALUES) -> None:
         self._client = client
+        self._values = values
         self._in_thread = in_thread
         self._under_way: dict[str, asyncio.Task[Fetched]] = {}
         self._next: dict[str, asyncio.Task[Fetched]] = {}
@@ -86,7 +88,7 @@ class Discovery:
 
     async def parse(self, body: bytes) -> UsableToolset:
         """The usable part of a toolset document. Off the loop: a large one takes a while."""
-        toolset: UsableToolset = await self._in_thread(read_toolset, body)
+        toolset: UsableToolset = await self._in_thread(read_toolset, body, self._values)
         return toolset
 
     async def fetch_all(self, servers: Sequence[Server]) -> list[Fetched | DiscoveryFailed]:

@@ -11,7 +11,9 @@ from rapkit import background
 from rapkit.clock import Clock, SystemClock
 from rapkit.delivery.client import HttpClient
 from rapkit.delivery.guard import Guard
-from rapkit.errors import ConfigError, StoreError
+from rapkit.delivery.lookups import Lookups
+from rapkit.errors import ConfigError
+from rapkit.http.health import NOT_WORKING
 from rapkit.ids import new_id
 from rapkit.mailbox import Lease, Letter, Reception, Store
 from rapkit.models.model import kept_open
@@ -36,8 +38,6 @@ from rapkit.runtime.toolsets import THREAD, Toolsets
 from rapkit.signer import Signer
 from rapkit.stores import open_store
 from rapkit.tracing import Tracing
-
-_PATIENCE_WITH_STORE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class Engine:
         self._store = store
         self._clock = outside.clock
         self._name = new_id("receiver")
+        self._upkeep = background.Upkeep(store, self._name, plan.patience.dead_letters)
         self._configured = False
         self._shift: Shift | None = None
         self._wakes: dict[asyncio.Task[Woken], Shift] = {}
@@ -81,7 +82,7 @@ class Engine:
         self.hub = Hub()
         self._addresses = addresses = Addresses(plan.public_url, Signer(store.derive("rapkit callbacks")))
         dispatch = Dispatch(plan.servers, addresses, Guard(_origins(plan), loopback=True))
-        discovery = Discovery(line, outside.in_thread)
+        discovery = Discovery(line, outside.in_thread, plan.capacity.values)
         self.toolsets = Toolsets(store, discovery, plan.servers, outside.clock, plan.patience.rediscover)
         self._place = Workplace(
             plan, store, line, outside.clock, self.toolsets, dispatch, self.hub, self.metrics, outside.tracing
@@ -89,6 +90,7 @@ class Engine:
         self.threads = Threads(store, self.hub, outside.clock.now, self._interrupt, self._doorbell.ring, plan.limits)
         self.callbacks = Callbacks(
             self._accept,
+            store.remembers,
             addresses,
             LateSubscriptions(store, dispatch, self._doorbell.ring),
             CallbackSignatures(plan.servers, store, outside.clock),
@@ -98,6 +100,11 @@ class Engine:
         )
         self.metrics.gauge(
             "rapkit_posts_under_way", "POSTs being made now.", lambda: sum(each.under_way for each in self._shifts)
+        )
+        self.metrics.gauge(
+            "rapkit_silent_origins",
+            "Origins that left their last POST unanswered.",
+            lambda: sum(each.silent_origins for each in self._shifts),
         )
 
     @property
@@ -134,16 +141,19 @@ class Engine:
         for shift in self._shifts:
             shift.interrupt(thread_id)
 
-    async def ready(self) -> bool:
-        """Whether messages can be accepted and, if there is a worker, are worked on; not any more once it is about to stop."""
+    async def problem(self) -> str | None:
+        """Why messages cannot be accepted now, or with a worker are not worked on; None if they are.
+
+        As the last renewal of the lease has found; without a worker, which renews one, it is found out now, but not at every request.
+        """
         if self.hub.over:
-            return False
-        try:
-            async with asyncio.timeout(_PATIENCE_WITH_STORE):
-                await self._store.renew(self._name)  # something that is written, and harmless
-        except (StoreError, TimeoutError):
-            return False
-        return (self._shift is None or self._shift.healthy) and not (self._alarm and self._alarm.done())
+            return "The process is about to stop."
+        if self._shift is None:
+            await self._upkeep.look_at_store()
+        if problem := (self._upkeep if self._shift is None else self._shift.upkeep).store_problem:
+            return problem
+        healthy = (self._shift is None or self._shift.healthy) and not (self._alarm and self._alarm.done())
+        return None if healthy else NOT_WORKING
 
     # Working
 
@@ -215,11 +225,12 @@ async def opened(plan: Plan, surroundings: Surroundings | None = None) -> AsyncI
     """Open the store as long as the context lasts. Nothing is worked on unless it is woken."""
     outside = surroundings or Surroundings()
     store = outside.open_store(plan)
+    lookups = Lookups(plan.capacity.lookups)
     try:
         async with (
-            outside.open_line(Guard(_origins(plan))) as far,
-            outside.open_line(Guard(loopback=True)) as near,
-            _certified(plan) as certified,
+            outside.open_line(Guard(_origins(plan), resolver=lookups)) as far,
+            outside.open_line(Guard(loopback=True, resolver=lookups)) as near,
+            _certified(plan, lookups) as certified,
             kept_open(plan.model),
         ):
             engine = Engine(plan, store, Exchange(far, near, plan.toolsets, certified), outside)
@@ -242,13 +253,14 @@ async def running(
 
 
 @contextlib.asynccontextmanager
-async def _certified(plan: Plan) -> AsyncIterator[dict[str, Line]]:
+async def _certified(plan: Plan, lookups: Lookups) -> AsyncIterator[dict[str, Line]]:
     """Lines that show the client certificates of servers, by the origins of these."""
     lines: dict[str, Line] = {}
     async with contextlib.AsyncExitStack() as stack:
         for server in plan.servers:
             if server.certificate is not None:
-                guard = Guard([] if server.is_local else [server.origin], loopback=server.is_local)
+                allow = [] if server.is_local else [server.origin]
+                guard = Guard(allow, loopback=server.is_local, resolver=lookups)
                 client = HttpClient(guard, certificate=server.certificate)
                 lines[place_of(server.url)] = await stack.enter_async_context(client)
         yield lines

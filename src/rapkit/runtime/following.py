@@ -1,7 +1,7 @@
 """What somebody who follows a thread is told, in which order, so that it can be taken up again anywhere."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -18,6 +18,7 @@ from rapkit.kernel.entries import (
 )
 from rapkit.kernel.thread import OpenChoice, Thread, load_thread
 from rapkit.mailbox import Box, Entry, Store
+from rapkit.off_loop import off_loop
 from rapkit.runtime.commits import OAUTH, VIEW
 from rapkit.runtime.hub import Changed, Delta, Hub, News, Over, Perhaps, Reset
 
@@ -28,11 +29,12 @@ _CLOSED = {"status": "closed", "reason": None}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the journal."""
+    """A line of the journal; `size` is how many bytes it takes in the store."""
 
     seq: int
     at: float
     entry: JournalEntry
+    size: int = field(default=0, compare=False)
 
 
 class EventName(StrEnum):
@@ -63,10 +65,14 @@ class ThreadEvent:
     more: bool = False
 
 
-def read_line(entry: Entry) -> Line:
-    """A line as it is stored."""
+async def read_lines(entries: Sequence[Entry]) -> list[Line]:
+    """Lines as they are stored."""
+    return [await off_loop(len(entry.body), _read_line, entry) for entry in entries]
+
+
+def _read_line(entry: Entry) -> Line:
     try:
-        return Line(entry.seq, entry.at, load_entry(entry.body))
+        return Line(entry.seq, entry.at, load_entry(entry.body), len(entry.body))
     except ValueError:
         raise StoreError(f"Entry {entry.seq} of a journal cannot be read.") from None
 
@@ -164,7 +170,7 @@ class Following:
         """The lines up to `length`. The thread is read first, and no line that is newer than it: what a line is about is there, or over."""
         while self._after < length:
             entries = await self._store.entries(self._id, after=self._after, limit=min(_PAGE, length - self._after))
-            lines = [read_line(entry) for entry in entries]
+            lines = await read_lines(entries)
             if not lines:
                 raise StoreError(f"The journal of thread {self._id} ends too early.")
             shown = await self._shown(lines, thread)

@@ -12,6 +12,7 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import Numbered, Stretch, content_of, project
 from rapkit.kernel.thread import Inherited, Thread, load_thread
 from rapkit.mailbox import Entry, Store
+from rapkit.off_loop import off_loop
 
 _SUMMARY = frozenset(("summary",))
 _MOST_EARLY = 100
@@ -67,13 +68,18 @@ class View:
         return project(stretches, known, answer_chars=min(limits.answer_chars, most // 2), total_chars=most)
 
 
-async def view_of(store: Store, before: Thread, step: Step, limits: ThreadLimits) -> View:
-    """What the model is shown after a step: the last lines that are for models, about a window of them, those of the step included."""
+async def view_of(
+    store: Store, before: Thread, step: Step, limits: ThreadLimits, most_bytes: int | None = None
+) -> View:
+    """What the model is shown after a step: the last lines that are for models, about a window of them, those of the step included.
+
+    Lines that are stored are left out, the oldest first, if they would take more than `most_bytes`.
+    """
     thread = step.thread
     own = Inherited(before.id, before.length)
     since = before.summary.upto if before.summary else 0
-    entries = await _entries(store, own, _how_many(thread, lines_since(before), limits), since)
-    lines = list(map(_numbered, entries))
+    entries = await _entries(store, own, _how_many(thread, lines_since(before), limits), since, most_bytes)
+    lines = await _lines(entries)
     sizes = _sizes(entries, lines)
     lines += [Numbered(seq, entry) for seq, entry in enumerate(step.entries, before.length + 1)]
     sizes += tuple(_size(entry, len(dump_entry(entry))) for entry in step.entries)
@@ -83,7 +89,7 @@ async def view_of(store: Store, before: Thread, step: Step, limits: ThreadLimits
     inherited = 0
     inherits = before.inherits if summary is None else None
     while inherits is not None and left > 0:
-        stretch, size = await _inherited(store, inherits, left)
+        stretch, size = await _inherited(store, inherits, left, most_bytes)
         stretches.insert(0, stretch)
         inherited += size
         left -= len(stretch.lines)
@@ -104,12 +110,12 @@ def _how_many(thread: Thread, shown: int, limits: ThreadLimits) -> int:
     return shown if shown <= window else window + (shown - window) % max(1, window // 2)
 
 
-async def _inherited(store: Store, part: Inherited, most: int) -> tuple[Stretch, int]:
+async def _inherited(store: Store, part: Inherited, most: int, most_bytes: int | None) -> tuple[Stretch, int]:
     """A part of another thread's journal, as that thread saw it then, and its size: what it has summed up since does not count."""
     found = await store.recent(part.thread_id, 1, before=part.upto + 1, kinds=_SUMMARY)
     summary = _read_summary(found[0]) if found else None
-    entries = await _entries(store, part, most, summary.upto if summary else 0)
-    lines = list(map(_numbered, entries))
+    entries = await _entries(store, part, most, summary.upto if summary else 0, most_bytes)
+    lines = await _lines(entries)
     early = await _early(store, part.thread_id, lines)
     return Stretch(lines, inherited=True, summary=summary, early=early), sum(_sizes(entries, lines))
 
@@ -143,8 +149,8 @@ async def _early(store: Store, thread_id: str, lines: Collection[Numbered]) -> l
     return [Numbered(seq, await find_event(store, thread_id, seq)) for seq in wanted[-_MOST_EARLY:]]
 
 
-async def _entries(store: Store, part: Inherited, most: int, since: int) -> list[Entry]:
-    entries = await store.recent(part.thread_id, most, before=part.upto + 1, kinds=SHOWN)
+async def _entries(store: Store, part: Inherited, most: int, since: int, most_bytes: int | None) -> list[Entry]:
+    entries = await store.recent(part.thread_id, most, before=part.upto + 1, kinds=SHOWN, most_bytes=most_bytes)
     return [entry for entry in entries if entry.seq > since]
 
 
@@ -160,6 +166,10 @@ def _read_summary(entry: Entry) -> Summary:
     if not isinstance(summary, Summary):
         raise StoreError(f"Entry {entry.seq} of a journal is no summary.")
     return summary
+
+
+async def _lines(entries: Sequence[Entry]) -> list[Numbered]:
+    return [await off_loop(len(entry.body), _numbered, entry) for entry in entries]
 
 
 def _numbered(entry: Entry) -> Numbered:

@@ -16,7 +16,7 @@ from rapkit.kernel.thread import OpenChoice, Pending, Subscription, Thread
 from rapkit.mailbox import Box, Store
 from rapkit.runtime.callback_signatures import UNSIGNED
 from rapkit.runtime.commits import OAUTH, VIEW
-from rapkit.runtime.following import Following, Line, ThreadEvent, is_running, read_line, read_thread, status_of
+from rapkit.runtime.following import Following, Line, ThreadEvent, is_running, read_lines, read_thread, status_of
 from rapkit.runtime.hub import Hub
 from rapkit.runtime.toolsets import THREAD
 
@@ -152,7 +152,7 @@ class Looking:
     async def history(self, thread_id: str, after: int = 0, limit: int = _PAGE) -> list[Line]:
         """The journal, oldest first, from the line after `after`."""
         await self._box(thread_id)
-        return [read_line(entry) for entry in await self._store.entries(thread_id, after=after, limit=limit)]
+        return await read_lines(await self._store.entries(thread_id, after=after, limit=limit))
 
     async def follow(self, thread_id: str, after: int = 0, skip: int = 0) -> AsyncGenerator[ThreadEvent, None]:
         """What has happened since line `after`, and what happens from now on, until the thread is closed.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rapkit import background
 from rapkit.clock import Clock
 from rapkit.delivery.client import Poster
-from rapkit.delivery.courier import Courier
+from rapkit.delivery.courier import Courier, Traffic
 from rapkit.ids import new_id
 from rapkit.mailbox import OUTBOX, Letter, Outcome, Reception, Settlement, Store, Taken
 from rapkit.runtime.alarm import soonest
@@ -57,7 +57,7 @@ class Shift:
         self._keeping: list[asyncio.Task[None]] = []
         self._reviving: list[asyncio.Task[None]] = []
         self._finishing: asyncio.Task[None] | None = None
-        self._upkeep = background.Upkeep(place.store, name, place.plan.patience.dead_letters)
+        self.upkeep = background.Upkeep(place.store, name, place.plan.patience.dead_letters)
         budget = place.plan.budget
         self._spending = None if budget is None else Spending(place.store, name, budget, place.clock.now)
         self._revival = Reviving(place.store, name, budget, place.plan.limits, self._spending)
@@ -66,6 +66,7 @@ class Shift:
             place.line,
             name,
             policies=place.plan.policies,
+            traffic=Traffic(place.plan.capacity.deliveries, place.plan.capacity.deliveries_per_origin),
             prepare=place.dispatch.prepare,
             report=place.dispatch.report,
             on_attempt=self._attempted,
@@ -104,6 +105,11 @@ class Shift:
         return self._worker.running
 
     @property
+    def silent_origins(self) -> int:
+        """How many origins have left their last POST without an answer."""
+        return self._courier.silent_origins
+
+    @property
     def under_way(self) -> int:
         """How many POSTs are being made now."""
         return self._courier.under_way
@@ -139,7 +145,7 @@ class Shift:
         self._working += [
             background.start(self._worker.run, "running threads"),
             background.start(self._schedules.run, "carrying out schedules"),
-            background.start(self._upkeep.sweep, "sweeping"),
+            background.start(self.upkeep.sweep, "sweeping"),
         ]
         self._reviving.append(background.start(self._revival.run, "reviving threads"))
 
@@ -148,7 +154,7 @@ class Shift:
         if self._spending is not None:
             await self._spending.start()
             self._keeping.append(background.start(self._spending.run, "writing down what is spent"))
-        self._keeping.append(background.start(self._upkeep.renew, "renewing the lease"))
+        self._keeping.append(background.start(self.upkeep.renew, "renewing the lease"))
 
     async def stop(self) -> None:
         """End in order: no new slices, let running ones end, send what they said, leave the rest to whoever comes next."""
@@ -158,12 +164,12 @@ class Shift:
             await self._worker.drain(self._grace)
             if self._spending is not None:
                 await self._spending.close()
-            await self._upkeep.let_outbox_leave(self._grace)
+            await self.upkeep.let_outbox_leave(self._grace)
             await background.end(*self._delivering)
             await self._courier.drain(self._grace)
         finally:
             await background.end(*self._reviving, *self._delivering, *self._keeping)
-            await self._upkeep.retire()
+            await self.upkeep.retire()
 
     async def abandon(self) -> None:
         """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
@@ -195,7 +201,7 @@ class Shift:
             await self.stop()
         if not self._finishing.cancelled():
             self._finishing.result()
-            await self._upkeep.sweep_once()
+            await self.upkeep.sweep_once()
 
     def hurry(self) -> None:
         """Begin nothing more: `finish` ends as if its time were over."""

@@ -17,6 +17,7 @@ from rapkit.kernel.receiving import receive
 from rapkit.kernel.replying import worker_lost
 from rapkit.kernel.thread import Pending, Thread, load_thread
 from rapkit.mailbox import Claim, Commit, Mail
+from rapkit.off_loop import off_loop
 from rapkit.protocol import UserChoice, ViewUpdate
 from rapkit.runtime import audit, letters
 from rapkit.runtime.asking import Asking, Interrupted
@@ -84,7 +85,8 @@ class Slice:
             "consumed": [each.seq for each in self._claim.mail if each.seq not in aside],
             "set_aside": aside,
         }
-        if asks_at is None or asks_at > now:
+        # What is set aside takes its attempts along: they are not the model's, which is asked in the next slice.
+        if asks_at is None or asks_at > now or aside:
             await self._commit(thread, step, again_at=asks_at, **mail)
             return
         if self._claim.attempts > _MOST_LOST_ATTEMPTS:
@@ -93,7 +95,8 @@ class Slice:
             await self._commit(thread_now, worker_lost(thread_now, self._claim.attempts - 1, now, self._limits))
             return
         # What the model is shown and offered. Nobody but us appends to the journal, so it can be read while we do.
-        reading = asyncio.create_task(view_of(self._store, thread, step, self._limits))
+        most = self._premises.plan.capacity.conversation
+        reading = asyncio.create_task(view_of(self._store, thread, step, self._limits, most))
         finding = asyncio.create_task(self._premises.toolsets.catalog(thread.root))
         try:
             if self._claim.mail or step.entries or step.effects:
@@ -133,7 +136,7 @@ class Slice:
         return incoming, aside
 
     async def _read(self, thread: Thread, mail: Mail) -> Incoming:
-        message = letters.read(mail)
+        message = await off_loop(len(mail.body), letters.read, mail)
         match message:
             case Undelivered(stale=True):
                 return await self._corrected(thread, message)

@@ -55,7 +55,8 @@ class Worker:
             running.interrupt()
 
     async def _claim(self, limit: int) -> list[Claim]:
-        return await self._premises.store.claim(self._premises.worker, THREAD, limit)
+        here = self._premises
+        return await here.store.claim(here.worker, THREAD, limit, here.plan.capacity.mail)
 
     async def _slice(self, claim: Claim) -> None:
         thread_id = claim.box.id

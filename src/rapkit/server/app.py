@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from rapkit.errors import ConfigError, InvalidMessage, StoreError
+from rapkit.http.body_limits import BodyLimits
 from rapkit.http.callers import Callers
 from rapkit.http.health import Health, Readiness
 from rapkit.http.methods import Only
@@ -18,14 +19,15 @@ from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import (
     Body,
     Refusal,
+    address_of,
     asked_url,
     come_back,
+    host_of,
     send_answer,
     send_problem,
     unauthorized,
 )
 from rapkit.http.strangers import ForStrangers
-from rapkit.http.unread_body import DiscardUnreadBody
 from rapkit.mailbox import Reception
 from rapkit.protocol import ToolsetDocument, dump, parse_choice_made
 from rapkit.server.endpoints import (
@@ -63,14 +65,14 @@ def make_app(
     strangers = RateLimit(limits.strangers)
 
     def for_notices(act: Act) -> ASGIApp:
-        return Only(NoticeEndpoint(act, engine, callers, limits.body, notices), "POST")
+        return Only(NoticeEndpoint(act, engine, callers, limits, notices), "POST")
 
     def for_strangers(endpoint: ASGIApp) -> ASGIApp:
         return ForStrangers(endpoint, strangers, _LARGEST_FROM_STRANGERS)
 
     routes = Router(
         routes=[
-            Route("/invoke", Only(Endpoint(invoke, engine, callers, limits.body), "POST")),
+            Route("/invoke", Only(Endpoint(invoke, engine, callers, limits), "POST")),
             Route(DISCOVERY, Only(Discovery(engine, callers, document, public_url), "GET", "HEAD")),
             Route("/cancel_tool_call", for_notices(cancel_tool_call)),
             Route("/close_thread", for_notices(close_thread)),
@@ -78,7 +80,7 @@ def make_app(
             Route(REDIRECT_PATH, for_strangers(Only(RedirectEndpoint(lambda: engine().oauth), "GET"))),
             Route("/metrics", Only(MetricsPage(lambda: engine().metrics.render(), callers), "GET")),
             Route("/healthz", Only(Health(), "GET", "HEAD")),
-            Route("/readyz", Only(Readiness(lambda: engine().ready()), "GET", "HEAD")),
+            Route("/readyz", Only(Readiness(lambda: engine().problem()), "GET", "HEAD")),
             *(
                 Route(webhook.path, Only(WebhookEndpoint(webhook, engine, strangers, limits.body), "POST"))
                 for webhook in webhooks
@@ -88,7 +90,7 @@ def make_app(
         default=nothing_here,
         lifespan=lifespan,
     )
-    return DiscardUnreadBody(routes)
+    return BodyLimits(routes, limits.http)
 
 
 async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,8 +120,12 @@ class Discovery:
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if self._callers.local_only and not self._is_local(scope):
-            await send_problem(send, unauthorized(self._callers))
+        try:
+            if self._callers.local_only and not self._is_local(scope):
+                raise unauthorized(self._callers)
+            asked = self._public_url or asked_url(scope)
+        except Refusal as refusal:
+            await send_problem(send, refusal)
             return
         try:
             self._engine()  # a toolset whose calls would be refused is not offered (DIS-2)
@@ -127,7 +133,7 @@ class Discovery:
             await send_problem(send, Refusal(503, str(error)))
             return
         try:
-            document = self._document(self._public_url or asked_url(scope))
+            document = self._document(asked)
         except ConfigError:
             # The toolset was checked when it was started, so it is the address that makes no URL.
             await send_problem(send, Refusal(400, "The Host header is not a host."))
@@ -135,9 +141,7 @@ class Discovery:
         await send_answer(send, 200, dump(document), _JSON)
 
     def _is_local(self, scope: Scope) -> bool:
-        client = scope.get("client")
-        host = next((value for name, value in scope["headers"] if name == b"host"), b"")
-        return self._callers.identify(b"", client[0] if client else None, host) is not None
+        return self._callers.identify(b"", address_of(scope), host_of(scope)) is not None
 
 
 class Answers:

@@ -12,9 +12,11 @@ from starlette.types import Receive, Scope, Send
 from rapkit.errors import ConfigError, ForbiddenTarget, InvalidMessage, StoreError
 from rapkit.http.callers import Callers
 from rapkit.http.requests import Refusal, Request, come_back, read_request, send_answer, send_problem
+from rapkit.off_loop import off_loop
 from rapkit.protocol import parse_invocation
 from rapkit.server.engine import Admission, Engine, TooBusy
 from rapkit.server.invocation import Call
+from rapkit.server.limits import Limits
 from rapkit.tracing import incoming
 
 RETRY_WHEN_STORE_FAILS = 5
@@ -36,7 +38,7 @@ async def invoke(engine: Engine, request: Request) -> None:
         call = Call(
             engine.toolset,
             request.caller,
-            parse_invocation(request.body),
+            await off_loop(len(request.body), parse_invocation, request.body),
             request.body,
             base_url,
             incoming(request.headers.items()),
@@ -68,12 +70,12 @@ class Endpoint:
         handler: Handler,
         engine: Callable[[], Engine],
         callers: Callers,
-        largest: int,
+        limits: Limits,
     ) -> None:
         self._handler = handler
         self._engine = engine
         self._callers = callers
-        self._largest = largest
+        self._limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -83,7 +85,9 @@ class Endpoint:
             await send_problem(send, Refusal(503, str(error)))
             return
         try:
-            await self._handler(engine, await read_request(scope, receive, self._callers, self._largest))
+            limits = self._limits
+            request = await read_request(scope, receive, self._callers, limits.body, limits.values)
+            await self._handler(engine, request)
         except Refusal as refusal:
             if refusal.status != _STALE:
                 engine.metrics.invocation("refused")

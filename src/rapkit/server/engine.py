@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -11,10 +12,12 @@ from pathlib import Path
 from rapkit import background
 from rapkit.clock import Clock, SystemClock
 from rapkit.delivery.client import HttpClient, Poster, Timeouts
-from rapkit.delivery.courier import Consequence, Courier, Fate
+from rapkit.delivery.courier import Consequence, Courier, Fate, Traffic
 from rapkit.delivery.guard import Guard
+from rapkit.delivery.lookups import Lookups
 from rapkit.delivery.retry import POLICIES, Kind
 from rapkit.errors import ForbiddenTarget, StoreError
+from rapkit.http.health import NOT_WORKING
 from rapkit.http.rate_limit import RateLimit
 from rapkit.ids import new_id
 from rapkit.mailbox import Fact, Lease, Reception, Store, Taken
@@ -86,7 +89,7 @@ class Engine:
         self._name = new_id("worker")
         self._kind = call_kind(plan.toolset)
         self._rate = RateLimit(plan.limits.rate)
-        self._backlog = 0
+        self._backlog: Counter[str] = Counter()
         self._background: list[asyncio.Task[None]] = []
         self._upkeep = background.Upkeep(store, self._name, plan.durations.keep_dead_letters)
         self.metrics = Metrics(plan.toolset, plan.tools)
@@ -100,6 +103,7 @@ class Engine:
                 **POLICIES,
                 Kind.QUESTION: replace(POLICIES[Kind.QUESTION], horizon=plan.durations.ask),
             },
+            traffic=Traffic(plan.limits.deliveries, plan.limits.deliveries_per_origin),
             report=self._report,
             clock=clock.now,
             on_attempt=self.metrics.callback,
@@ -154,15 +158,15 @@ class Engine:
         if isinstance(message, Invocation) and message.toolset_version not in (None, self._plan.version):
             # A repetition of what was accepted under the old version is still a repetition (DIS-9).
             return Admission.REPEATED if await self._store.known(call.box_id) else Admission.STALE
-        if self._backlog >= self._plan.limits.backlog and not await self._store.known(call.box_id):
+        if self._has_too_much(call.caller) and not await self._store.known(call.box_id):
             raise TooBusy(_COUNT_BACKLOG_EVERY)
-        self._backlog += 1  # before it is true, so that a crowd cannot get past the limit together
+        self._backlog[call.caller] += 1  # before it is true, so that a crowd cannot get past the limit together
         made = False
         try:
             made = await self._worker.accept(call)
         finally:
             if not made:
-                self._backlog -= 1
+                self._one_less(call.caller)
         return Admission.ACCEPTED if made else Admission.REPEATED
 
     async def cancel(self, caller: str, thread_id: str, call_id: str) -> None:
@@ -218,13 +222,12 @@ class Engine:
         """Make an event of a topic durable; it reaches everybody who is subscribed by then."""
         await self._topics.emit(topic, payload, id)
 
-    async def ready(self) -> bool:
-        """Whether invocations can be accepted and are worked on."""
-        try:
-            await self._store.next_due(self._kind)
-        except StoreError:
-            return False
-        return all(each.healthy for each in self._at_work) and not any(task.done() for task in self._background)
+    async def problem(self) -> str | None:
+        """Why invocations cannot be accepted now, or are not worked on; None if they are. As the last renewal of the lease has found."""
+        if problem := self._upkeep.store_problem:
+            return problem
+        healthy = all(each.healthy for each in self._at_work) and not any(task.done() for task in self._background)
+        return None if healthy else NOT_WORKING
 
     @property
     def _at_work(self) -> "tuple[Worker | Subscriptions | Topics | Resources | Courier, ...]":
@@ -233,8 +236,17 @@ class Engine:
     def _measure(self) -> None:
         for name, says, function in (
             ("rapkit_handlers_running", "Handlers that run now.", lambda: self._worker.running),
-            ("rapkit_backlog", "Accepted calls that have not ended and wait for nobody.", lambda: self._backlog),
+            (
+                "rapkit_backlog",
+                "Accepted calls that have not ended and wait for nobody.",
+                lambda: self._backlog.total(),
+            ),
             ("rapkit_callbacks_under_way", "POSTs being made now.", lambda: self._courier.under_way),
+            (
+                "rapkit_silent_origins",
+                "Origins that left their last POST unanswered.",
+                lambda: self._courier.silent_origins,
+            ),
             ("rapkit_subscriptions_running", "Subscriptions at work now.", lambda: self._subscriptions.running),
         ):
             self.metrics.gauge(name, says, function)
@@ -251,17 +263,21 @@ class Engine:
         await self._worker.quiet(thread)
         await self._subscriptions.quiet(thread)
 
-    def _one_less(self) -> None:
-        self._backlog -= 1
+    def _has_too_much(self, caller: str) -> bool:
+        limits = self._plan.limits
+        return self._backlog.total() >= limits.backlog or self._backlog[caller] >= limits.of_one_caller(limits.backlog)
+
+    def _one_less(self, caller: str) -> None:
+        self._backlog[caller] -= 1
 
     async def start(self) -> None:
         """Begin to work."""
         await self._store.renew(self._name)
-        self._backlog = await self._store.backlog(self._kind)
+        self._backlog = Counter(await self._store.backlog_of_shares(self._kind))
         if self._backlog:
             log.info(
                 "calls from before are taken up: %d; those of a server that was lost, within %g s",
-                self._backlog,
+                self._backlog.total(),
                 self._store.lease.seconds,
             )
         self._background = [
@@ -312,7 +328,7 @@ class Engine:
         while True:
             await asyncio.sleep(_COUNT_BACKLOG_EVERY)
             with contextlib.suppress(StoreError):  # an estimate: the operations that matter report the failure
-                self._backlog = await self._store.backlog(self._kind)
+                self._backlog = Counter(await self._store.backlog_of_shares(self._kind))
 
 
 @contextlib.asynccontextmanager
@@ -321,7 +337,7 @@ async def running(plan: Plan, surroundings: Surroundings | None = None) -> Async
     outside = surroundings or Surroundings()
     store = outside.open_store(plan)
     try:
-        guard = Guard(plan.allow_callbacks, plan.loopback_callbacks)
+        guard = Guard(plan.allow_callbacks, plan.loopback_callbacks, resolver=Lookups(plan.limits.lookups))
         certificate = plan.callback_certificate
         timeouts = Timeouts(plan.durations.connect, plan.durations.response)
         ours = HttpClient(guard, timeouts, certificate=certificate) if certificate else None

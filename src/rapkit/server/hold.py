@@ -10,7 +10,7 @@ from rapkit.delivery.retry import Kind
 from rapkit.errors import Fenced
 from rapkit.ids import new_id
 from rapkit.insisting import insist
-from rapkit.mailbox import Claim, Commit, Outgoing, Store
+from rapkit.mailbox import Claim, Commit, Outgoing, Store, lane_under
 from rapkit.server.invocation import digest
 
 log = logging.getLogger("rapkit.calls")
@@ -60,8 +60,7 @@ class Hold:
 
     def view_post(self, body: bytes, view_type: str) -> Outgoing:
         """A POST that shows a view, in a lane of its own: it neither waits for results and questions nor holds them up."""
-        box = self.claim.box
-        outgoing = self.post(body, Kind.VIEW, lane=f"{box.parent}/{box.id}/{digest('v', view_type)}")
+        outgoing = self.post(body, Kind.VIEW, lane=lane_under(self.claim.box, digest("v", view_type)))
         return replace(outgoing, latest=True)
 
     async def commit(self, commit: Commit) -> None:

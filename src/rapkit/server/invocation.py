@@ -68,6 +68,7 @@ class Call:
             state=self.to_state(),
             parent=self.thread_key,
             name=message.id,
+            share=self.caller,
         )
 
     def to_state(self) -> bytes:

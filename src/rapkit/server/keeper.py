@@ -91,8 +91,10 @@ class Keeper:
         await self._pump.drain(patience)
 
     async def _claim(self, limit: int) -> list[Claim]:
-        kind = thread_kind(self._premises.plan.toolset)
-        return await self._premises.store.claim(self._premises.worker, kind, limit)
+        plan = self._premises.plan
+        return await self._premises.store.claim(
+            self._premises.worker, thread_kind(plan.toolset), limit, plan.limits.mail
+        )
 
     async def tend(self, claim: Claim) -> None:
         """Clean up after the thread if it is over, else see to it that somebody looks again when it may be."""

@@ -23,6 +23,7 @@ from rapkit.http.requests import (
 )
 from rapkit.protocol import parse_call_cancelled, parse_thread_closed
 from rapkit.server.engine import Engine
+from rapkit.server.limits import Limits
 
 log = logging.getLogger("rapkit.http")
 
@@ -56,11 +57,13 @@ async def cancel_tool_call(engine: Engine, caller: str, body: bytes) -> None:
 class NoticeEndpoint:
     """An ASGI app that takes one kind of notice. `rate` bounds how many a caller may send; those past it are not acted on (CLO-8)."""
 
-    def __init__(self, act: Act, engine: Callable[[], Engine], callers: Callers, largest: int, rate: RateLimit) -> None:
+    def __init__(
+        self, act: Act, engine: Callable[[], Engine], callers: Callers, limits: Limits, rate: RateLimit
+    ) -> None:
         self._act = act
         self._engine = engine
         self._callers = callers
-        self._largest = largest
+        self._limits = limits
         self._rate = rate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,7 +84,7 @@ class NoticeEndpoint:
         """The authenticated caller and the body, None if it cannot be had; a `Refusal` with 401 otherwise."""
         caller = identify(scope, self._callers)
         try:
-            body = await Body(scope, receive, self._largest).read()
+            body = await Body(scope, receive, self._limits.body, self._limits.values).read()
         except Refusal as refusal:
             if caller is None:  # whose signature cannot be checked without the body
                 raise unauthorized(self._callers) from None

@@ -8,6 +8,7 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from rapkit.errors import ToolError
+from rapkit.protocol.content import MAX_ITEMS, MAX_SEGMENTS
 from rapkit.server.content import Diff, Image
 
 CANCELLED: Final = "Error: Cancelled."
@@ -62,13 +63,17 @@ def error_text(exception: BaseException, reference: str) -> str:
 
 
 def _assembled(parts: Sequence[object]) -> Output:
+    if len(parts) > MAX_ITEMS:
+        raise BadResult(
+            f"the tool returned {len(parts)} parts, and a result can carry {MAX_ITEMS}. This is a mistake in the tool, so tell the user."
+        )
     text = "\n\n".join(filter(None, map(_words, parts)))
     # An empty text item would be refused by some providers.
     content = [item for item in map(_content, parts) if item.get("text") != ""]
     return Output(
         text,
         content if any(isinstance(part, Image) for part in parts) else None,
-        [_segment(part) for part in parts if isinstance(part, Image | Diff)],
+        [_segment(part) for part in parts if isinstance(part, Image | Diff)][:MAX_SEGMENTS],
     )
 
 

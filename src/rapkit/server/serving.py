@@ -90,6 +90,7 @@ def serve(
             on_start=started,
             ending=f"calls that run get {toolset.durations.grace:g} s to end",
             tls=tls,
+            limits=toolset.limits.http,
         )
 
 

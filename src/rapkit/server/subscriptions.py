@@ -174,7 +174,7 @@ class Subscriptions:
         await self._premises.courier.abort(stopped.in_flight)
 
     async def _claim(self, limit: int) -> list[Job]:
-        claims = await self._store.claim(self._premises.worker, self._kind, limit)
+        claims = await self._store.claim(self._premises.worker, self._kind, limit, self._premises.plan.limits.mail)
         # At once, because a box can be stopped before its task begins; see `cancel`.
         self._claimed.update((claim.box.id, claim.epoch) for claim in claims)
         jobs = []

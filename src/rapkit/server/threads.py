@@ -6,12 +6,17 @@ for an hour. These are daemons: what they were doing is in the store, and is dea
 
 import asyncio
 import contextvars
+import logging
 import queue
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
+
+_PAUSE_WITHOUT_THREADS = 0.25
+
+log = logging.getLogger("rapkit.server")
 
 
 class _Job(NamedTuple):
@@ -30,15 +35,26 @@ class Threads:
         self._started = 0
 
     async def run(self, function: Callable[[], T]) -> T:
-        """The function's result. If the caller is cancelled the function goes on; nothing can stop a thread."""
+        """The function's result. It waits for a thread if the system has none to give.
+
+        If the caller is cancelled the function goes on; nothing can stop a thread.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        if not self._idle.acquire(blocking=False):
-            # Before the job is put: if the system has no thread to give, the job must not be done later all the same.
-            threading.Thread(target=self._work, name=f"rapkit-tool-{self._started + 1}", daemon=True).start()
-            self._started += 1
+        while not self._idle.acquire(blocking=False) and not self._start():
+            await asyncio.sleep(_PAUSE_WITHOUT_THREADS)
         self._jobs.put(_Job(function, contextvars.copy_context(), loop, future))
         return await future
+
+    def _start(self) -> bool:
+        try:
+            threading.Thread(target=self._work, name=f"rapkit-tool-{self._started + 1}", daemon=True).start()
+        except RuntimeError as error:
+            # The system's limit; a thread of ours, or of another program, may end soon.
+            log.warning("a tool waits for a thread: %s", error)
+            return False
+        self._started += 1
+        return True
 
     def close(self) -> None:
         """End idle threads; busy ones end after their function."""

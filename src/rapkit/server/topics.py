@@ -99,7 +99,7 @@ class Topics:
         return self._pump.healthy
 
     async def _claim(self, limit: int) -> list[Claim]:
-        return await self._store.claim(self._premises.worker, self._kind, limit)
+        return await self._store.claim(self._premises.worker, self._kind, limit, self._premises.plan.limits.mail)
 
     async def _run(self, claim: Claim) -> None:
         try:

@@ -18,6 +18,7 @@ from rapkit.pump import Pump
 from rapkit.server.call_log import record_call
 from rapkit.server.confirmation import confirmation_fact
 from rapkit.server.context import Context
+from rapkit.server.fairness import Fairness
 from rapkit.server.handler import output_of, unexpected
 from rapkit.server.hold import Hold
 from rapkit.server.invocation import Call, call_kind
@@ -69,7 +70,7 @@ class Worker:
     """Runs a toolset's calls under one lease, up to `concurrency` at once."""
 
     def __init__(
-        self, premises: Premises, resources: Resources, on_finished: Callable[[], None] = lambda: None
+        self, premises: Premises, resources: Resources, on_finished: Callable[[str], None] = lambda _caller: None
     ) -> None:
         self._premises = premises
         self._resources = resources
@@ -79,10 +80,12 @@ class Worker:
         self._claimed: dict[str, int] = {}
         self._running: dict[str, Running] = {}
         self._draining = False
+        limits = premises.plan.limits
+        self._fairness = Fairness(limits.concurrency, limits.of_one_caller(limits.concurrency))
         self._pump = Pump(
             premises.store,
             call_kind(premises.plan.toolset),
-            premises.plan.limits.concurrency,
+            limits.concurrency,
             self._claim,
             self._run,
         )
@@ -99,8 +102,10 @@ class Worker:
     async def accept(self, call: Call) -> bool:
         """Make a call durable; False if it was known already. It is started at once if there is room, else when its turn comes."""
         box = call.to_box()
-        if not self._pump.reserve():
+        if self._fairness.room(call.caller, self._pump.free) <= 0 or not self._pump.reserve():
             return await self._store.create(box)
+        self._fairness.take(call.caller)
+        claim = None
         try:
             claim = await self._store.create_claimed(box, self._premises.worker)
             if claim is not None:
@@ -108,6 +113,8 @@ class Worker:
                 self._pump.hand(Job(claim, call))
         finally:
             self._pump.release()
+            if claim is None:
+                self._fairness.give_back(call.caller)
         return claim is not None
 
     @property
@@ -133,7 +140,9 @@ class Worker:
             await asyncio.wait(tasks)
 
     async def _claim(self, limit: int) -> list[Job]:
-        claims = await self._store.claim(self._premises.worker, call_kind(self._premises.plan.toolset), limit)
+        plan = self._premises.plan
+        quota = self._fairness.quota(self._pump.free)
+        claims = await self._store.claim(self._premises.worker, call_kind(plan.toolset), limit, plan.limits.mail, quota)
         self._note(claims)
         jobs = []
         for claim in claims:
@@ -143,6 +152,8 @@ class Worker:
                 # It was fine when it was accepted, so this version of ours is stricter, or it is damaged. Another version may read it.
                 log.error("a stored call cannot be read and is put off for an hour: %s", error)
                 await self._put_off_for_long(claim)
+        for job in jobs:
+            self._fairness.take(job.call.caller)
         return jobs
 
     async def _put_off_for_long(self, claim: Claim) -> None:
@@ -157,6 +168,12 @@ class Worker:
         self._claimed.update((claim.box.id, claim.epoch) for claim in claims)
 
     async def _run(self, job: Job) -> None:
+        try:
+            await self._run_claimed(job)
+        finally:
+            self._fairness.give_back(job.call.caller)
+
+    async def _run_claimed(self, job: Job) -> None:
         started = time.monotonic()
         claim = job.claim
         task = asyncio.current_task()
@@ -196,7 +213,7 @@ class Worker:
             log.critical("the server failed on a call, which is tried again", exc_info=error)
             await self._put_off(hold, charge=True)
             return
-        self._on_finished()
+        self._on_finished(call.caller)
         if outcome is not None:
             record_call(self._premises.metrics, call, outcome, time.monotonic() - started)
 

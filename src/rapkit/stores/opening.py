@@ -5,6 +5,7 @@ from rapkit.keys import load_keyring
 from rapkit.mailbox import Lease, Store
 from rapkit.store_url import file_in, file_of, is_in_memory, shown
 from rapkit.stores.sqlite import SqliteStore
+from rapkit.stores.sqlite.connection import is_sealed
 
 _MEMORY = ":memory:"
 _OUR_FOLDER = ".rapkit"
@@ -26,7 +27,7 @@ def open_store(url: str, *, lease: Lease | None = None) -> Store:
         folder.mkdir(parents=True, exist_ok=True)
         if folder.name == _OUR_FOLDER and not (folder / ".gitignore").exists():
             (folder / ".gitignore").write_text("*\n")  # a key is kept there
-        keys = load_keyring(file)
+        keys = load_keyring(file, lambda: is_sealed(str(file)))
     except OSError as error:
         raise StoreError(
             f"{file} cannot be opened for writing ({error}). Check the folder and its permissions."

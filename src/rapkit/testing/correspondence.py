@@ -59,10 +59,8 @@ class Correspondence:
         return None
 
     def _may_be_late(self, message: Callback) -> bool:
-        """Whether it may come after a cancellation: the call may have ended before that, and what it sent be on its way."""
-        if isinstance(message, ToolResult):
-            return not message.subscription
-        return isinstance(message, ViewUpdate) and (self.result is None or self.over)
+        """Whether it may come after a cancellation: the call may have ended before that, and its result be on its way."""
+        return isinstance(message, ToolResult) and not message.subscription
 
     def told(self) -> str:
         """What came so far, a line each."""

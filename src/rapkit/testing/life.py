@@ -20,7 +20,20 @@ _LOOK_AGAIN_AFTER = 5.0
 _IN_THE_BACKGROUND = frozenset(("claim", "take", "held", "settle", "wait"))
 """What nobody but a background task asks for: it would go on asking, and complain."""
 _LOOKING = frozenset(
-    ("backlog", "box", "boxes", "entries", "held", "known", "next_due", "outbox", "recent", "records", "waiting")
+    (
+        "backlog",
+        "box",
+        "boxes",
+        "entries",
+        "held",
+        "known",
+        "next_due",
+        "outbox",
+        "recent",
+        "records",
+        "remembers",
+        "waiting",
+    )
 )
 """What changes nothing: whether its answer was heard is all the same."""
 

@@ -213,13 +213,16 @@ async def test_a_key_that_is_gone(tmp_path: Path, path: Path) -> None:
     verdict = only(patient(tmp_path))
 
     assert verdict.state == "failed"
-    assert "is gone, and RAPKIT_SECRET_KEY is not set: nothing in it can be read" in verdict.seen
+    assert "its key is missing: there is no file" in verdict.seen
     assert not path.with_name("agent.db.key").exists()
 
 
 @pytest.mark.parametrize(
     ("key", "said"),
-    [("6" * 43 + "=", "it was sealed with another key"), ("short", "its key is none: A secret key")],
+    [
+        ("6" * 43 + "=", "it was sealed with another key"),
+        ("short", "its key cannot be used: A key in RAPKIT_SECRET_KEY"),
+    ],
 )
 async def test_a_key_that_does_not_fit(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, key: str, said: str

@@ -242,7 +242,7 @@ async def go_on(
                 group.create_task(arena.revive())
                 await converse(arena.client)
         never = set(setting.die) - arena.died_at
-        evidence = await arena.settle(patience=10)
+        evidence = await arena.settle(patience=60)
     assert not never, f"it never came to these moments: {sorted(never)}"
     ours = [journal for journal in evidence.journals.values() if journal.thread.root in evidence.threads]
     return sorted(ours, key=lambda journal: (len(journal.id), journal.id))

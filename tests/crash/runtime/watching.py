@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rapkit.delivery.client import Answer, HttpClient
 from rapkit.delivery.retry import Kind
 from rapkit.kernel.entries import Answered, load_entry
-from rapkit.mailbox import Claim, Commit, Fact, Letter, NewBox, Reception, Settlement, Store, Taken
+from rapkit.mailbox import MAIL_BYTES, Claim, Commit, Fact, Letter, NewBox, Reception, Settlement, Store, Taken
 from rapkit.runtime.schedules import SCHEDULE
 from tests.crash.runtime.hurry import Hurry
 from tests.crash.runtime.trace import Trace
@@ -69,8 +69,8 @@ class WatchedStore:
         self._claimed([] if claim is None else [claim])
         return reception, claim
 
-    async def claim(self, worker: str, kind: str, limit: int) -> list[Claim]:
-        claims = self._hurry.claims(await self._store.claim(worker, kind, limit))
+    async def claim(self, worker: str, kind: str, limit: int, mail_bytes: int = MAIL_BYTES) -> list[Claim]:
+        claims = self._hurry.claims(await self._store.claim(worker, kind, limit, mail_bytes))
         self._claimed(claims)
         return claims
 

@@ -10,7 +10,8 @@ from typing import Self
 
 from rapkit.cli.call.keyboard import Typed
 from rapkit.errors import InvalidMessage
-from rapkit.http.unread_body import LONGEST_PAUSE, MOST_BYTES
+from rapkit.http.body_limits import DISCARD_PAUSE
+from rapkit.http.limits import HttpLimits
 from rapkit.protocol import Callback, parse_callback
 
 _LARGEST = 16 * 1024 * 1024
@@ -87,8 +88,8 @@ class Listener:
 
             def _discard(self, left: int) -> None:
                 """Read the rest of a body, so that its sender reads the answer instead of a reset."""
-                self.connection.settimeout(LONGEST_PAUSE)
-                left = min(left, MOST_BYTES)
+                self.connection.settimeout(DISCARD_PAUSE)
+                left = min(left, HttpLimits().discard_bytes)
                 with contextlib.suppress(OSError):
                     while left and (part := self.rfile.read(min(left, _PART))):
                         left -= len(part)

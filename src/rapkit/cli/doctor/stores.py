@@ -10,7 +10,7 @@ from rapkit.cli.doctor.store_file import Contents, NotOurs, StoreFile, Unreadabl
 from rapkit.cli.doctor.verdict import State, Verdict
 from rapkit.cli.spans import span
 from rapkit.errors import ConfigError
-from rapkit.keys import VARIABLE, Keyring
+from rapkit.keys import VARIABLE, Keyring, key_file, read_key_file
 from rapkit.store_url import file_in, file_of, is_in_memory, shown
 
 _CHECK = "store"
@@ -71,7 +71,7 @@ def _of_file(path: Path) -> Verdict:
     try:
         keys = _keys(path, troubles)
         with StoreFile(path) as store:
-            troubles += _trouble_within(store, keys)
+            troubles += _trouble_within(store, keys, path)
             contents = store.contents()
             troubles += _trouble_with(contents, path)
             told = f": {_summary(contents)}"
@@ -115,30 +115,33 @@ def _trouble_with_space(path: Path) -> list[Trouble]:
 
 def _keys(path: Path, troubles: list[Trouble]) -> Keyring | None:
     """The keys it would be opened with, if they are at hand."""
-    file = path.with_name(f"{path.name}.key")
+    file = key_file(path)
     text = os.environ.get(VARIABLE)
     try:
-        if text is None:
-            found = file.stat()
-            if found.st_mode & _OTHERS:
-                troubles.append(Trouble(f"others may read its key, {file}", f"Run: chmod 600 {file}"))
-            if found.st_uid != os.geteuid():
-                troubles.append(Trouble(f"its key, {file}, is somebody else's", f"Run as its owner, or chown {file}."))
-            text = file.read_text()
-        return Keyring.parse(text)
+        if text is not None:
+            return Keyring.parse(text)
+        found = file.stat()
+        if found.st_mode & _OTHERS:
+            troubles.append(Trouble(f"others may read its key, {file}", f"Run: chmod 600 {file}"))
+        if found.st_uid != os.geteuid():
+            troubles.append(Trouble(f"its key, {file}, is somebody else's", f"Run as its owner, or chown {file}."))
+        return read_key_file(file)
     except FileNotFoundError:
-        lost = f"its key, {file}, is gone, and {VARIABLE} is not set: nothing in it can be read"
-        troubles.append(Trouble(lost, f"Bring {file} back, or set {VARIABLE} to what it held.", fatal=True))
-    except (OSError, ValueError) as error:
+        lost = f"its key is missing: there is no file {file}, and {VARIABLE} is not set"
+        troubles.append(Trouble(lost, f"Restore {file} from a backup, or set {VARIABLE} to the key.", fatal=True))
+    except OSError as error:
         troubles.append(Trouble(f"its key cannot be read: {error}", f"Check {file}.", fatal=True))
     except ConfigError as error:
-        troubles.append(Trouble(f"its key is none: {error}", f"Correct {VARIABLE}, or {file}.", fatal=True))
+        correct = f"Correct {file if text is None else VARIABLE}."
+        troubles.append(Trouble(f"its key cannot be used: {error}", correct, fatal=True))
     return None
 
 
-def _trouble_within(store: StoreFile, keys: Keyring | None) -> list[Trouble]:
+def _trouble_within(store: StoreFile, keys: Keyring | None, path: Path) -> list[Trouble]:
     if keys is not None and not store.opens_with(keys):
         remedy = f"Put the old key behind the new one: {VARIABLE}=new,old."
+        if VARIABLE not in os.environ:
+            remedy = f"Restore {key_file(path)} from a backup, or set {VARIABLE} to the key it was sealed with."
         return [Trouble("it was sealed with another key", remedy, fatal=True)]
     sound = store.is_sound(_CHECKED_FOR)
     if sound is False:

@@ -19,11 +19,12 @@ def api_routes(
     about: About,
     callers: Callers,
     largest: int,
+    values: int | None = None,
     *,
     keep_alive: float = 15.0,
     longest_stream: float = 600.0,
 ) -> list[Route]:
-    """The routes of the client API. `about` says what the agent is, `largest` is how many bytes a body may have.
+    """The routes of the client API. `about` says what the agent is; a body may have `largest` bytes and `values` JSON values.
 
     A stream of events says every `keep_alive` seconds that it lives, and ends after `longest_stream` seconds. Clients come again by
     themselves, and a server that wants to stop does not wait for them for ever.
@@ -32,7 +33,10 @@ def api_routes(
     paths = dict.fromkeys(operation.path for operation in OPERATIONS)
     routes = [
         Route(
-            path, Endpoint([each for each in OPERATIONS if each.path == path], threads, about, callers, largest, pace)
+            path,
+            Endpoint(
+                [each for each in OPERATIONS if each.path == path], threads, about, callers, largest, pace, values
+            ),
         )
         for path in paths
     ]

@@ -34,6 +34,7 @@ class Endpoint:
         callers: Callers,
         largest: int,
         pace: Pace,
+        values: int | None = None,
     ) -> None:
         self._operations = {operation.method: operation for operation in operations}
         self._threads = threads
@@ -41,6 +42,7 @@ class Endpoint:
         self._callers = callers
         self._largest = largest
         self._pace = pace
+        self._values = values
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -56,6 +58,7 @@ class Endpoint:
                 receive,
                 self._callers,
                 0 if operation.method == "GET" else self._largest,
+                self._values,
                 is_json=operation.body is not None,
             )
             return await operation.handler(self._asked(operation, scope, request))

@@ -9,6 +9,7 @@ from pydantic_core import to_json
 from starlette.types import Receive, Send
 
 from rapkit.http.requests import Refusal
+from rapkit.off_loop import off_loop
 from rapkit.protocol.display_script import in_words
 from rapkit.runtime.api import shapes
 from rapkit.runtime.api.answers import Answer, answer, json_answer
@@ -193,12 +194,13 @@ async def get_history(asked: Asked) -> Sendable:
     while more and len(entries) < query.limit and size > 0:
         wanted = min(_LINES_AT_ONCE, query.limit - len(entries))
         lines = await asked.threads.history(asked.thread_id, after, wanted + 1)
-        documents, left = page_of(lines[:wanted], size)
+        documents, left = await off_loop(sum(line.size for line in lines), page_of, lines[:wanted], size)
         entries += documents
         size = left
         more = len(documents) < len(lines)
         after = documents[-1]["seq"] if documents else after
-    return json_answer(to_json({"entries": entries, "next_cursor": str(after) if more else None}))
+    page = {"entries": entries, "next_cursor": str(after) if more else None}
+    return json_answer(await off_loop(_LARGEST_PAGE - size, to_json, page))
 
 
 async def stream_events(asked: Asked) -> Sendable:

@@ -12,6 +12,7 @@ from starlette.types import Receive, Send
 
 from rapkit.errors import StoreError, ThreadError
 from rapkit.http.requests import Refusal
+from rapkit.off_loop import off_loop
 from rapkit.runtime.api.entries import document_of
 from rapkit.runtime.threads import EventName, ThreadEvent
 
@@ -114,7 +115,9 @@ class EventStream:
         except Exception as error:
             log.critical("a stream of events ends early", exc_info=error)
             return None
-        return None if event is None else written(event)
+        if event is None:
+            return None
+        return await off_loop(0 if event.line is None else event.line.size, written, event)
 
 
 async def _until_gone(receive: Receive) -> None:

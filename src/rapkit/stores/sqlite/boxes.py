@@ -2,12 +2,16 @@
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from types import EllipsisType
-from typing import Any
+from typing import Any, NamedTuple
+
+import apsw
 
 from rapkit.errors import Fenced, StoreError, WrongKey
-from rapkit.keys import Keyring
+from rapkit.keys import SEAL_BYTES, Keyring
 from rapkit.mailbox import (
     Box,
     Claim,
@@ -19,20 +23,31 @@ from rapkit.mailbox import (
     Mail,
     NewBox,
     Outgoing,
+    Quota,
     Reception,
     Record,
     Stopped,
     Taken,
+    lanes_of_box,
+    lanes_of_name,
 )
 from rapkit.stores.sqlite import statements as sql
-from rapkit.stores.sqlite.holding import LOOKAHEAD, PUT_OFF_FOR, free_rows
+from rapkit.stores.sqlite.holding import LOOKAHEAD, PUT_OFF_FOR, filters, free_rows, within
 from rapkit.stores.sqlite.writer import Transaction
 
 _MOST_MAIL_PER_CLAIM = 1000
 _LOST_ATTEMPTS_BEFORE_ONE_BY_ONE = 2
+_POSTED = "posted"
 
 
 log = logging.getLogger("rapkit.store")
+
+
+class Charged(NamedTuple):
+    """Claims whose attempts are charged and whose mail is still to be read; `mail` are its numbers."""
+
+    claims: list[Claim]
+    mail: list[int]
 
 
 class Boxes:
@@ -68,8 +83,8 @@ class Boxes:
         return Claim(whole, worker, epoch, attempts=1, mail=(), timers=(), now=tx.now)
 
     def _insert(self, box: NewBox, worker: str | None, due_at: float | None, tx: Transaction) -> Any:
-        sealed = self._seal(box.state)
-        row = (box.id, box.kind, box.parent, box.root, box.name, sealed, tx.now, worker, due_at)
+        sealed = self._sealed(box.state, tx)
+        row = (box.id, box.kind, box.parent, box.root, box.name, sealed, tx.now, worker, due_at, box.share)
         return tx.row(sql.CREATE_BOX, row)
 
     def accept(self, letter: Letter, tx: Transaction) -> Reception:
@@ -116,16 +131,24 @@ class Boxes:
         return Reception.ACCEPTED, kind, letter.traceparent or trace
 
     def _put_in(self, letter: Letter, trace: str | None, attempts: int, tx: Transaction) -> int:
-        row = (letter.box, letter.kind, self._seal(letter.body), tx.now, attempts, trace)
+        row = (letter.box, letter.kind, self._sealed(letter.body, tx), tx.now, attempts, trace)
         seq: int = tx.row(sql.INSERT_MAIL, row)[0]
         return seq
+
+    def _sealed(self, body: bytes, tx: Transaction) -> bytes:
+        tx.handle(len(body))
+        return self._seal(body)
+
+    def _opened(self, sealed: bytes, tx: Transaction) -> bytes:
+        tx.handle(len(sealed))
+        return self._open(sealed)
 
     def _wake(self, id: str, kind: str, tx: Transaction) -> None:
         tx.write(sql.WAKE_BOX, (tx.now, id))
         tx.due.add(kind)
 
     def _put_off(self, row: int, id: str, error: WrongKey, tx: Transaction) -> None:
-        log.error("box %s cannot be opened and is put off for an hour: %s", id, error)
+        _log_put_off(id, error)
         tx.write(sql.PUT_OFF_BOX, (tx.now + PUT_OFF_FOR, row))
 
     def note(self, box: NewBox, fact: Fact, expect: bytes | EllipsisType | None, tx: Transaction) -> bool:
@@ -151,67 +174,96 @@ class Boxes:
         if fact.body is None:
             tx.write(sql.DROP_FACT, (fact.box, fact.kind, fact.key))
         else:
-            tx.write(sql.PUT_FACT, (fact.box, fact.kind, fact.key, self._seal(fact.body)))
+            tx.write(sql.PUT_FACT, (fact.box, fact.kind, fact.key, self._sealed(fact.body, tx)))
 
-    def leave(self, worker: str, tx: Transaction) -> None:
-        """What a worker that retires still holds may be taken over at once."""
-        tx.due.update(kind for (kind,) in tx.rows(sql.LEAVE_BOXES, (tx.now, worker)))
+    def leave(self, worker: str, at: float, tx: Transaction) -> None:
+        """Whether what a worker holds may be taken over is looked at no later than at this time."""
+        tx.due.update(kind for (kind,) in tx.rows(sql.LEAVE_BOXES, (at, worker)))
 
-    def claim(self, worker: str, kind: str, limit: int, tx: Transaction) -> list[Claim]:
-        due = tx.rows(sql.DUE_BOXES, (kind, tx.now, limit + LOOKAHEAD))
+    def claim(
+        self, worker: str, kind: str, limit: int, mail_bytes: int, quota: Quota[str] | None, tx: Transaction
+    ) -> Charged:
+        """Claim boxes and charge their mail. It is read after that is committed, so that a process which dies of reading it is counted."""
+        due = tx.rows(sql.DUE_BOXES, (kind, tx.now, limit + LOOKAHEAD, *filters(quota)))
         until = tx.now + self._lease.seconds
-        rows, more = free_rows(due, worker, limit, sql.POSTPONE_BOXES, self._lease.seconds, tx)
-        if more:
+        free, more = free_rows(due, worker, len(due), sql.POSTPONE_BOXES, self._lease.seconds, tx)
+        rows, left_out = within(quota, free, due, limit)
+        mail = self._mail_within(mail_bytes, rows, tx)
+        if more or left_out or len(mail) < len(rows):
             tx.due.add(kind)
-        if not rows:
-            return []
-        claimed = {row[0]: row[1:] for row in tx.rows(sql.CLAIM_BOXES, (worker, until, json.dumps(rows)))}
+        if not mail:
+            return Charged([], [])
+        claimed = {row[0]: row[1:] for row in tx.rows(sql.CLAIM_BOXES, (worker, until, json.dumps(list(mail))))}
         ids = json.dumps([columns[0] for columns in claimed.values()])
-        mail, unreadable = self._mail({columns[0]: columns[-1] for columns in claimed.values()}, ids, tx)
         timers: dict[str, list[str]] = {}
         for id, key in tx.rows(sql.DUE_TIMERS, (ids, tx.now)):
             timers.setdefault(id, []).append(key)
-        claims = []
-        for row in rows:
+        charged = Charged([], [])
+        for row, seqs in mail.items():
             *columns, epoch, attempts = claimed[row]
             try:
-                if columns[0] in unreadable:
-                    raise unreadable[columns[0]]
                 box = self._box(columns)
             except WrongKey as error:
                 self._put_off(row, columns[0], error, tx)
                 continue
-            letters, keys = tuple(mail.get(box.id, ())), tuple(timers.get(box.id, ()))
-            claims.append(Claim(box, worker, epoch, attempts, letters, keys, tx.now))
-        return claims
+            charged.claims.append(Claim(box, worker, epoch, attempts, (), tuple(timers.get(box.id, ())), tx.now))
+            charged.mail.extend(seqs)
+        if charged.mail:
+            tx.write(sql.CHARGE_MAIL, (json.dumps(charged.mail),))
+        return charged
 
-    def give_back(self, claims: list[Claim], tx: Transaction) -> None:
-        """End claims that nobody took."""
+    def _mail_within(self, room: int, rows: list[int], tx: Transaction) -> dict[int, list[int]]:
+        """By box, the numbers of the mail that it is handed: the oldest, as far as there is room for its bytes, but at least one letter.
+
+        A box for whose first letter there is no room is left out, and so are those after it, so that they keep their turn.
+        """
+        mail: dict[int, list[int]] = {}
+        any_yet = False
+        for row in rows:
+            seqs: list[int] = []
+            for seq, size, attempts in tx.db.execute(sql.MAIL_SIZES, (row, _MOST_MAIL_PER_CLAIM)):
+                room -= size - SEAL_BYTES
+                if room < 0 and any_yet:
+                    if seqs:
+                        mail[row] = seqs
+                    return mail
+                seqs.append(seq)
+                any_yet = True
+                if attempts >= _LOST_ATTEMPTS_BEFORE_ONE_BY_ONE:
+                    break
+            mail[row] = seqs
+        return mail
+
+    def read_mail(self, charged: Charged, tx: Transaction) -> tuple[list[Claim], list[Claim]]:
+        """The claims with their mail, and those with mail that cannot be opened: they must not keep the others from theirs."""
+        mail: dict[str, list[Mail]] = {one.box.id: [] for one in charged.claims}
+        unreadable: set[str] = set()
+        try:
+            # Not all rows at once: each body would be held twice.
+            for box, seq, kind, body, *rest in tx.each(sql.READ_MAIL, (json.dumps(charged.mail),)):
+                tx.handle(len(body))
+                if box in unreadable:
+                    continue
+                try:
+                    mail[box].append(Mail(seq, kind, self._open(body), *rest))
+                except WrongKey as error:
+                    unreadable.add(box)
+                    _log_put_off(box, error)
+        except apsw.NoMemError as error:
+            raise MemoryError(str(error)) from error
+        read = [replace(one, mail=tuple(mail[one.box.id])) for one in charged.claims if one.box.id not in unreadable]
+        return read, [one for one in charged.claims if one.box.id in unreadable]
+
+    def give_back(self, claims: list[Claim], tx: Transaction, *, count: bool = False) -> None:
+        """End claims that were not handed out; `count` them as attempts all the same."""
         for claim in claims:
-            if tx.row(sql.GIVE_BACK_BOX, (tx.now, claim.box.id, claim.epoch, claim.worker)):
+            if tx.row(sql.GIVE_BACK_BOX, (tx.now, claim.box.id, claim.epoch, claim.worker, not count)):
                 tx.due.add(claim.box.kind)
 
-    def _mail(
-        self, attempts: dict[str, int], ids: str, tx: Transaction
-    ) -> tuple[dict[str, list[Mail]], dict[str, WrongKey]]:
-        """The mail of boxes, and the boxes with mail that cannot be opened: they must not keep the others from theirs."""
-        mail: dict[str, list[Mail]] = {}
-        handed: dict[str, list[int]] = {}
-        unreadable: dict[str, WrongKey] = {}
-        for box, seq, kind, body, at, tries, trace in tx.rows(sql.MAIL_OF_BOXES, (ids, _MOST_MAIL_PER_CLAIM)):
-            letters = mail.setdefault(box, [])
-            if box in unreadable or (letters and attempts[box] > _LOST_ATTEMPTS_BEFORE_ONE_BY_ONE):
-                continue
-            try:
-                letters.append(Mail(seq, kind, self._open(body), at, tries, trace))
-            except WrongKey as error:
-                unreadable[box] = error
-                handed.pop(box, None)
-            else:
-                handed.setdefault(box, []).append(seq)
-        if handed:
-            tx.write(sql.CHARGE_MAIL, (json.dumps([seq for seqs in handed.values() for seq in seqs]),))
-        return mail, unreadable
+    def put_off(self, claims: list[Claim], tx: Transaction) -> None:
+        """End claims whose mail cannot be opened, and try them another time."""
+        for claim in claims:
+            tx.row(sql.GIVE_BACK_BOX, (tx.now + PUT_OFF_FOR, claim.box.id, claim.epoch, claim.worker, True))
 
     def commit(self, claim: Claim, commit: Commit, sender: str | None, tx: Transaction) -> list[Taken]:
         id = claim.box.id
@@ -252,7 +304,7 @@ class Boxes:
         for key, seconds in commit.remember.items():
             tx.write(sql.SEE, (id, f"letter/{key}", tx.now + seconds))
         for record in commit.put:
-            row = (id, record.kind, record.key, self._seal(record.body), record.traceparent or None)
+            row = (id, record.kind, record.key, self._sealed(record.body, tx), record.traceparent or None)
             tx.write(sql.PUT_RECORD, row)
         for kind, key in commit.drop:
             tx.write(sql.DROP_RECORD, (id, kind, key))
@@ -265,8 +317,8 @@ class Boxes:
     def _write_box(self, claim: Claim, commit: Commit, length: int, status: str, tx: Transaction) -> None:
         id = claim.box.id
         for number, entry in enumerate(commit.entries, start=length + 1):
-            tx.write(sql.APPEND_ENTRY, (id, number, tx.now, entry.kind, self._seal(entry.body)))
-        sealed = None if commit.state is None else self._seal(commit.state)
+            tx.write(sql.APPEND_ENTRY, (id, number, tx.now, entry.kind, self._sealed(entry.body, tx)))
+        sealed = None if commit.state is None else self._sealed(commit.state, tx)
         box = (id, sealed, commit.status, length + len(commit.entries))
         same = commit.status in (None, status)
         if commit.keep:
@@ -287,19 +339,33 @@ class Boxes:
             # Only then: one that comes later under the name of one that was stopped is another one.
             for kind in kinds if name is not None else ():
                 tx.write(sql.SEE, (parent, f"stopped/{kind}/{name}", tx.now + remember_for))
-        under = [parent] if name is None else [f"{parent}/{id}" for id, _, _ in stopped]
-        return self._end_lanes(stopped, under, tx)
+        # Also if no box matched: views of a call that has ended may still wait.
+        return self._end_lanes(stopped, parent if name is None else lanes_of_name(parent, name), tx)
 
     def stop_box(self, id: str, tx: Transaction) -> Stopped:
         stopped = tx.rows(sql.STOP_BOX, (tx.now, id))
-        return self._end_lanes(stopped, [f"{parent}/{id}" for id, _, parent in stopped], tx)
+        if not stopped:
+            return Stopped((), ())
+        ((_, _, parent, name),) = stopped
+        return self._end_lanes(stopped, lanes_of_box(parent, name, id), tx)
 
-    def _end_lanes(self, stopped: Sequence[tuple[str, str, str]], under: list[str], tx: Transaction) -> Stopped:
-        tx.due.update(kind for _, kind, _ in stopped)
-        boxes = [id for id, _, _ in stopped]
+    def _end_lanes(self, stopped: Sequence[tuple[str, str, str, str]], under: str, tx: Transaction) -> Stopped:
+        tx.due.update(kind for _, kind, *_ in stopped)
+        boxes = [id for id, *_ in stopped]
         dropped = tx.rows(sql.DROP_LANES, (json.dumps(boxes),)) if boxes else []
-        dropped += [row for prefix in under for row in tx.rows(sql.DROP_LANES_UNDER, (prefix,))]
+        dropped += tx.rows(sql.DROP_LANES_UNDER, (under,))
         return Stopped(tuple(boxes), tuple(id for id, in_flight in dropped if in_flight))
+
+    def post(self, outgoing: Sequence[Outgoing], key: str, remember_for: float, tx: Transaction) -> bool:
+        if tx.row(sql.SEEN, (key, _POSTED, tx.now))[0]:
+            return False
+        tx.write(sql.SEE, (key, _POSTED, tx.now + remember_for))
+        for one in outgoing:
+            self._enqueue(one, None, tx)
+        return True
+
+    def remembers(self, box: str, dedup: str, tx: Transaction) -> bool:
+        return bool(tx.row(sql.SEEN, (box, f"letter/{dedup}", tx.now))[0])
 
     def box(self, id: str, tx: Transaction) -> Box | None:
         row = tx.row(sql.BOX, (tx.now, id))
@@ -324,22 +390,42 @@ class Boxes:
         return Box(id, kind, status, parent, root, name, plain, bool(stopped), created_at, length, bool(busy), trace)
 
     def entries(self, box: str, after: int, limit: int, tx: Transaction) -> list[Entry]:
-        return self._entries(tx.rows(sql.ENTRIES, (box, after, limit)))
+        return self._entries(sql.ENTRIES, (box, after, limit), tx)
 
     def recent(
-        self, box: str, limit: int, before: int | None, kinds: Collection[str] | None, tx: Transaction
+        self,
+        box: str,
+        limit: int,
+        before: int | None,
+        kinds: Collection[str] | None,
+        most_bytes: int | None,
+        tx: Transaction,
     ) -> list[Entry]:
         if kinds is None:
-            return self._entries(reversed(tx.rows(sql.RECENT, (box, before, limit))))
-        wanted = (box, before, limit, json.dumps(sorted(kinds)))
-        return self._entries(reversed(tx.rows(sql.RECENT_OF_KINDS, wanted)))
+            rows = tx.each(sql.RECENT, (box, before, limit))
+        else:
+            rows = tx.each(sql.RECENT_OF_KINDS, (box, before, limit, json.dumps(sorted(kinds))))
+        entries: list[Entry] = []
+        room = math.inf if most_bytes is None else most_bytes
+        for kind, body, seq, at in rows:
+            room -= len(body) - SEAL_BYTES
+            if room < 0 and entries:
+                break
+            entries.append(Entry(kind, self._opened(body, tx), seq, at))
+        entries.reverse()
+        return entries
 
-    def _entries(self, rows: Iterable[Any]) -> list[Entry]:
-        return [Entry(kind, self._open(body), seq, at) for kind, body, seq, at in rows]
+    def _entries(self, statement: str, bindings: tuple[Any, ...], tx: Transaction) -> list[Entry]:
+        rows = tx.each(statement, bindings)
+        return [Entry(kind, self._opened(body, tx), seq, at) for kind, body, seq, at in rows]
 
     def records(self, box: str, kind: str, tx: Transaction) -> list[Record]:
-        rows = tx.rows(sql.RECORDS, (box, kind))
-        return [Record(kind, key, self._open(body), trace) for key, body, trace in rows]
+        rows = tx.each(sql.RECORDS, (box, kind))
+        return [Record(kind, key, self._opened(body, tx), trace) for key, body, trace in rows]
+
+
+def _log_put_off(id: str, error: WrongKey) -> None:
+    log.error("box %s cannot be opened and is put off for an hour: %s", id, error)
 
 
 def _fenced(id: str) -> Fenced:

@@ -1,5 +1,6 @@
 """One SQLite file, opened the way we want it."""
 
+import errno
 import logging
 import os
 import shutil
@@ -9,8 +10,8 @@ from pathlib import Path
 
 import apsw
 
-from rapkit.errors import StoreBusy, StoreError, WrongKey
-from rapkit.keys import VARIABLE, Keyring
+from rapkit.errors import StoreBusy, StoreError, StoreFull, WrongKey
+from rapkit.keys import VARIABLE, Keyring, key_file
 from rapkit.stores.sqlite import statements as sql
 from rapkit.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, UNRELEASED
 
@@ -18,6 +19,9 @@ MEMORY = ":memory:"
 BUSY_TIMEOUT_MS = 10_000
 _FSYNC_FAILURES = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
 _LEAST_ROOM = 64 * 1024
+_LARGEST_IDLE_WAL = (
+    32 * 1024**2
+)  # bytes; one that has grown beyond, because somebody read for long, is cut to this when it is begun anew
 _EXIT_CODE = 74  # EX_IOERR of sysexits.h
 
 log = logging.getLogger("rapkit.store")
@@ -43,6 +47,21 @@ def connect(path: str, keys: Keyring) -> apsw.Connection:
     return db
 
 
+def is_sealed(path: str) -> bool:
+    """Whether there is a store that was sealed with a key. Nothing is made or changed; `StoreError` if the file is not a store of ours."""
+    if not Path(path).exists():
+        return False
+    try:
+        db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            db.set_busy_timeout(BUSY_TIMEOUT_MS)
+            return _schema_version(db, path) > 0 and db.execute(sql.SEAL).fetchone() is not None
+        finally:
+            db.close()
+    except apsw.Error as error:
+        raise explain(error, path) from error
+
+
 def _prepare(db: apsw.Connection, path: str, keys: Keyring) -> None:
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     # Not `with db`, which would roll back what a full disk has rolled back, and complain of that instead.
@@ -56,6 +75,7 @@ def _prepare(db: apsw.Connection, path: str, keys: Keyring) -> None:
         # FULL: a commit is on the disk when it returns. NORMAL would survive kill -9 but not a power cut.
         _use_wal(db)
         db.pragma("synchronous", "full")
+        db.pragma("journal_size_limit", _LARGEST_IDLE_WAL)
     db.pragma("cache_size", -64 * 1024)
     _migrate(db, path)
     _check_keys(db, keys, path)
@@ -110,13 +130,25 @@ def _check_keys(db: apsw.Connection, keys: Keyring, path: str) -> None:
             keys.open(found[0])
     except WrongKey:
         db.execute("ROLLBACK")
-        raise WrongKey(
-            f"{path} was sealed with another key. Put that one behind the new one: {VARIABLE}=new,old. "
-            f"A store that was made without {VARIABLE} has its key in {path}.key."
-        ) from None
+        raise WrongKey(_with_another_key(path)) from None
     db.execute(sql.REPLACE_SEAL)
     db.execute(sql.SET_SEAL, (keys.seal(b"rapkit"),))
     db.execute("COMMIT")
+
+
+def _with_another_key(path: str) -> str:
+    file = key_file(Path(path))
+    beside = file.exists()
+    if VARIABLE not in os.environ and beside:
+        return (
+            f"{path} was sealed with another key than the one in {file}. "
+            f"Restore {file} from a backup, or set {VARIABLE} to the key it was sealed with."
+        )
+    advice = (
+        f"{path} was sealed with another key. Set {VARIABLE} to that one; "
+        f"to change keys, put it behind the new one: {VARIABLE}=new,old."
+    )
+    return f"{advice} It may be the one in {file}." if beside else advice
 
 
 def explain(error: apsw.Error, path: str) -> StoreError:
@@ -129,16 +161,28 @@ def explain(error: apsw.Error, path: str) -> StoreError:
     match error:
         case apsw.BusyError():
             return StoreBusy(f"Another process kept {path} locked for {BUSY_TIMEOUT_MS // 1000} seconds.")
+        case apsw.CantOpenError() if _has_no_descriptors():
+            return StoreError(
+                f"{path} cannot be opened: the process has too many files open. Raise the limit: ulimit -n."
+            )
         case apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.PermissionsError():
             return StoreError(f"{path} cannot be opened for writing. Check the folder and its permissions.")
         case apsw.NotADBError() | apsw.CorruptError():
             return StoreError(f"{path} is not a SQLite file, or is damaged.")
         case apsw.FullError():
-            return StoreError(f"The disk of {path} is full.")
+            return StoreFull(f"The disk of {path} is full. Make room on it.")
         case apsw.IOError() if path != MEMORY and _has_no_room(path):
             # What SQLite says if the files beside it cannot grow.
-            return StoreError(f"The disk of {path} is full.")
+            return StoreFull(f"The disk of {path} is full. Make room on it.")
     return StoreError(f"{path}: {error}")
+
+
+def _has_no_descriptors() -> bool:
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return False
 
 
 def _has_no_room(path: str) -> bool:

@@ -1,8 +1,10 @@
 """Who holds a due row: nobody, a worker that lives, or one that was lost. Boxes and outgoing POSTs are held alike."""
 
 import json
+from collections import Counter
 from typing import Any, Final
 
+from rapkit.mailbox import Quota
 from rapkit.stores.sqlite.writer import Transaction
 
 LOOKAHEAD: Final = 64
@@ -13,8 +15,33 @@ PUT_OFF_FOR: Final = 3600.0
 """Seconds until what could not be opened is tried again: the key may be back by then."""
 
 
+def filters(quota: Quota[str] | None) -> tuple[str, str | None]:
+    """The shares of which nothing may be had, and the only ones of which something may be had if that is so, for a statement."""
+    if quota is None:
+        return "[]", None
+    return json.dumps(quota.full), None if quota.only is None else json.dumps(quota.only)
+
+
+def within(
+    quota: Quota[str] | None, free: list[int], due: list[tuple[int, str | None, float, str]], limit: int
+) -> tuple[list[int], bool]:
+    """The first of these rows that the quota allows, and whether the quota kept some of them from being among these."""
+    if quota is None:
+        return free[:limit], False
+    shares = {row: share for row, _, _, share in due}
+    had: Counter[str] = Counter()
+    rows: list[int] = []
+    for row in free:
+        share = shares[row]
+        room = quota.room(share)
+        if len(rows) < limit and (room is None or had[share] < room):
+            had[share] += 1
+            rows.append(row)
+    return rows, len(rows) < len(free)
+
+
 def free_rows(
-    due: list[tuple[int, str | None, float]], worker: str, limit: int, postpone: str, lease: float, tx: Transaction
+    due: list[tuple[int, str | None, float, str]], worker: str, limit: int, postpone: str, lease: float, tx: Transaction
 ) -> tuple[list[int], bool]:
     """Rows nobody holds, and whether there may be more behind those that a living worker holds.
 
@@ -22,7 +49,7 @@ def free_rows(
     """
     free: list[int] = []
     held: dict[float, list[int]] = {}
-    for row, holder, expires_at in due:
+    for row, holder, expires_at, _ in due:
         if holder is None:
             free.append(row)
         elif holder == worker:

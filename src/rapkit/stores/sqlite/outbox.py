@@ -7,9 +7,9 @@ from typing import Any
 
 from rapkit.errors import WrongKey
 from rapkit.keys import Keyring
-from rapkit.mailbox import OUTBOX, Lease, Outcome, Outgoing, Parcel, Settlement, Taken
+from rapkit.mailbox import OUTBOX, Lease, Outcome, Outgoing, Parcel, Quota, Settlement, Taken
 from rapkit.stores.sqlite import statements as sql
-from rapkit.stores.sqlite.holding import LOOKAHEAD, PUT_OFF_FOR, free_rows
+from rapkit.stores.sqlite.holding import LOOKAHEAD, PUT_OFF_FOR, filters, free_rows, within
 from rapkit.stores.sqlite.writer import Transaction
 
 _LENGTH_BYTES = 4
@@ -30,6 +30,7 @@ class Outbox:
         """Queue a POST. If it is due at once and a sender is named, it is taken for that one."""
         not_before = max(tx.now, outgoing.not_before or 0)
         texts = (outgoing.url, outgoing.traceparent, outgoing.reference)
+        tx.handle(len(outgoing.body))
         sealed = self._seal(b"".join(map(_prefixed, texts)) + outgoing.body)
         if outgoing.once or not_before > tx.now:
             sender = None
@@ -43,15 +44,17 @@ class Outbox:
         tx.due.add(OUTBOX)
         return None
 
-    def leave(self, worker: str, tx: Transaction) -> None:
-        """What a sender that retires still holds may be taken over at once."""
-        if tx.rows(sql.LEAVE_OUTGOING, (tx.now, worker)):
+    def leave(self, worker: str, at: float, tx: Transaction) -> None:
+        """Whether what a sender holds may be taken over is looked at no later than at this time."""
+        if tx.rows(sql.LEAVE_OUTGOING, (at, worker)):
             tx.due.add(OUTBOX)
 
-    def take(self, worker: str, limit: int, avoid: str, tx: Transaction) -> list[Taken]:
-        due = tx.rows(sql.DUE_OUTGOING, (tx.now, avoid, limit + LOOKAHEAD))
+    def take(self, worker: str, limit: int, quota: Quota[str] | None, tx: Transaction) -> list[Taken]:
+        due = tx.rows(sql.DUE_OUTGOING, (tx.now, limit + LOOKAHEAD, *filters(quota)))
         until = tx.now + self._lease.seconds
-        rows, more = free_rows(due, worker, limit, sql.POSTPONE_OUTGOING, self._lease.seconds, tx)
+        free, more = free_rows(due, worker, len(due), sql.POSTPONE_OUTGOING, self._lease.seconds, tx)
+        rows, left_out = within(quota, free, due, limit)
+        more = more or left_out
         rows = self._without_replaced(rows, tx)
         if more:
             tx.due.add(OUTBOX)
@@ -137,6 +140,11 @@ class Outbox:
 
     def parcels(self, dead: bool, after: str, limit: int, tx: Transaction) -> list[Parcel]:
         return [Parcel(*row) for row in tx.rows(sql.PARCELS, (dead, after, limit))]
+
+
+def share_of(origin: str, latest: bool) -> str:
+    """A share as the statements spell it."""
+    return f"{latest:d}{origin}"
 
 
 def _prefixed(text: str) -> bytes:

@@ -116,4 +116,9 @@ MIGRATIONS: Final = (
         expires_at REAL NOT NULL
     ) WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE boxes ADD COLUMN share TEXT NOT NULL DEFAULT '';
+    DROP INDEX boxes_due;
+    CREATE INDEX boxes_due ON boxes (kind, due_at, share) WHERE due_at IS NOT NULL;
+    """,
 )

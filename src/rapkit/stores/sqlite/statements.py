@@ -16,8 +16,8 @@ SET_SEAL: Final = "INSERT INTO seal (sealed) VALUES (?)"
 # Letters in
 
 CREATE_BOX: Final = """
-    INSERT INTO boxes (id, kind, parent, root, name, state, created_at, worker, epoch, attempts, due_at, stopped)
-    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, CAST(?7 * 1000 AS INTEGER), ?8 IS NOT NULL, ?9,
+    INSERT INTO boxes (id, kind, parent, root, name, state, created_at, worker, share, epoch, attempts, due_at, stopped)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?10, CAST(?7 * 1000 AS INTEGER), ?8 IS NOT NULL, ?9,
            EXISTS (SELECT 1 FROM seen WHERE scope = ?3 AND key = 'stopped/' || ?2 || '/' || ?5 AND expires_at > ?7)
     WHERE NOT EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = '' AND expires_at > ?7)
     ON CONFLICT (id) DO NOTHING
@@ -42,6 +42,11 @@ SEE: Final = """
 """
 """Remember a key, for ever (NULL) or until a time, whichever is longer."""
 
+SEEN: Final = """
+    SELECT EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = ?2 AND (expires_at IS NULL OR expires_at > ?3))
+"""
+"""Whether a key is remembered."""
+
 BOX_FOR_NOTE: Final = """
     SELECT b.status, EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = '' AND expires_at > ?4), r.body
     FROM (SELECT 1) LEFT JOIN boxes b ON b.id = ?1 LEFT JOIN records r ON r.box = ?1 AND r.kind = ?2 AND r.key = ?3
@@ -63,13 +68,19 @@ RENEW_LEASE: Final = """
 """
 """Make or prolong a worker's lease."""
 
+LEASE_END: Final = "SELECT expires_at FROM workers WHERE id = ?"
+"""When a worker's lease ends."""
+
+LATE_LEASES: Final = "SELECT id, expires_at FROM workers WHERE expires_at > ?"
+"""The leases that end after a time."""
+
 END_LEASE: Final = "DELETE FROM workers WHERE id = ?"
 """End a worker's lease."""
 
 LEAVE_BOXES: Final = """
     UPDATE boxes INDEXED BY boxes_due SET due_at = ?1 WHERE worker = ?2 AND due_at > ?1 RETURNING kind
 """
-"""Let others look at once at the boxes of a worker that retires. Idle boxes are not in the index, so they cost nothing."""
+"""Let others look at the boxes of a worker no later than at a time. Idle boxes are not in the index, so they cost nothing."""
 
 LEAVE_OUTGOING: Final = """
     UPDATE outbox INDEXED BY outbox_due SET due_at = ?1 WHERE worker = ?2 AND due_at > ?1 RETURNING 1
@@ -77,10 +88,12 @@ LEAVE_OUTGOING: Final = """
 """The same for POSTs."""
 
 DUE_BOXES: Final = """
-    SELECT b.row, b.worker, ifnull(w.expires_at, 0) FROM boxes b LEFT JOIN workers w ON w.id = b.worker
-    WHERE b.kind = ?1 AND b.due_at <= ?2 ORDER BY b.due_at, b.row LIMIT ?3
+    SELECT b.row, b.worker, ifnull(w.expires_at, 0), b.share FROM boxes b LEFT JOIN workers w ON w.id = b.worker
+    WHERE b.kind = ?1 AND b.due_at <= ?2 AND b.share NOT IN (SELECT value FROM json_each(?4))
+      AND (?5 IS NULL OR b.share IN (SELECT value FROM json_each(?5)))
+    ORDER BY b.due_at, b.row LIMIT ?3
 """
-"""The boxes longest due, each with who holds it until when."""
+"""The boxes longest due, each with who holds it until when, and its share: none of some shares, and only of some if these are named."""
 
 CLAIM_IDLE_BOX: Final = """
     UPDATE boxes SET worker = ?1, epoch = epoch + 1, attempts = 1, due_at = ?2
@@ -108,22 +121,26 @@ PUT_OFF_OUTGOING: Final = (
 """The same for a POST."""
 
 GIVE_BACK_BOX: Final = """
-    UPDATE boxes SET worker = NULL, attempts = attempts - 1, due_at = ?1 WHERE id = ?2 AND epoch = ?3 AND worker = ?4 RETURNING kind
+    UPDATE boxes SET worker = NULL, attempts = attempts - ?5, due_at = ?1 WHERE id = ?2 AND epoch = ?3 AND worker = ?4 RETURNING kind
 """
-"""End a claim that nobody took: it does not count as an attempt."""
+"""End a claim that was not handed out; ?5 is 1 if it does not count as an attempt, else 0."""
 
 GIVE_BACK_OUTGOING: Final = """
     UPDATE outbox SET worker = NULL, attempts = attempts - 1, due_at = ?1 WHERE seq = ?2 AND epoch = ?3 AND worker IS NOT NULL
 """
 """The same for a POST."""
 
-MAIL_OF_BOXES: Final = """
-    SELECT m.box, m.seq, m.kind, m.body, m.accepted_at, m.attempts + 1, ifnull(m.traceparent, '')
-    FROM json_each(?1) AS claimed JOIN mail AS m
-    ON m.seq IN (SELECT seq FROM mail WHERE box = claimed.value AND set_aside IS NULL ORDER BY seq LIMIT ?2)
-    ORDER BY m.seq
+MAIL_SIZES: Final = """
+    SELECT m.seq, length(m.body), b.attempts FROM boxes b JOIN mail m ON m.box = b.id
+    WHERE b.row = ?1 AND m.set_aside IS NULL ORDER BY m.seq LIMIT ?2
 """
-"""The oldest mail of claimed boxes, so much of each, in acceptance order."""
+"""The oldest mail of a box, its size, and the attempts of the box. For a length SQLite does not read the body."""
+
+READ_MAIL: Final = """
+    SELECT box, seq, kind, body, accepted_at, attempts, ifnull(traceparent, '')
+    FROM mail WHERE seq IN (SELECT value FROM json_each(?)) ORDER BY seq
+"""
+"""The mail of claims, in acceptance order."""
 
 CHARGE_MAIL: Final = "UPDATE mail SET attempts = attempts + 1 WHERE seq IN (SELECT value FROM json_each(?))"
 """Charge an attempt to the mail that is handed out."""
@@ -219,12 +236,12 @@ RELEASE_CLAIM_AND_SET_STATUS: Final = RELEASE_CLAIM.replace("SET", "SET status =
 STOP_BOXES: Final = """
     UPDATE boxes SET stopped = 1, epoch = epoch + 1, worker = NULL, due_at = ?1
     WHERE parent = ?2 AND kind IN (SELECT value FROM json_each(?3)) AND (?4 IS NULL OR name = ?4)
-    RETURNING id, kind, parent
+    RETURNING id, kind, parent, name
 """
 """Take boxes from whoever runs them and mark them stopped."""
 
 STOP_BOX: Final = """
-    UPDATE boxes SET stopped = 1, epoch = epoch + 1, worker = NULL, due_at = ?1 WHERE id = ?2 RETURNING id, kind, parent
+    UPDATE boxes SET stopped = 1, epoch = epoch + 1, worker = NULL, due_at = ?1 WHERE id = ?2 RETURNING id, kind, parent, name
 """
 """The same for one box."""
 
@@ -270,10 +287,12 @@ IN_FLIGHT: Final = (
 """What some sender of these lanes has in its hands."""
 
 DUE_OUTGOING: Final = """
-    SELECT o.seq, o.worker, ifnull(w.expires_at, 0) FROM outbox o LEFT JOIN workers w ON w.id = o.worker
-    WHERE o.due_at <= ?1 AND (o.latest || o.origin) NOT IN (SELECT value FROM json_each(?2)) ORDER BY o.due_at, o.seq LIMIT ?3
+    SELECT o.seq, o.worker, ifnull(w.expires_at, 0), o.latest || o.origin FROM outbox o LEFT JOIN workers w ON w.id = o.worker
+    WHERE o.due_at <= ?1 AND (o.latest || o.origin) NOT IN (SELECT value FROM json_each(?3))
+      AND (?4 IS NULL OR (o.latest || o.origin) IN (SELECT value FROM json_each(?4)))
+    ORDER BY o.due_at, o.seq LIMIT ?2
 """
-"""The POSTs longest due, each with who holds it until when."""
+"""The POSTs longest due, each with who holds it until when, and its share: none of some shares, and only of some if these are named."""
 
 POSTPONE_OUTGOING: Final = "UPDATE outbox SET due_at = ?1 WHERE seq IN (SELECT value FROM json_each(?2))"
 """Look again later at POSTs whose sender is alive."""
@@ -381,6 +400,11 @@ KNOWN: Final = """
     SELECT EXISTS (SELECT 1 FROM boxes WHERE id = ?1) OR EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = '' AND expires_at > ?2)
 """
 """Whether a box is alive or remembered."""
+
+BACKLOG_OF_SHARES: Final = """
+    SELECT share, count(*) FROM boxes WHERE kind = ?1 AND due_at IS NOT NULL AND (due_at <= ?2 OR worker IS NOT NULL) GROUP BY share
+"""
+"""The same as `BACKLOG` for each share that has any."""
 
 BACKLOG: Final = """
     SELECT count(*) FROM boxes WHERE kind = ?1 AND due_at IS NOT NULL AND (due_at <= ?2 OR worker IS NOT NULL)

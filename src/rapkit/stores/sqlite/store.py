@@ -1,7 +1,6 @@
 """The store: every operation is a function that runs inside the writer's transaction."""
 
 import asyncio
-import json
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -10,6 +9,7 @@ from types import EllipsisType
 
 from rapkit.keys import Keyring
 from rapkit.mailbox import (
+    MAIL_BYTES,
     MOST_COUNTED,
     OUTBOX,
     Box,
@@ -21,7 +21,9 @@ from rapkit.mailbox import (
     Letter,
     Load,
     NewBox,
+    Outgoing,
     Parcel,
+    Quota,
     Reception,
     Record,
     Settlement,
@@ -31,7 +33,8 @@ from rapkit.mailbox import (
 from rapkit.stores.sqlite import statements as sql
 from rapkit.stores.sqlite.boxes import Boxes
 from rapkit.stores.sqlite.holding import next_free
-from rapkit.stores.sqlite.outbox import Outbox
+from rapkit.stores.sqlite.leases import Leases
+from rapkit.stores.sqlite.outbox import Outbox, share_of
 from rapkit.stores.sqlite.writer import Transaction, Writer
 
 
@@ -39,7 +42,13 @@ class SqliteStore:
     """The mailbox on one SQLite file; `rapkit.mailbox.Store` says what each method promises."""
 
     def __init__(
-        self, path: str, keys: Keyring, *, lease: Lease | None = None, clock: Callable[[], float] = time.time
+        self,
+        path: str,
+        keys: Keyring,
+        *,
+        lease: Lease | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.lease = lease or Lease()
         # Of the process, not of the file: a file that was copied or restored does not know that it was.
@@ -49,6 +58,7 @@ class SqliteStore:
         self._writer = Writer(path, keys, clock, self._ring)
         self._outbox = Outbox(keys, self.lease)
         self._boxes = Boxes(keys, self.lease, self._outbox.enqueue)
+        self._leases = Leases(self.lease, (self._boxes.leave, self._outbox.leave), monotonic)
 
     def derive(self, purpose: str) -> list[bytes]:
         return self._keys.derive(purpose)
@@ -75,21 +85,32 @@ class SqliteStore:
         return await self._writer.run(partial(self._boxes.note, box, fact, expect))
 
     async def renew(self, worker: str) -> None:
-        await self._writer.run(lambda tx: tx.write(sql.RENEW_LEASE, (worker, tx.now + self.lease.seconds)))
+        await self._writer.run(partial(self._leases.renew, worker))
 
     async def retire(self, worker: str) -> None:
-        def operation(tx: Transaction) -> None:
-            tx.write(sql.END_LEASE, (worker,))
-            self._boxes.leave(worker, tx)
-            self._outbox.leave(worker, tx)
+        await self._writer.run(partial(self._leases.retire, worker))
 
-        await self._writer.run(operation)
-
-    async def claim(self, worker: str, kind: str, limit: int) -> list[Claim]:
+    async def claim(
+        self, worker: str, kind: str, limit: int, mail_bytes: int = MAIL_BYTES, quota: Quota[str] | None = None
+    ) -> list[Claim]:
         self._bell(kind).clear()
-        return await self._writer.run(
-            partial(self._boxes.claim, worker, kind, limit), undo=lambda claims: partial(self._boxes.give_back, claims)
+        charged = await self._writer.run(
+            partial(self._boxes.claim, worker, kind, limit, mail_bytes, quota),
+            undo=lambda charged: partial(self._boxes.give_back, charged.claims),
         )
+        if not charged.mail:
+            return charged.claims
+        try:
+            claims, unreadable = await self._writer.run(partial(self._boxes.read_mail, charged), writes=False)
+        except BaseException as error:
+            # The worker never learns of these claims, so it would hold them as long as it lives. Too little memory is held against
+            # the mail, as if the process had been killed; nothing else is.
+            count = isinstance(error, MemoryError)
+            self._writer.insist(partial(self._boxes.give_back, charged.claims, count=count))
+            raise
+        if unreadable:
+            self._writer.insist(partial(self._boxes.put_off, unreadable))
+        return claims
 
     async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[Taken]:
         return await self._writer.run(
@@ -103,10 +124,16 @@ class SqliteStore:
     async def stop_box(self, id: str) -> Stopped:
         return await self._writer.run(partial(self._boxes.stop_box, id))
 
-    async def take(self, worker: str, limit: int, avoid: Collection[tuple[str, bool]] = ()) -> list[Taken]:
+    async def post(self, outgoing: Sequence[Outgoing], key: str, remember_for: float) -> bool:
+        return await self._writer.run(partial(self._boxes.post, outgoing, key, remember_for))
+
+    async def take(self, worker: str, limit: int, quota: Quota[tuple[str, bool]] | None = None) -> list[Taken]:
         self._bell(OUTBOX).clear()
+        shares = (
+            None if quota is None else Quota({share_of(*each): n for each, n in quota.listed.items()}, quota.others)
+        )
         return await self._writer.run(
-            partial(self._outbox.take, worker, limit, json.dumps([f"{latest:d}{origin}" for origin, latest in avoid])),
+            partial(self._outbox.take, worker, limit, shares),
             undo=lambda taken: partial(self._outbox.give_back, taken),
         )
 
@@ -146,6 +173,10 @@ class SqliteStore:
             self._bell(topic).set()
 
     async def next_due(self, topic: str) -> float | None:
+        # Also where nobody renews a lease, because nobody works until something is due.
+        if await self._writer.run(self._leases.lost, writes=False):
+            await self._writer.run(self._leases.end_lost)
+
         def operation(tx: Transaction) -> float | None:
             if topic == OUTBOX:
                 return next_free(sql.DUE_OUTGOING_FREE_AT, sql.NEXT_OUTGOING, (tx.now,), tx)
@@ -165,9 +196,15 @@ class SqliteStore:
     async def known(self, id: str) -> bool:
         return await self._writer.run(lambda tx: bool(tx.row(sql.KNOWN, (id, tx.now))[0]), writes=False)
 
+    async def remembers(self, box: str, dedup: str) -> bool:
+        return await self._writer.run(partial(self._boxes.remembers, box, dedup), writes=False)
+
     async def backlog(self, kind: str) -> int:
         count: int = await self._writer.run(lambda tx: tx.row(sql.BACKLOG, (kind, tx.now))[0], writes=False)
         return count
+
+    async def backlog_of_shares(self, kind: str) -> dict[str, int]:
+        return dict(await self._writer.run(lambda tx: tx.rows(sql.BACKLOG_OF_SHARES, (kind, tx.now)), writes=False))
 
     async def load(self, kind: str) -> Load:
         def operation(tx: Transaction) -> Load:
@@ -187,9 +224,15 @@ class SqliteStore:
         return await self._writer.run(partial(self._boxes.entries, box, after, limit), writes=False)
 
     async def recent(
-        self, box: str, limit: int, before: int | None = None, kinds: Collection[str] | None = None
+        self,
+        box: str,
+        limit: int,
+        before: int | None = None,
+        kinds: Collection[str] | None = None,
+        most_bytes: int | None = None,
     ) -> list[Entry]:
-        return await self._writer.run(partial(self._boxes.recent, box, limit, before, kinds), writes=False)
+        operation = partial(self._boxes.recent, box, limit, before, kinds, most_bytes)
+        return await self._writer.run(operation, writes=False)
 
     async def records(self, box: str, kind: str) -> list[Record]:
         return await self._writer.run(partial(self._boxes.records, box, kind), writes=False)
@@ -204,6 +247,9 @@ class SqliteStore:
             return forgotten + dropped + tx.write(sql.SWEEP_WORKERS, (tx.now,))
 
         return await self._writer.run(operation)
+
+    async def check(self) -> None:
+        self._writer.check()
 
     async def close(self) -> None:
         await self._writer.close()

@@ -1,0 +1,3 @@
+from tests.interop.conftest import join, serve, up
+
+__all__ = ["join", "serve", "up"]

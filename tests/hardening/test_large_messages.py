@@ -1,0 +1,52 @@
+"""Large messages that are valid: they take a while, but nobody else has to wait for that long."""
+
+import base64
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.hardening.test_validation_bombs import PLAN, SilentServer
+from tests.interop.conftest import Join, Up
+from tests.interop.foreign_server import result
+from tests.interop.http_peer import get, post
+
+SENDERS = 6
+LONGEST = 2.0
+"""Seconds: a bound against stalls that add up, and loose, because test machines are busy. That transactions with much data are not run on
+the event loop is shown by `tests/stores/test_sqlite.py`."""
+
+
+def test_large_results_that_come_together_do_not_hold_up_others(up: Up, join: Join) -> None:
+    server = join(SilentServer())
+    runtime = up(PLAN, [server.url])
+    threads = [runtime.thread("work") for _ in range(SENDERS)]
+    calls = server.invocations("work", SENDERS)
+    image = base64.b64encode(os.urandom(11_000_000)).decode()
+    messages = [
+        {**result(call, ""), "content": [{"type": "image", "data": image, "mediaType": "image/png"}]} for call in calls
+    ]
+    waits: list[float] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            began = time.monotonic()
+            assert get(f"{runtime.url}/healthz")[0] == 200
+            waits.append(time.monotonic() - began)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        with ThreadPoolExecutor(SENDERS) as senders:
+            sent = senders.map(
+                lambda each: post(each[0]["callback_url"], each[1])[0], zip(calls, messages, strict=True)
+            )
+        assert list(sent) == [200] * SENDERS
+        for thread in threads:
+            runtime.until(thread, "It is ")
+    finally:
+        over.set()
+        looking.join()
+
+    assert max(waits) < LONGEST
