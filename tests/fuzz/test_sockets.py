@@ -175,6 +175,9 @@ def test_chunks_that_are_none(target: Target, raw: bytes) -> None:
         b"\x00" * 1_000,
         b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n",
         b"EHLO localhost\r\n",
+        b"HEAD\x00",
+        b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\nHost: other\r\n\r\n",
+        b"HEAD /\x00 HTTP/1.1\r\n\r\n" + b"GET /healthz HTTP/1.1\r\n\r\n",
         b"*1\r\n$4\r\nPING\r\n",
     ],
 )

@@ -93,8 +93,9 @@ def visit(port: int, path: str, headers: Mapping[str, str | None] | None = None)
 def talk(port: int, raw: bytes, *, expect: int | None = None, heads: bool = False) -> list[Answer]:
     """Send, then read so many answers; without `expect` say that nothing more will come and read until the server hangs up.
 
-    `heads` if the answers have no bodies, as those to HEAD.
+    `heads` if answers may have no bodies, as those to HEAD.
     """
+    heads = heads or b"HEAD " in raw
     deadline = time.monotonic() + DEADLINE
     received = b""
     with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as connection:
@@ -134,7 +135,7 @@ def parse(stream: bytes, heads: bool = False) -> tuple[list[Answer], bytes]:
         if status == 100:
             stream = rest
             continue
-        length = 0 if heads else _length(headers, rest)
+        length = 0 if heads and (not rest or rest.startswith(b"HTTP/1.1 ")) else _length(headers, rest)
         if len(rest) < length:
             return answers, stream
         answers.append(Answer(status, headers, rest[:length]))

@@ -279,7 +279,8 @@ class HttpProtocol(HttpToolsProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
         self._shared.waiting[self] = None
-        self._write(refusal, has_body=self.parser.get_method() != b"HEAD")
+        is_head = self.url and self.parser.get_method() == b"HEAD"  # llhttp names a method before the space behind it
+        self._write(refusal, has_body=not is_head)
         if self.transport.can_write_eof():
             self.transport.write_eof()
 
