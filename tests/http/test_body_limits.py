@@ -1,4 +1,4 @@
-"""Bodies have to make progress; what is answered before it was read is read all the same, within bounds."""
+"""Bodies have to make progress; what is refused before it was read is read all the same, within bounds."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -121,13 +121,24 @@ async def test_the_time_in_which_the_process_stood_still_does_not_count(monkeypa
     assert await reading == b"all"
 
 
-async def test_an_answer_is_sent_at_once_and_ends_when_the_body_was_read() -> None:
-    """A sender that reads while it writes can stop; one that writes first comes to the end of it."""
+async def test_an_answer_waits_until_the_body_was_read() -> None:
+    """A sender that writes first comes to the end of it, and a proxy in between does not stop passing it on."""
     sender = Sender(part(b"1"), part(b"2"), part(b"", more=False))
 
     await BodyLimits(refuse, LIMITS)(scope((b"content-length", b"2")), sender.receive, sender.send)
 
-    assert sender.happened == [("start", False), ("body", True), b"1", b"2", b"", ("body", False)]
+    assert sender.happened == [b"1", b"2", b"", ("start", False), ("body", False)]
+
+
+@pytest.mark.parametrize(
+    "header", [(b"expect", b"100-Continue"), (b"content-length", b"%d" % (LIMITS.discard_bytes + 1))]
+)
+async def test_a_sender_that_may_keep_its_body_is_answered_at_once(header: tuple[bytes, bytes]) -> None:
+    sender = Sender(part(b"1"), part(b"", more=False))
+
+    await BodyLimits(refuse, LIMITS)(scope(header, (b"transfer-encoding", b"chunked")), sender.receive, sender.send)
+
+    assert sender.happened == [("start", False), ("body", True), b"1", b"", ("body", False)]
 
 
 async def test_a_sender_that_is_gone_is_not_waited_for() -> None:

@@ -3,9 +3,10 @@
 A deadline on the whole body would refuse every attempt of a sender behind a slow link, so there is one on progress. Past it the answer is
 503: RAP senders retry a 5xx or a reset for days, but take a 4xx as final.
 
-A connection that is closed while a body is still coming is reset, and a sender that writes its whole request before it reads (urllib, a
-proxy, most clients with `Connection: close`) sees the reset instead of the answer. So the rest of a refused body is read and discarded.
-nginx calls this "lingering close".
+A connection that is closed while a body is still coming is reset, and a sender that writes its whole request before it reads (urllib, most
+clients with `Connection: close`) sees the reset instead of the answer. So the rest of a refused body is read and discarded (nginx calls
+this "lingering close"), and that before the answer: a reverse proxy written in Go (Caddy, Traefik) stops passing a request body on when the
+answer begins, and may then drop the answer.
 """
 
 import asyncio
@@ -24,9 +25,9 @@ _RETRY_WHEN_SLOW = 5.0
 class BodyLimits:
     """An ASGI app around another, whose requests' bodies have to make progress.
 
-    A body that does not is refused: `receive` raises a `Refusal` with 503. An answer to a request that was not read is sent at once, and
-    ends only when the rest of the request was discarded, or when a bound of the limits is reached. A sender that is past those, or that
-    waits for a `100 Continue` it will not get, may find its connection closed.
+    A body that does not is refused: `receive` raises a `Refusal` with 503. An answer to a request that was not read waits until the rest of
+    the request was discarded, or until a bound of the limits is reached; a sender that is past those may find its connection closed. One
+    that waits for a `100 Continue`, which it will not get, is answered at once.
     """
 
     def __init__(self, app: ASGIApp, limits: HttpLimits) -> None:
@@ -39,14 +40,19 @@ class BodyLimits:
             await self._app(scope, receive, send)
             return
         body = _IncomingBody(receive, self._limits)
+        answer_first = _expects_continue(scope) or _declared_size(scope) > self._limits.discard_bytes
 
         async def answer(message: Message) -> None:
-            if message["type"] != "http.response.body" or message.get("more_body", False) or body.ended:
+            if message["type"] == "http.response.start":
+                if not answer_first:
+                    await body.discard()
+                await send(message if body.ended else _closing(message))
+            elif message.get("more_body", False) or body.discarded:
                 await send(message)
-                return
-            await send({**message, "more_body": True})  # a sender that reads while it writes can stop now
-            await body.discard()
-            await send({"type": "http.response.body"})
+            else:
+                await send({**message, "more_body": True})  # the sender can stop now
+                await body.discard()
+                await send({"type": "http.response.body"})
 
         await self._app(scope, body.receive, answer)
 
@@ -60,6 +66,7 @@ class _IncomingBody:
 
     def __init__(self, receive: Receive, limits: HttpLimits) -> None:
         self.ended = False
+        self._gave_up = False
         self._receive = receive
         self._limits = limits
         self._loop = asyncio.get_running_loop()
@@ -80,6 +87,11 @@ class _IncomingBody:
             raise _too_slow()
         return message
 
+    @property
+    def discarded(self) -> bool:
+        """Whether nothing more of it will be read."""
+        return self.ended or self._gave_up
+
     async def discard(self) -> None:
         """Read the rest, as far as the limits go."""
         size = 0
@@ -90,6 +102,7 @@ class _IncomingBody:
                         message = await self._receive()
                     size += len(message.get("body", b""))
                     self.ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
+        self._gave_up = True
 
     async def _next(self) -> Message:
         try:
@@ -121,6 +134,15 @@ class _IncomingBody:
             waiting.reschedule(now)
 
 
+def _closing(start: Message) -> Message:
+    """The beginning of an answer, which tells that the connection takes no further request.
+
+    A client that kept its body (`Expect: 100-continue`) would else send the next request where the body is still expected, as Go's client
+    did until version 1.22.
+    """
+    return {**start, "headers": [*start["headers"], (b"connection", b"close")]}
+
+
 def _too_slow() -> Refusal:
     # Not 408: RAP senders do not come back after a 4xx, and what was slow once may be fast the next time.
     return come_back("The body came too slowly.", _RETRY_WHEN_SLOW)
@@ -131,3 +153,14 @@ def _has_body(scope: Scope) -> bool:
     return any(
         name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ")) for name, value in headers
     )
+
+
+def _expects_continue(scope: Scope) -> bool:
+    """Whether the sender may leave its body unsent, depending on the answer."""
+    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"])
+
+
+def _declared_size(scope: Scope) -> int:
+    """What the sender says its body is long; 0 if it does not say it, or if what it says is no number."""
+    lengths = [value for name, value in scope["headers"] if name == b"content-length"]
+    return int(lengths[0]) if lengths and lengths[0].isdigit() else 0

@@ -12,3 +12,10 @@ def test_the_client_reads_the_answer_behind_nginx(cell: Cell, behind_nginx: Tabl
     cell.client.require()
 
     assert behind_nginx.problems(cell) == []
+
+
+@every_cell
+def test_the_client_reads_the_answer_behind_caddy(cell: Cell, behind_caddy: Table) -> None:
+    cell.client.require()
+
+    assert behind_caddy.problems(cell) == []
