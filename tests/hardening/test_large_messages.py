@@ -1,9 +1,11 @@
-"""Large messages that are valid: they take a while, but nobody else has to wait for that long."""
+"""Large messages that are valid, several at once: all of them arrive, and the agent goes on answering.
+
+That they are parsed and stored off the event loop is shown by `tests/test_off_loop.py` and `tests/stores/test_sqlite.py`.
+"""
 
 import base64
 import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.hardening.test_validation_bombs import PLAN, SilentServer
@@ -12,12 +14,9 @@ from tests.interop.foreign_server import result
 from tests.interop.http_peer import get, post
 
 SENDERS = 6
-LONGEST = 2.0
-"""Seconds: a bound against stalls that add up, and loose, because test machines are busy. That transactions with much data are not run on
-the event loop is shown by `tests/stores/test_sqlite.py`."""
 
 
-def test_large_results_that_come_together_do_not_hold_up_others(up: Up, join: Join) -> None:
+def test_large_results_that_come_together_all_arrive(up: Up, join: Join) -> None:
     server = join(SilentServer())
     runtime = up(PLAN, [server.url])
     threads = [runtime.thread("work") for _ in range(SENDERS)]
@@ -26,14 +25,12 @@ def test_large_results_that_come_together_do_not_hold_up_others(up: Up, join: Jo
     messages = [
         {**result(call, ""), "content": [{"type": "image", "data": image, "mediaType": "image/png"}]} for call in calls
     ]
-    waits: list[float] = []
     over = threading.Event()
+    answers: set[int] = set()
 
     def look() -> None:
         while not over.is_set():
-            began = time.monotonic()
-            assert get(f"{runtime.url}/healthz")[0] == 200
-            waits.append(time.monotonic() - began)
+            answers.add(get(f"{runtime.url}/healthz")[0])
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -49,4 +46,4 @@ def test_large_results_that_come_together_do_not_hold_up_others(up: Up, join: Jo
         over.set()
         looking.join()
 
-    assert max(waits) < LONGEST
+    assert answers == {200}
