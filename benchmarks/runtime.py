@@ -1,4 +1,4 @@
-"""How fast is a durable runtime? rapkit and LangGraph on SQLite in the same run; a million waiting threads; a very long thread.
+"""How fast is a durable runtime? rapkit, the floor program and LangGraph on SQLite; a million waiting threads; a very long thread.
 
     scripts/bench runtime
 
@@ -17,12 +17,13 @@ from typing import Any
 
 import uvloop
 
-from benchmarks import compaction, hibernation, wakes
+from benchmarks import compaction, floor_wakes, hibernation, wakes
 from benchmarks.figures import Figures
 from benchmarks.hibernation import Wakes
 from rapkit.kernel.compaction import CHARS_PER_TOKEN
 
-GOAL_OVER_LANGGRAPH = 15
+GOAL_OVER_FLOOR = 0.5
+GOAL_OVER_LANGGRAPH = 10
 GOAL_WAKE = 1.5
 SAMPLE = 300
 WINDOW = 50
@@ -54,18 +55,20 @@ def main() -> None:
 
 
 def compare_wakes(rounds: int, seconds: float, at_once: int) -> None:
-    """Durable wakes a second beside LangGraph's."""
+    """Durable wakes a second beside those of the floor program and LangGraph."""
     print(
         f"Wakes a second, {at_once} at once: a result comes, it is saved, the model is asked, its next call is saved and sent"
     )
     found: dict[str, list[float]] = defaultdict(list)
     for _ in range(rounds):
-        for name in ("rapkit", "langgraph"):
+        for name in ("rapkit", "floor", "LangGraph"):
             found[name].append(_measure("wakes", name, str(seconds), str(at_once))[0])
-    ours, theirs = statistics.median(found["rapkit"]), statistics.median(found["langgraph"])
-    print(f"  rapkit     {ours:8.0f}   {_spread(found['rapkit'])}")
-    print(f"  LangGraph  {theirs:8.0f}   {_spread(found['langgraph'])}")
-    print(f"  ratio      {ours / theirs:8.1f}   (goal {GOAL_OVER_LANGGRAPH})\n")
+    for name, rates in found.items():
+        print(f"  {name:<12}{statistics.median(rates):>8,.0f}   {_spread(rates)}")
+    for name, goal in (("floor", GOAL_OVER_FLOOR), ("LangGraph", GOAL_OVER_LANGGRAPH)):
+        ratio = statistics.median(found["rapkit"]) / statistics.median(found[name])
+        print(f"  rapkit / {name:<10}{ratio:>5.2f}   (goal {goal})")
+    print()
 
 
 def compare_hibernation(threads: int) -> None:
@@ -140,6 +143,8 @@ def _child(what: str, *rest: str) -> None:
 def _contender(name: str) -> Callable[[Path, float, int, int], Coroutine[Any, Any, Figures]]:
     if name == "rapkit":
         return wakes.measure
+    if name == "floor":
+        return floor_wakes.measure
     from benchmarks.peers import langgraph_wakes
 
     return langgraph_wakes.measure

@@ -1,4 +1,4 @@
-"""How fast is a durable tool server? rapkit on a file, rapkit in memory, and FastMCP, in the same run.
+"""How fast is a durable tool server? rapkit on a file and in memory, the floor program, and FastMCP, in the same run.
 
     scripts/bench
 
@@ -32,8 +32,11 @@ NAP = 60.0
 # More than any server has workers, half of it in threads.
 OCCUPY = 600
 
-GOAL_OVER_FASTMCP = 12
-GOAL_OVER_MEMORY = 0.5
+GOAL_OVER_FLOOR = 0.75
+GOAL_OVER_MEMORY = 0.75
+GOAL_OVER_FASTMCP = 6.5
+GOAL_OVER_FASTEST = 2.7
+OWN_CLIENT = "FastMCP as it comes, own client"
 
 
 class Server:
@@ -80,6 +83,12 @@ def rapkit(name: str, store: str, folder: Path) -> Server:
     return Server(name, [*command, "--port", "PORT", "--store", store, *quiet], "/.well-known/rap-toolset", folder)
 
 
+def floor(folder: Path) -> Server:
+    """Start the floor program."""
+    command = [sys.executable, "-m", "benchmarks.floor_server", "PORT", str(folder / "floor.db")]
+    return Server("floor", command, "/.well-known/rap-toolset", folder)
+
+
 def fastmcp(folder: Path, *options: str) -> Server:
     """Start FastMCP's adder."""
     command = [sys.executable, "-m", "benchmarks.peers.fastmcp_server", "PORT", *options]
@@ -95,7 +104,7 @@ async def throughput(
         for name, server in servers.items():
             async with Load(endpoint_of(server.url)) as load:
                 found[name].append(await load.full(seconds))
-        found["FastMCP as it comes, own client"].append(await fastmcp_load.own_client(f"{plain.url}/mcp", seconds))
+        found[OWN_CLIENT].append(await fastmcp_load.own_client(f"{plain.url}/mcp", seconds))
         for way, measure in fastmcp_load.WAYS.items():
             found[f"FastMCP tuned, {way}"].append(await measure(f"{tuned.url}/mcp", seconds))
     return found
@@ -141,14 +150,15 @@ def report(found: dict[str, list[Figures]]) -> None:
         times = f"{acks.ack_ms(50):7.1f} ms{acks.ack_ms(99):7.1f} ms" if acks.acks else ""
         print(f"  {name:<58}{rates[name]:>9,.0f}{times}")
 
-    durable, memory = rates["rapkit, file"], rates["rapkit, :memory:"]
+    durable = rates["rapkit, file"]
     peers = {name: rate for name, rate in rates.items() if name.startswith("FastMCP")}
     fastest = max(peers, key=lambda name: peers[name])
+    goals = {"the floor": GOAL_OVER_FLOOR, "rapkit, :memory:": GOAL_OVER_MEMORY, OWN_CLIENT: GOAL_OVER_FASTMCP}
+    goals[fastest] = GOAL_OVER_FASTEST
     print(f"\n{'ratios':<60}{'':>9}{'goal':>10}")
-    print(f"  {'rapkit, file / rapkit, :memory:':<58}{durable / memory:>9.2f}{GOAL_OVER_MEMORY:>10}")
-    for name, rate in peers.items():
+    for name in ("the floor", "rapkit, :memory:", *peers):
         note = " (its fastest)" if name == fastest else ""
-        print(f"  {f'rapkit, file / {name}{note}':<58}{durable / rate:>9.1f}{GOAL_OVER_FASTMCP:>10}")
+        print(f"  {f'rapkit, file / {name}{note}':<58}{durable / rates[name]:>9.2f}{goals.get(name, ''):>10}")
 
 
 def report_acknowledgements(at_once: Figures, asleep: Figures, rate: float) -> None:
@@ -186,6 +196,7 @@ async def main(rounds: int, seconds: float, rate: float | None) -> None:
         contenders = {
             "rapkit, file": start(rapkit("file", f"sqlite:///{folder}/file.db", folder)),
             "rapkit, :memory:": start(rapkit("memory", "sqlite:///:memory:", folder)),
+            "the floor": start(floor(folder)),
         }
         plain, tuned = start(fastmcp(folder)), start(fastmcp(folder, "tuned"))
         print(
@@ -208,7 +219,7 @@ def _free_port() -> int:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Measure rapkit's tool server beside FastMCP's.")
+    parser = argparse.ArgumentParser(description="Measure rapkit's tool server beside the floor program and FastMCP.")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.5, help="length of a round")
     parser.add_argument("--rate", type=float, help="calls per second while acknowledgements are timed")
