@@ -9,7 +9,7 @@ There is no retry, no recovery, no validation, no authentication, no encryption,
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from pydantic_core import from_json, to_json
@@ -68,7 +68,7 @@ async def _body(receive: Receive) -> bytes:
     body = b""
     while True:
         message = await receive()
-        body += message.get("body", b"")
+        body += cast("bytes", message.get("body", b""))
         if not message.get("more_body", False):
             return body
 
