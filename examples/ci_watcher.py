@@ -1,4 +1,4 @@
-"""Events from a webhook: GitHub tells us how builds ended, we tell whoever subscribed.
+"""Events from a webhook: report finished GitHub builds to subscribers.
 
     GITHUB_WEBHOOK_SECRET=... rapkit serve examples/ci_watcher.py
 

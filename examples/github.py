@@ -1,4 +1,4 @@
-"""Acting for a user at GitHub: whoever calls is asked for consent once, and the token is kept and refreshed for them.
+"""Act for a user at GitHub: ask for authorization once, then store and refresh the token.
 
     GITHUB_CLIENT_ID=... GITHUB_CLIENT_SECRET=... rapkit serve examples/github.py --port 8004
 

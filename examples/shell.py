@@ -1,6 +1,6 @@
-"""A shell whose output comes as it is written, and whose programs end with the call: `rapkit serve examples/shell.py`.
+"""A shell that streams its output and ends its programs with the call: `rapkit serve examples/shell.py`.
 
-Whoever may call it may do on this machine what the server may. Give it a token, and a machine of its own.
+A caller can do anything on this machine that the server can. Give it a token, and a separate machine.
 """
 
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Tools, a choice and a picture: `rapkit serve examples/weather.py` serves it."""
+"""Tools, a choice and an image: `rapkit serve examples/weather.py` serves them."""
 
 import asyncio
 import struct

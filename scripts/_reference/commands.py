@@ -9,12 +9,12 @@ from scripts._reference.markdown import code, paragraphs, plain, table
 
 _HEAD = """# Command line
 
-Every command and every option, made from the commands themselves; `rapkit COMMAND --help` says the same in a terminal.
+Every command and option, generated from the code. `rapkit COMMAND --help` prints the same in a terminal.
 
-A mistake in what is typed or configured is told on standard error, after `rapkit:`, and the exit code is 2. Ctrl-C ends with 130. If
-standard output cannot be written, that is told in a line, and the exit code is 1; if its reader has gone, as in `| head`, it is 1 without a
-word. Other exit codes stand with their command. `NO_COLOR` is respected, and without a terminal there are no colours at all. A letter that
-the terminal's encoding has not is printed as a question mark.
+Usage and configuration errors are printed on standard error, prefixed with `rapkit:`, with exit code 2. Ctrl-C exits with 130. If standard
+output cannot be written, rapkit prints one line and exits with 1; if its reader is gone, as in `| head`, it exits with 1 silently. Other
+exit codes are listed with their command. rapkit respects `NO_COLOR`, and prints no colors without a terminal. A character that the
+terminal's encoding does not support is printed as a question mark.
 
 """
 

@@ -22,8 +22,8 @@ LEVELS = ("MUST", "SHOULD", "MAY", "ours")
 
 _HEAD = """# Protocol coverage
 
-Every obligation of the Reactive Agent Protocol, whom it binds, and the tests that show it, made from
-[requirements.yaml](../requirements.yaml) and the ids in the tests. `ours` is what rapkit promises beyond the protocol.
+Every requirement of the Reactive Agent Protocol, the side it applies to, and the tests that cover it, generated from
+[requirements.yaml](../requirements.yaml) and the ids in the tests. `ours` marks guarantees of rapkit beyond the protocol.
 
 """
 
@@ -103,12 +103,12 @@ def _summary(asked: Sequence[Obligation], shown: dict[str, list[Mention]]) -> st
         rows.append(
             (level, str(len(ids)), str(len(ids) - len(missing)), ", ".join(f"[{id}](#{id.lower()})" for id in missing))
         )
-    return table(("level", "obligations", "shown by tests", "not shown"), rows)
+    return table(("level", "requirements", "covered by tests", "not covered"), rows)
 
 
 def _tests_of(obligation: Obligation, mentioned: list[Mention]) -> str:
     if not mentioned:
-        return f"No test shows it. {plain(obligation.why_not or 'It has not been given a reason yet.')}\n\n"
+        return f"No test covers it. {plain(obligation.why_not or 'It has not been given a reason yet.')}\n\n"
     lines = [f"    - [{_sentence(each)}]({_address(each)}) `{each.file}`" for each in mentioned]
     number = f"{len(mentioned)} tests" if len(mentioned) > 1 else "1 test"
     return f'??? success "{number}"\n\n' + "\n".join(lines) + "\n\n"

@@ -111,6 +111,6 @@ def _examples() -> str:
     for file in sorted((ROOT / "examples").glob("*.py")):
         about = ast.get_docstring(ast.parse(file.read_text())) or ""
         rows.append((f"[{file.name}](examples/{file.name})", about.partition("\n\n")[0]))
-    return "# Examples\n\nTool servers to begin from. `rapkit serve examples/weather.py` serves one.\n\n" + table(
+    return "# Examples\n\nTool servers to start from. Run one with `rapkit serve examples/weather.py`.\n\n" + table(
         ("file", ""), rows
     )

@@ -12,18 +12,18 @@ from scripts._reference.markdown import code, paragraphs, plain, table
 
 _HEAD = """# HTTP API
 
-What an agent serves to its clients, made from the document that it serves as `/openapi.json`. How to use it:
-[the client API](../howto/http_api.md).
+The routes that an agent serves to its clients, generated from its `/openapi.json`. For a guide, see
+[Use the HTTP API](../howto/http_api.md).
 
 """
 _EVENTS = """## Events
 
-What `GET /v1/threads/{thread_id}/events` sends: each has a name, and data of this shape.
+The events that `GET /v1/threads/{thread_id}/events` sends, by name, with the shape of their data.
 
 """
 _ENTRIES = """## Journal
 
-The kinds of entries that a thread's journal has, in its history and as `entry` events.
+The kinds of journal entries, as they appear in a thread's history and in `entry` events.
 
 """
 

@@ -17,7 +17,7 @@ _MODULES = re.compile(
 _WIDTH = 110
 _HEAD = """# Python
 
-The public names, made from their signatures and docstrings.
+The public names, generated from their signatures and docstrings.
 
 """
 

@@ -5,9 +5,9 @@ from scripts._reference.markdown import code, table
 
 _HEAD = """# Configuration
 
-Every table and key of `rapkit.toml`, and every variable of the environment, made from the list that rapkit checks them by. Flags win over
-variables, variables over the file. Paths in the file are relative to its folder. Below each table of keys is an example with all of them.
-How to use it: [agents](../howto/build_an_agent.md).
+Every table and key of `rapkit.toml`, and every environment variable, generated from the definitions that rapkit validates them with.
+Options override variables, and variables override the file. Paths in the file are relative to its folder. An example with all keys follows
+each table. For a guide, see [Build an agent](../howto/build_an_agent.md).
 
 """
 
@@ -19,7 +19,7 @@ def config_page() -> str:
 
 
 def _table(described: KeyTable) -> str:
-    named = " The names are yours to choose." if described.open else ""
+    named = " You choose the names." if described.open else ""
     example = "\n".join([described.title, *(f"{key.name} = {key.example}" for key in described.keys)])
     keys = table(
         ("key", "value", "default", "meaning"),

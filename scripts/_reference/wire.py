@@ -8,10 +8,11 @@ from scripts._reference.markdown import paragraphs, table
 
 _HEAD = """# Messages
 
-Every message of the protocol as rapkit reads and writes it, made from its models; the same as JSON Schema is in
-[src/rapkit/protocol/schemas](../../src/rapkit/protocol/schemas.py). What they are for: [the protocol](../explanation/protocol.md).
+Every protocol message as rapkit reads and writes it, generated from its models. The JSON Schemas are in
+[src/rapkit/protocol/schemas](../../src/rapkit/protocol/schemas.py). For an introduction, see
+[How the protocol works](../explanation/protocol.md).
 
-Fields that are not required may be missing or `null`. Fields that are not known are ignored.
+Optional fields may be missing or `null`. Unknown fields are ignored.
 
 """
 _SENT = {

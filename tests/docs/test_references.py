@@ -68,6 +68,13 @@ def test_a_command_can_be_given_like_that(line: str) -> None:
     group.make_context(name, arguments, resilient_parsing=False)
 
 
+def test_diagrams_fit_a_page_of_1300_pixels() -> None:
+    drawn = [block for page in PAGES for block in blocks_of(page) if block.language == "text" and "│" in block.text]
+
+    assert drawn
+    assert [block.place for block in drawn if max(map(len, block.text.splitlines())) > 105] == []
+
+
 def test_every_route_is_described() -> None:
     text = (DOCS / "howto" / "http_api.md").read_text()
     routes = [f"`{each.method} {each.path.replace('{thread_id}', '{id}')}" for each in OPERATIONS]
@@ -77,7 +84,7 @@ def test_every_route_is_described() -> None:
 
 def test_every_kind_of_entry_is_described_with_its_fields() -> None:
     text = (DOCS / "howto" / "http_api.md").read_text()
-    table = text[text.index("## The journal") : text.index("## Sending something again")]
+    table = text[text.index("## The journal") : text.index("## Idempotent requests")]
     rows: list[tuple[str, str]] = re.findall(r"^\| `(\w+)` \| (.*?) \|", table, re.MULTILINE)
     described = {kind: set(re.findall(r"`(\w+)`", re.sub(r": \[\{.*?\}\]", "", cells))) for kind, cells in rows}
 

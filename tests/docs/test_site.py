@@ -90,6 +90,29 @@ def test_the_contents_of_the_reference_lead_to_all_of_it(site: Path, pages: dict
     ] == []  # the first is the menu's
 
 
+def test_a_page_has_the_same_title_in_the_menu_and_on_the_page(site: Path) -> None:
+    menu = re.search(
+        r'<nav class="md-nav md-nav--primary".*?</nav>\s*</div>', (site / "index.html").read_text(), re.DOTALL
+    )
+    assert menu is not None
+    entries: list[tuple[str, str]] = re.findall(
+        r'<a href="([^"#]+)" class="md-nav__link[^"]*">\s*<span class="md-ellipsis">(.*?)</span>', menu[0], re.DOTALL
+    )
+    titles = {page: re.search(r"<h1[^>]*>(.*?)(?:<a |</h1>)", (site / page).read_text()) for page, _ in entries}
+
+    assert len(entries) > 25
+    assert [
+        (page, said.strip()) for page, said in entries if (title := titles[page]) is None or title[1] != said.strip()
+    ] == []
+
+
+def test_search_works_without_a_server(site: Path, pages: dict[Path, Read]) -> None:
+    assert (site / "search" / "search_index.js").read_text().startswith("var __index = {")
+    assert [
+        page.name for page, read in pages.items() if not any("iframe-worker.js" in each for each in read.loads)
+    ] == []
+
+
 def test_every_link_of_the_site_leads_somewhere(site: Path, pages: dict[Path, Read]) -> None:
     lost = [
         f"{page.relative_to(site)}: {link}"
