@@ -158,6 +158,16 @@ async def test_where_there_is_no_body_nothing_is_read(headers: Any) -> None:
     assert sender.happened == [("start", False), ("body", False)]
 
 
+@pytest.mark.parametrize("received", [True, False])
+async def test_a_body_that_was_received_as_a_whole_is_not_waited_for(received: bool) -> None:
+    sender = Sender(part(b"1", more=False))
+    whole = {**scope((b"content-length", b"1")), "state": {body_limits.WHOLE_BODY_RECEIVED: lambda: received}}
+
+    await BodyLimits(refuse, LIMITS)(whole, sender.receive, sender.send)
+
+    assert sender.happened == [*([] if received else [b"1"]), ("start", False), ("body", False)]
+
+
 async def test_no_more_is_read_than_the_bound() -> None:
     sender = Sender(*[part(b"1") for _ in range(10)])
 

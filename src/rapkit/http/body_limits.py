@@ -17,6 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rapkit.http.limits import HttpLimits
 from rapkit.http.requests import Refusal, come_back
 
+WHOLE_BODY_RECEIVED = "rapkit.whole_body_received"
+"""Where our HTTP server puts, in the state of a scope, a function that tells whether the whole body of the request was received."""
+
 DISCARD_PAUSE = 5.0
 _LOOKS = 4
 _RETRY_WHEN_SLOW = 5.0
@@ -36,7 +39,7 @@ class BodyLimits:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http" or not _has_body(scope):
+        if scope["type"] != "http" or not _may_have_to_wait(scope):
             await self._app(scope, receive, send)
             return
         body = _IncomingBody(receive, self._limits)
@@ -146,6 +149,12 @@ def _closing(start: Message) -> Message:
 def _too_slow() -> Refusal:
     # Not 408: RAP senders do not come back after a 4xx, and what was slow once may be fast the next time.
     return come_back("The body came too slowly.", _RETRY_WHEN_SLOW)
+
+
+def _may_have_to_wait(scope: Scope) -> bool:
+    """Whether a part of the body may be missing. A small one is there with the head of its request, and takes no bounds."""
+    is_received = scope.get("state", {}).get(WHOLE_BODY_RECEIVED)
+    return _has_body(scope) if is_received is None else not is_received()
 
 
 def _has_body(scope: Scope) -> bool:

@@ -12,6 +12,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from rapkit.http.body_limits import WHOLE_BODY_RECEIVED
 from rapkit.http.certificates import PEER_NAMES, peer_names
 from rapkit.http.connections import Connections
 from rapkit.http.requests import Refusal, come_back, problem_document
@@ -54,6 +55,7 @@ class HttpProtocol(HttpToolsProtocol):
         if tls is not None:
             # The handshake is over, so the certificate was verified.
             self.app_state = {**self.app_state, PEER_NAMES: peer_names(tls.getpeercert())}
+        self.app_state = {**self.app_state, WHOLE_BODY_RECEIVED: self._is_whole_body_received}
         super().connection_made(transport)
         self.flow = _Flow(transport)
         if not self._shared.admit(self):
@@ -86,6 +88,10 @@ class HttpProtocol(HttpToolsProtocol):
                 self.transport.abort()
         elif now >= self._deadline and not self._is_answering():
             self.transport.close()
+
+    def _is_whole_body_received(self) -> bool:
+        """Whether nothing more comes of the request that is being answered."""
+        return self._answered is not None and not self._answered.more_body
 
     def _is_answering(self) -> bool:
         return self._answered is not None and not self._answered.response_complete
