@@ -135,7 +135,8 @@ class HttpProtocol(HttpToolsProtocol):
             return
         if self in self._shared.waiting:
             self._shared.waiting.move_to_end(self)
-        self._framing += size
+        # What a body has not used of its allowance is no allowance for trailers of a thousand times the size.
+        self._framing = max(self._framing + size, 0)
         if self._framing > 2 * self._limits.header_bytes + self._limits.url_bytes:
             self._refuse(Refusal(431, "The trailers or chunk extensions of the body are too long."))
 
@@ -162,9 +163,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or a trailer."""
+        if self._part == _BODY:
+            return  # nobody reads trailers, and there may be as many of them as their bytes allow
         name = name.lower()
         if name == b"host":
-            if self._has_host and self._part == _HEAD:
+            if self._has_host:
                 # Which of them counts is read differently by different programs.
                 self._stop(Refusal(400, "A request has one Host header."))
             self._has_host = True
@@ -187,7 +190,6 @@ class HttpProtocol(HttpToolsProtocol):
         self._upgrade = self.parser.should_upgrade()
         super().on_headers_complete()  # which fails if the URL is none
         self._part = _BODY
-        self.headers = []  # trailers go there, and nowhere else
         if self.pipeline:
             self.flow.hold()
 
@@ -249,6 +251,8 @@ class HttpProtocol(HttpToolsProtocol):
             cycle, app = self.pipeline.pop()
             if not self.pipeline:
                 self.flow.release()
+            if cycle.more_body:
+                self._shared.waiting[self] = None
             self._start_asgi_task(cycle, app)
             return
         self.flow.release()
