@@ -67,6 +67,18 @@ def test_idle_connections_keep_nobody_out(serve: Serve) -> None:
         assert all(is_closed(connection) for connection in flood[:150])
 
 
+def test_a_request_that_was_sent_ahead_and_lacks_its_body_keeps_nobody_out(serve: Serve) -> None:
+    server = serve(tools(connections=20))
+    ahead = head("GET", f"{server.url}/healthz") + head("POST", f"{server.url}/nothing", "Content-Length: 9")
+
+    with ExitStack() as stack:
+        for _ in range(20):
+            connection = stack.enter_context(connect(server.url))
+            connection.sendall(ahead)
+            assert [Reply(connection).status for _ in range(2)] == [200, 404]
+        assert get(f"{server.url}/healthz")[0] == 200
+
+
 def test_a_connection_that_is_answered_keeps_its_place(up: Up) -> None:
     """Streams of events are not closed for newcomers; who finds no place is told to come again."""
     runtime = up("- say: Fine.", [], tables={"agent.capacity.http": {"connections": 2}})
