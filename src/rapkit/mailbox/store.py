@@ -224,8 +224,11 @@ class Store(Protocol):
     async def waiting(self, lane: str) -> int:
         """How many POSTs of a lane are neither delivered nor given up; those in some sender's hands count, unless they are sent `once`."""
 
-    async def entries(self, box: str, after: int = 0, limit: int = 1000) -> list[Entry]:
-        """The journal of a box, oldest first, from the entry after `after`."""
+    async def entries(self, box: str, after: int = 0, limit: int = 1000, most_bytes: int | None = None) -> list[Entry]:
+        """The journal of a box, oldest first, from the entry after `after`.
+
+        With `most_bytes` there are fewer if their bodies would have more bytes together, but at least one.
+        """
 
     async def recent(
         self,

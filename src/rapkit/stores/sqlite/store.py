@@ -220,8 +220,8 @@ class SqliteStore:
         count: int = await self._writer.run(lambda tx: tx.row(sql.WAITING, (lane,))[0], writes=False)
         return count
 
-    async def entries(self, box: str, after: int = 0, limit: int = 1000) -> list[Entry]:
-        return await self._writer.run(partial(self._boxes.entries, box, after, limit), writes=False)
+    async def entries(self, box: str, after: int = 0, limit: int = 1000, most_bytes: int | None = None) -> list[Entry]:
+        return await self._writer.run(partial(self._boxes.entries, box, after, limit, most_bytes), writes=False)
 
     async def recent(
         self,
