@@ -13,7 +13,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from rapkit.http.certificates import PEER_NAMES, peer_names
-from rapkit.http.connections import Connections
+from rapkit.http.connections import Connection, Connections
 from rapkit.http.requests import Refusal, come_back, problem_document
 
 _BETWEEN, _HEAD, _BODY = range(3)
@@ -23,12 +23,13 @@ _RETRY_WHEN_FULL = 5.0
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection. `connections` are all of its server."""
+    """One connection. `connections` are all of its server; it takes the place of its TLS handshake among them."""
 
     flow: "_Flow"
 
-    def __init__(self, *, connections: Connections, **options: Any) -> None:
+    def __init__(self, *, connections: Connections, handshake: Connection | None = None, **options: Any) -> None:
         super().__init__(**options)
+        self._handshake = handshake
         self._shared = connections
         self._limits = connections.limits
         self._part = _BETWEEN
@@ -56,6 +57,8 @@ class HttpProtocol(HttpToolsProtocol):
             self.app_state = {**self.app_state, PEER_NAMES: peer_names(tls.getpeercert())}
         super().connection_made(transport)
         self.flow = _Flow(transport)
+        if self._handshake is not None:
+            self._shared.forget(self._handshake)
         if not self._shared.admit(self):
             self._write(come_back("The server has as many connections as it takes.", _RETRY_WHEN_FULL))
             transport.close()
