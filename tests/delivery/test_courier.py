@@ -302,6 +302,23 @@ async def test_origins_that_have_answered_have_places_that_new_ones_cannot_take(
             assert sum(len(each.posts) for each in dead) == 14
 
 
+async def test_large_messages_that_are_not_answered_neither_fill_the_memory_nor_hold_up_small_ones(
+    post: Post, sink: Sink
+) -> None:
+    large = b"x" * 100_000
+    async with contextlib.AsyncExitStack() as stack:
+        dead = [await stack.enter_async_context(listening()) for _ in range(10)]
+        for each in dead:
+            each.otherwise = never
+        async with post.courier(traffic=Traffic(patience=3600, bytes=500_000)):
+            for number, each in enumerate(dead):
+                await post.send(replace(to(each, f"dead-{number}"), body=large))
+            await post.send(*(to(sink, f"m{number}") for number in range(20)))
+            await sink.received(20)
+
+            assert 5 <= sum(len(each.posts) for each in dead) <= 6
+
+
 async def test_an_origin_stays_silent_between_two_attempts_until_it_answers(post: Post, sink: Sink) -> None:
     sink.otherwise = reset
     policies = {**POLICIES, Kind.CALLBACK: RetryPolicy(3600, 1, 3600, 7200)}

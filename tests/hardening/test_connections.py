@@ -2,11 +2,14 @@
 
 import json
 import socket
+import ssl
 import sys
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
+from tests.certificates import Authority
 from tests.hardening.raw import ESTABLISHED, Reply, connect, head, is_closed, seen_from
 from tests.interop.conftest import Join, Serve, Up
 from tests.interop.foreign_server import ForeignServer
@@ -65,6 +68,39 @@ def test_idle_connections_keep_nobody_out(serve: Serve) -> None:
         assert get(f"{server.url}/healthz")[0] == 200
         assert get(f"{server.url}/readyz")[0] == 200
         assert all(is_closed(connection) for connection in flood[:150])
+
+
+def test_a_request_that_was_sent_ahead_and_lacks_its_body_keeps_nobody_out(serve: Serve) -> None:
+    server = serve(tools(connections=20))
+    ahead = head("GET", f"{server.url}/healthz") + head("POST", f"{server.url}/nothing", "Content-Length: 9")
+
+    with ExitStack() as stack:
+        for _ in range(20):
+            connection = stack.enter_context(connect(server.url))
+            connection.sendall(ahead)
+            assert [Reply(connection).status for _ in range(2)] == [200, 404]
+        assert get(f"{server.url}/healthz")[0] == 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+def test_connections_without_a_tls_handshake_keep_nobody_out(serve: Serve, tmp_path: Path) -> None:
+    """They are counted like others, so that they do not take all descriptors either."""
+    authority = Authority(tmp_path)
+    pair = authority.server()
+    tls = ssl.create_default_context(cafile=authority.ca)
+    server = serve(tools(connections=20), ["--tls-cert", pair.cert, "--tls-key", pair.key], tls=tls)
+
+    def descriptors() -> int:
+        return len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
+
+    before = descriptors()
+    with ExitStack() as stack:
+        for number in range(100):
+            connection = stack.enter_context(connect(server.url.replace("https", "http")))
+            _try_to_send(connection, b"\x16\x03\x01" if number % 2 else b"")
+        assert get(f"{server.url}/healthz", tls=tls)[0] == 200
+        assert descriptors() <= before + 40
+        server.stop()  # they do not hold that up either
 
 
 def test_a_connection_that_is_answered_keeps_its_place(up: Up) -> None:

@@ -79,6 +79,21 @@ def test_trailers_and_chunk_extensions_without_an_end_are_refused(serve: Serve, 
     assert _peak(server.pid) - before < 20_000
 
 
+@pytest.mark.parametrize("line", [b"x", b"X:1\r\n"], ids=["one trailer", "many trailers"])
+def test_a_large_body_is_no_reason_to_keep_large_trailers(serve: Serve, line: bytes) -> None:
+    server = serve(TOOLS)
+    part = line * (1024 * 1024 // len(line))
+
+    with connect(server.url) as connection:
+        connection.sendall(head("POST", f"{server.url}/nothing", "Transfer-Encoding: chunked"))
+        connection.sendall(b"400000\r\n" + b"x" * 0x400000 + b"\r\n0\r\n" + b"X: "[: 3 if line == b"x" else 0])
+        assert Reply(connection).status == 404
+        before = _peak(server.pid)
+        _send_all(connection, part, 50)
+        assert is_closed(connection)
+    assert _peak(server.pid) - before < 20_000
+
+
 def test_small_chunks_and_ordinary_trailers_are_no_reason_to_refuse(serve: Serve) -> None:
     server = serve(TOOLS)
     body = b"".join(b"1\r\n%c\r\n" % letter for letter in b'{"operation": "greet"}' + b" " * 100_000)

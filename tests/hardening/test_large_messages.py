@@ -7,11 +7,13 @@ import base64
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
+from tests.hardening.raw import Reply, connect, head
 from tests.hardening.test_validation_bombs import PLAN, SilentServer
 from tests.interop.conftest import Join, Up
 from tests.interop.foreign_server import result
-from tests.interop.http_peer import get, post
+from tests.interop.http_peer import eventually, get, post
 
 SENDERS = 6
 
@@ -47,3 +49,23 @@ def test_large_results_that_come_together_all_arrive(up: Up, join: Join) -> None
         looking.join()
 
     assert answers == {200}
+
+
+def test_large_messages_that_do_not_end_leave_memory_to_others(up: Up, join: Join) -> None:
+    """Each of them could be held for as long as its sender says something now and then."""
+    server = join(SilentServer())
+    most = 1024 * 1024
+    runtime = up(PLAN, [server.url], tables={"agent.capacity": {"callback": most, "mail": most}})
+    for _ in range(2):
+        runtime.thread("work")
+    first, second = server.invocations("work", 2)
+    url = first["callback_url"]
+
+    with ExitStack() as stack:
+        for _ in range(12):
+            connection = stack.enter_context(connect(url))
+            connection.sendall(head("POST", url, "Content-Length: 1000000") + b" " * 900_000)
+        assert Reply(connection).status == 503  # the last of them
+        assert post(second["callback_url"], result(second, "x" * 1_000_000))[0] == 503
+        assert post(url, result(first, "small"))[0] == 200
+    eventually(lambda: post(second["callback_url"], result(second, "x" * 1_000_000))[0] == 200)

@@ -1,13 +1,14 @@
 """Large messages that pile up for a thread while no worker runs: whoever starts next has memory for a few of them at a time only."""
 
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 from tests.hardening.memory import peak_memory
+from tests.hardening.raw import Reply, connect, head
 from tests.hardening.test_validation_bombs import MIB, SilentServer
 from tests.interop.conftest import Join, Up
 from tests.interop.foreign_server import event, result
-from tests.interop.http_peer import Json, eventually, post
+from tests.interop.http_peer import Json, eventually, get, post
 from tests.interop.processes import OurRuntime
 
 PLAN = """
@@ -40,6 +41,19 @@ def test_an_agent_that_finds_more_mail_than_it_has_memory_works_through_it(up: U
     eventually(lambda: _mail(runtime) == (0, 0) and runtime.look(thread)["status"] == "idle")
     assert peak_memory(runtime) < 350 * MIB
     assert not any(words in runtime.log() for words in ("MemoryError", "out of memory"))
+
+    # Who looks at all that takes a bit of it at a time, also if nothing of what is sent is read.
+    runtime.stop()
+    runtime.start(address_space=MEMORY)
+    before = peak_memory(runtime)
+    assert len(get(f"{runtime.url}/v1/threads/{thread}/history")[1]) > SIZE
+    with ExitStack() as stack:
+        for _ in range(3):
+            follower = stack.enter_context(connect(runtime.url))
+            follower.sendall(head("GET", f"{runtime.url}/v1/threads/{thread}/events"))
+            assert Reply(follower).status == 200
+            assert follower.recv(65536)
+        assert peak_memory(runtime) - before < 120 * MIB
 
 
 def _event(call: Json, number: int) -> Json:

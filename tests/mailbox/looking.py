@@ -214,6 +214,14 @@ class LookingContract:
         assert await recent(1) == [4]
         assert await recent(1, before=2) == [1]
 
+        async def entries(most_bytes: int, after: int = 0) -> list[int]:
+            return [one.seq for one in await store.entries("b1", after, 100, most_bytes)]
+
+        assert await entries(1) == [1]
+        assert await entries(110) == [1, 2]
+        assert await entries(29, after=1) == [2, 3]
+        assert await entries(30, after=1) == [2, 3, 4]
+
     async def test_the_end_of_a_journal_can_be_read_without_what_is_of_no_interest(self, harness: Harness) -> None:
         store = harness.store
         entries = [Entry(kind, b"") for kind in ("said", "seen", "said", "seen", "seen", "done", "seen")]

@@ -1,7 +1,7 @@
 """The outbox: order per lane, at least once or at most once, and what could not be delivered."""
 
 import asyncio
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -210,6 +210,18 @@ class OutboxContract:
 
         assert ids(await take(store, quota=Quota({(ORIGIN, False): 2}))) == ["p0", "p1", "p3"]
         assert ids(await take(store, quota=Quota(others=1))) == ["p2"]
+
+    async def test_what_is_taken_together_has_a_bound_in_bytes(self, harness: Harness) -> None:
+        store = harness.store
+        await store.renew(ANNA)
+        await send(
+            store,
+            *(replace(post(f"p{n}", lane=f"l{n}"), body=b"x" * size) for n, size in enumerate((5000, 10, 5000, 10))),
+        )
+
+        assert ids(await store.take(ANNA, 100, largest=4000)) == ["p1", "p3"]
+        assert ids(await store.take(ANNA, 100, most_bytes=4000)) == ["p0"]
+        assert ids(await store.take(ANNA, 100, most_bytes=4000)) == ["p2"]
 
     async def test_only_the_origins_that_have_a_quota_can_be_asked_for(self, harness: Harness) -> None:
         store = harness.store

@@ -100,3 +100,23 @@ def test_the_tools_of_a_toolset_share_a_bound() -> None:
 
     assert [each.name for each in toolset.document.tools] == [f"t{n}" for n in range(4)]
     assert all("the patterns of the toolset" in each.problem for each in toolset.unusable)
+
+
+def test_past_the_bound_of_a_toolset_tools_without_patterns_are_used_and_patterns_are_not_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[str] = []
+    compiled_size = patterns._compiled_size
+
+    def noted(pattern: str) -> int | None:
+        tried.append(pattern)
+        return compiled_size(pattern)
+
+    monkeypatch.setattr(patterns, "_compiled_size", noted)
+    large = [tool(f"t{n}", rf"^\p{{L}}{{1,40}}{n}$") for n in range(30)]
+
+    toolset = read_toolset(document(*large, tool("plain")))
+
+    assert toolset.document.tools[-1].name == "plain"
+    assert len(toolset.unusable) == 14
+    assert len(set(tried)) == 17

@@ -19,7 +19,7 @@ from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy, Verdict, verdict
 from rapkit.delivery.signatures import headers
 from rapkit.errors import DeliveryError, ForbiddenTarget, RapkitError, StoreError
 from rapkit.insisting import insist
-from rapkit.mailbox import OUTBOX, Fact, Letter, Outcome, Outgoing, Quota, Settlement, Store, Taken
+from rapkit.mailbox import MAIL_BYTES, OUTBOX, Fact, Letter, Outcome, Outgoing, Quota, Settlement, Store, Taken
 from rapkit.pump import Pump
 from rapkit.tracing import HEADER, Span, Tracing
 
@@ -28,6 +28,7 @@ _MOST_ABORTED = 10_000
 _MOST_REMEMBERED = 1024
 _LOOK_AGAIN_AFTER = 0.02
 _LOOK_AT_ROWS_EVERY = 0.25
+_SMALL = 64 * 1024
 _NOT_IMPLEMENTED = (404, 405, 410, 501)
 
 log = logging.getLogger("rapkit.delivery")
@@ -85,12 +86,15 @@ class Traffic:
     A POST that has waited for its answer for more than `patience` seconds gives its place among the `total` back, and counts as one to a
     silent origin: so an origin that answers slowly gets its messages once, and does not take the places of the others. The views of an
     origin are counted apart from its other messages, so that they do not take their places either.
+
+    While those in hand have `bytes` or more together, only small ones are taken besides.
     """
 
     total: int = 1024
     per_origin: int = 64
     per_silent_origin: int = 4
     patience: float = 10.0
+    bytes: int = 8 * MAIL_BYTES
 
     @property
     def reserve(self) -> int:
@@ -154,6 +158,7 @@ class Courier:
         self._clock = clock
         self._dice = dice
         self._places: Counter[_Share] = Counter()
+        self._bytes: Counter[_Share] = Counter()
         self._waiting: Counter[_Share] = Counter()
         self._answering: OrderedDict[_Share, None] = OrderedDict()
         self._silent: OrderedDict[_Share, None] = OrderedDict()
@@ -215,6 +220,9 @@ class Courier:
         """
         first_of_lanes = {one.lane: _share(one) for one in outgoing}  # the others of a lane wait for it
         wanted = Counter(first_of_lanes.values())
+        if any(len(one.body) > _SMALL for one in outgoing) and self._has_many_bytes:
+            yield None
+            return
         if not wanted or not self._has_room(wanted) or not self._pump.reserve(wanted.total()):
             yield None
             return
@@ -230,7 +238,7 @@ class Courier:
         """Deliver what was taken under our name, by a commit that was begun at that time of the event loop."""
         self._taken_at.update((one.outgoing.id, since) for one in taken)
         for one in taken:
-            self._places[_share(one.outgoing)] += 1
+            self._one_more(one.outgoing)
             self._pump.hand(one)
 
     def _has_room(self, wanted: Mapping[_Share, int]) -> bool:
@@ -251,8 +259,14 @@ class Courier:
         return share not in self._answering or self._is_silent(share)
 
     def _silent_is_full(self) -> bool:
-        in_hand = sum(places for share, places in self._places.items() if self._is_silent(share))
-        return in_hand >= self._traffic.silent
+        silent = [share for share in self._places if self._is_silent(share)]
+        in_hand = sum(self._places[share] for share in silent)
+        in_bytes = sum(self._bytes[share] for share in silent)
+        return in_hand >= self._traffic.silent or in_bytes >= self._traffic.bytes // 4
+
+    @property
+    def _has_many_bytes(self) -> bool:
+        return self._bytes.total() >= self._traffic.bytes
 
     def _most_answering(self) -> int:
         return self._traffic.share_of(self._pump.free)
@@ -276,10 +290,15 @@ class Courier:
         if above_reserve > 0:
             limit = min(limit, above_reserve)  # so that this round leaves the reserve to the next
         since = asyncio.get_running_loop().time()
-        taken = await self._store.take(self._worker, limit, self._quota())
+        room = min(MAIL_BYTES, self._traffic.bytes - self._bytes.total())
+        if room > 0:
+            taken = await self._store.take(self._worker, limit, self._quota(), room)
+        else:
+            taken = await self._store.take(self._worker, limit, self._quota(), largest=_SMALL)
         self._taken_at.update((one.outgoing.id, since) for one in taken)
         # Counted here, before the next round asks.
-        self._places.update(_share(one.outgoing) for one in taken)
+        for one in taken:
+            self._one_more(one.outgoing)
         return taken
 
     async def _deliver(self, taken: Taken) -> None:
@@ -299,7 +318,7 @@ class Courier:
                 await self._settle(taken, settlement)
             self._on_attempt(taken, settlement)  # last, so that nothing depends on whoever counts
         finally:
-            self._one_less(_share(outgoing))
+            self._one_less(_share(outgoing), len(outgoing.body))
             if self._under_way.get(outgoing.id) is task:
                 del self._under_way[outgoing.id]
 
@@ -330,10 +349,15 @@ class Courier:
                 if taken.outgoing.id not in held and self._on_the_wire.get(taken.outgoing.id) is wait:
                     task.cancel()
 
-    def _one_less(self, share: _Share) -> None:
+    def _one_more(self, outgoing: Outgoing) -> None:
+        self._places[_share(outgoing)] += 1
+        self._bytes[_share(outgoing)] += len(outgoing.body)
+
+    def _one_less(self, share: _Share, size: int = 0) -> None:
         self._places[share] -= 1
+        self._bytes[share] -= size
         if not self._places[share]:
-            del self._places[share]  # there is no end to the origins strangers can name
+            del self._places[share], self._bytes[share]  # there is no end to the origins strangers can name
 
     def _has_answered(self, share: _Share) -> None:
         self._silent.pop(share, None)

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from rapkit.http.body_limits import WHOLE_BODY_RECEIVED
 from rapkit.http.certificates import PEER_NAMES, peer_names
-from rapkit.http.connections import Connections
+from rapkit.http.connections import Connection, Connections
 from rapkit.http.requests import Refusal, come_back, problem_document
 
 _BETWEEN, _HEAD, _BODY = range(3)
@@ -24,12 +24,13 @@ _RETRY_WHEN_FULL = 5.0
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection. `connections` are all of its server."""
+    """One connection. `connections` are all of its server; it takes the place of its TLS handshake among them."""
 
     flow: "_Flow"
 
-    def __init__(self, *, connections: Connections, **options: Any) -> None:
+    def __init__(self, *, connections: Connections, handshake: Connection | None = None, **options: Any) -> None:
         super().__init__(**options)
+        self._handshake = handshake
         self._shared = connections
         self._limits = connections.limits
         self._part = _BETWEEN
@@ -58,6 +59,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.app_state = {**self.app_state, WHOLE_BODY_RECEIVED: self._is_whole_body_received}
         super().connection_made(transport)
         self.flow = _Flow(transport)
+        if self._handshake is not None:
+            self._shared.forget(self._handshake)
         if not self._shared.admit(self):
             self._write(come_back("The server has as many connections as it takes.", _RETRY_WHEN_FULL))
             transport.close()
@@ -141,7 +144,8 @@ class HttpProtocol(HttpToolsProtocol):
             return
         if self in self._shared.waiting:
             self._shared.waiting.move_to_end(self)
-        self._framing += size
+        # What a body has not used of its allowance is no allowance for trailers of a thousand times the size.
+        self._framing = max(self._framing + size, 0)
         if self._framing > 2 * self._limits.header_bytes + self._limits.url_bytes:
             self._refuse(Refusal(431, "The trailers or chunk extensions of the body are too long."))
 
@@ -168,9 +172,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or a trailer."""
+        if self._part == _BODY:
+            return  # nobody reads trailers, and there may be as many of them as their bytes allow
         name = name.lower()
         if name == b"host":
-            if self._has_host and self._part == _HEAD:
+            if self._has_host:
                 # Which of them counts is read differently by different programs.
                 self._stop(Refusal(400, "A request has one Host header."))
             self._has_host = True
@@ -193,7 +199,6 @@ class HttpProtocol(HttpToolsProtocol):
         self._upgrade = self.parser.should_upgrade()
         super().on_headers_complete()  # which fails if the URL is none
         self._part = _BODY
-        self.headers = []  # trailers go there, and nowhere else
         if self.pipeline:
             self.flow.hold()
 
@@ -255,6 +260,8 @@ class HttpProtocol(HttpToolsProtocol):
             cycle, app = self.pipeline.pop()
             if not self.pipeline:
                 self.flow.release()
+            if cycle.more_body:
+                self._shared.waiting[self] = None
             self._start_asgi_task(cycle, app)
             return
         self.flow.release()

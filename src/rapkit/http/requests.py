@@ -15,6 +15,8 @@ from rapkit.http.sigv4 import NotAuthentic
 from rapkit.protocol.value_count import ValueCount
 
 _RETRY_WHEN_CUT_SHORT = 5.0
+_RETRY_WHEN_FULL = 5.0
+_SMALL = 64 * 1024
 _MOST_DIGITS = 18
 # A name or an address, and a port. Anything else would make links that lead nowhere, or that no message can carry.
 _HOST = re.compile(r"([A-Za-z0-9._~-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{0,5})?")
@@ -105,18 +107,35 @@ class TooLarge(Refusal):
         super().__init__(413, f"A message may have at most {most} {what}.")
 
 
+@dataclass(slots=True)
+class Held:
+    """How many bytes of bodies are in memory, and how many may be before large ones have to come again."""
+
+    most: int
+    bytes: int = 0
+
+    def check(self, size: int) -> None:
+        """Raise a `Refusal` if a body of this size has to go, because there are too many."""
+        if self.bytes > self.most and size > _SMALL:
+            raise come_back("Too many large messages come in at once.", _RETRY_WHEN_FULL)
+
+
 class Body:
     """A body that comes in, if it is not too large: else a `Refusal`. How long it may take is up to `BodyLimits`.
 
-    With `values` it is JSON, and may have as many values.
+    With `values` it is JSON, and may have as many values. With `held` it is counted there until it is `dropped`.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, largest: int, values: int | None = None) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, largest: int, values: int | None = None, held: Held | None = None
+    ) -> None:
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
         self._declared_too_large = length.isdigit() and (len(length) > _MOST_DIGITS or int(length) > largest)
         self._receive = receive
         self._largest = largest
         self._values = values
+        self._held = held
+        self._kept = 0
         self._size = 0
         self._ended = False
         self._parts: list[bytes] = []
@@ -157,7 +176,19 @@ class Body:
             consume(await self._next_part())
 
     async def _read_part(self) -> None:
-        self._parts.append(await self._next_part())
+        part = await self._next_part()
+        self._parts.append(part)
+        if self._held is not None:
+            self._kept += len(part)
+            self._held.bytes += len(part)
+            self._held.check(self._kept)
+
+    def dropped(self) -> None:
+        """Say that nothing of it is in memory any more."""
+        if self._held is not None:
+            self._held.bytes -= self._kept
+            self._kept = 0
+            self._parts.clear()  # who refused it is not done with it before its sender is
 
     async def _next_part(self) -> bytes:
         message = await self._next()

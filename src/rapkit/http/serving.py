@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from rapkit.errors import ConfigError, RapkitError
 from rapkit.http.connections import Connections
+from rapkit.http.handshakes import TlsListener
 from rapkit.http.limits import HttpLimits
 from rapkit.http.protocol import HttpProtocol
 from rapkit.http.tls import Tls
@@ -165,7 +166,7 @@ class _Server(uvicorn.Server):
         super().__init__(_config(app, tls))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen; as uvicorn does it, with a deadline for TLS handshakes."""
+        """Listen; as uvicorn does it, with a bound on the number of connections and on the time of TLS handshakes."""
         await self.lifespan.startup()
         loop, config = asyncio.get_running_loop(), self.config
         factory = partial(
@@ -176,13 +177,13 @@ class _Server(uvicorn.Server):
             app_state=self.lifespan.state,
             _loop=loop,
         )
-        handshake = self._connections.limits.head_seconds if config.ssl is not None else None
-        self.servers = [
-            await loop.create_server(
-                factory, sock=each, ssl=config.ssl, ssl_handshake_timeout=handshake, backlog=config.backlog
-            )
-            for each in sockets or ()
-        ]
+        if (tls := config.ssl) is None:
+            self.servers = [
+                await loop.create_server(factory, sock=each, backlog=config.backlog) for each in sockets or ()
+            ]
+        else:
+            make = lambda handshake: factory(handshake=handshake)  # noqa: E731
+            self.servers = [TlsListener(each, make, tls, self._connections) for each in sockets or ()]  # type: ignore[misc]
         self.started = True
 
     async def on_tick(self, counter: int) -> bool:

@@ -164,11 +164,19 @@ class Store(Protocol):
     async def post(self, outgoing: Sequence[Outgoing], key: str, remember_for: float) -> bool:
         """Put POSTs into the outbox that no claim stands for, unless that was done under this key within `remember_for` seconds."""
 
-    async def take(self, worker: str, limit: int, quota: Quota[tuple[str, bool]] | None = None) -> list[Taken]:
+    async def take(
+        self,
+        worker: str,
+        limit: int,
+        quota: Quota[tuple[str, bool]] | None = None,
+        most_bytes: int = MAIL_BYTES,
+        largest: int | None = None,
+    ) -> list[Taken]:
         """Up to `limit` POSTs that are due, longest due first, and no more of a share than its quota. The worker must have a lease.
 
         A share is an origin, and whether its `latest` POSTs are meant or the others. There may be fewer than are due and within their
-        quotas; `wait` returns soon then.
+        quotas; `wait` returns soon then. Their bodies have no more than `most_bytes` together, but there is at least one; with `largest`
+        those whose bodies have more bytes than that are left for another time.
         """
 
     async def held(self, taken: Sequence[Taken]) -> set[str]:
@@ -224,8 +232,11 @@ class Store(Protocol):
     async def waiting(self, lane: str) -> int:
         """How many POSTs of a lane are neither delivered nor given up; those in some sender's hands count, unless they are sent `once`."""
 
-    async def entries(self, box: str, after: int = 0, limit: int = 1000) -> list[Entry]:
-        """The journal of a box, oldest first, from the entry after `after`."""
+    async def entries(self, box: str, after: int = 0, limit: int = 1000, most_bytes: int | None = None) -> list[Entry]:
+        """The journal of a box, oldest first, from the entry after `after`.
+
+        With `most_bytes` there are fewer if their bodies would have more bytes together, but at least one.
+        """
 
     async def recent(
         self,

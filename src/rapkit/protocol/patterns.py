@@ -54,11 +54,16 @@ def check_patterns(patterns: Iterable[str], toolset: PatternBudget | None = None
     Returns the limit to compile them with, each and piece by piece. One that does not compile is left to the compiler, which says where it
     is. Two are refused here, because each takes its time.
     """
+    different = list(dict.fromkeys(patterns))
     schema = PatternBudget(MAX_IN_SCHEMA, "the schema")
     total, limit = BROKEN, SIZES[-1]
+    if not different:
+        return limit
+    if toolset is not None:
+        toolset.take(0)  # what is left over is not even looked at: that takes as long as to use it
     try:
         sizes = []
-        for pattern in dict.fromkeys(patterns):
+        for pattern in different:
             size = _compiled_size(pattern)
             schema.take(size or SIZES[-1])
             sizes.append(size or BROKEN)

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from rapkit import __version__
+from rapkit.delivery.signatures import Signed
 from rapkit.errors import ConfigError, StoreError
 from rapkit.http.body_limits import BodyLimits
 from rapkit.http.callers import Callers
@@ -19,6 +20,7 @@ from rapkit.http.metrics import MetricsPage
 from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import (
     Body,
+    Held,
     Refusal,
     TooLarge,
     address_of,
@@ -99,6 +101,7 @@ class CallbackEndpoint:
         self._largest = capacity.callback
         self._most_discarded = capacity.http.discard_bytes
         self._values = capacity.values
+        self._held = Held(8 * capacity.mail)
         self._strangers = RateLimit(_STRANGERS_A_SECOND)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -125,7 +128,15 @@ class CallbackEndpoint:
         call = self._call(engine, scope)
         headers = dict(scope["headers"])
         signed = engine.callbacks.signed(call, headers)
-        body = Body(scope, receive, self._largest, self._values)
+        body = Body(scope, receive, self._largest, self._values, self._held)
+        try:
+            await self._accept_body(engine, call, signed, headers, body)
+        finally:
+            body.dropped()
+
+    async def _accept_body(
+        self, engine: Engine, call: CalledBack, signed: Signed | None, headers: dict[bytes, bytes], body: Body
+    ) -> None:
         try:
             message = await body.read()
         except TooLarge as refusal:

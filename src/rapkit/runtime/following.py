@@ -24,6 +24,8 @@ from rapkit.runtime.hub import Changed, Delta, Hub, News, Over, Perhaps, Reset
 
 _LOOK_AGAIN_AFTER = 1.0
 _PAGE = 50
+_MOST_BYTES = 1024 * 1024
+"""What is read of a journal at once for one who follows it, and may not take what is sent. One line may be larger."""
 _CLOSED = {"status": "closed", "reason": None}
 
 
@@ -169,7 +171,8 @@ class Following:
     async def _caught_up(self, length: int, thread: Thread) -> AsyncGenerator[ThreadEvent, None]:
         """The lines up to `length`. The thread is read first, and no line that is newer than it: what a line is about is there, or over."""
         while self._after < length:
-            entries = await self._store.entries(self._id, after=self._after, limit=min(_PAGE, length - self._after))
+            limit = min(_PAGE, length - self._after)
+            entries = await self._store.entries(self._id, self._after, limit, _MOST_BYTES)
             lines = await read_lines(entries)
             if not lines:
                 raise StoreError(f"The journal of thread {self._id} ends too early.")

@@ -149,10 +149,12 @@ class Looking:
         ]
         return list(merge(*pages, key=lambda box: box.id, reverse=True))[:limit]
 
-    async def history(self, thread_id: str, after: int = 0, limit: int = _PAGE) -> list[Line]:
-        """The journal, oldest first, from the line after `after`."""
+    async def history(
+        self, thread_id: str, after: int = 0, limit: int = _PAGE, most_bytes: int | None = None
+    ) -> list[Line]:
+        """The journal, oldest first, from the line after `after`; with `most_bytes` no more than that, but at least one line."""
         await self._box(thread_id)
-        return await read_lines(await self._store.entries(thread_id, after=after, limit=limit))
+        return await read_lines(await self._store.entries(thread_id, after, limit, most_bytes))
 
     async def follow(self, thread_id: str, after: int = 0, skip: int = 0) -> AsyncGenerator[ThreadEvent, None]:
         """What has happened since line `after`, and what happens from now on, until the thread is closed.

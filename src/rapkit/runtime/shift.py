@@ -66,7 +66,11 @@ class Shift:
             place.line,
             name,
             policies=place.plan.policies,
-            traffic=Traffic(place.plan.capacity.deliveries, place.plan.capacity.deliveries_per_origin),
+            traffic=Traffic(
+                place.plan.capacity.deliveries,
+                place.plan.capacity.deliveries_per_origin,
+                bytes=8 * place.plan.capacity.mail,
+            ),
             prepare=place.dispatch.prepare,
             report=place.dispatch.report,
             on_attempt=self._attempted,

@@ -103,7 +103,7 @@ class Engine:
                 **POLICIES,
                 Kind.QUESTION: replace(POLICIES[Kind.QUESTION], horizon=plan.durations.ask),
             },
-            traffic=Traffic(plan.limits.deliveries, plan.limits.deliveries_per_origin),
+            traffic=Traffic(plan.limits.deliveries, plan.limits.deliveries_per_origin, bytes=8 * plan.limits.mail),
             report=self._report,
             clock=clock.now,
             on_attempt=self.metrics.callback,

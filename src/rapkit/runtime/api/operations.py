@@ -193,12 +193,12 @@ async def get_history(asked: Asked) -> Sendable:
     after, size, more = query.cursor, _LARGEST_PAGE, True
     while more and len(entries) < query.limit and size > 0:
         wanted = min(_LINES_AT_ONCE, query.limit - len(entries))
-        lines = await asked.threads.history(asked.thread_id, after, wanted + 1)
-        documents, left = await off_loop(sum(line.size for line in lines), page_of, lines[:wanted], size)
+        lines = await asked.threads.history(asked.thread_id, after, wanted, size)
+        documents, size = await off_loop(sum(line.size for line in lines), page_of, lines, size)
         entries += documents
-        size = left
-        more = len(documents) < len(lines)
         after = documents[-1]["seq"] if documents else after
+        length, _ = await asked.threads.standing(asked.thread_id)
+        more = bool(lines) and after < length
     page = {"entries": entries, "next_cursor": str(after) if more else None}
     return json_answer(await off_loop(_LARGEST_PAGE - size, to_json, page))
 

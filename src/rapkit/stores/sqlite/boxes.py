@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from types import EllipsisType
 from typing import Any, NamedTuple
@@ -389,8 +389,8 @@ class Boxes:
         plain = self._open(state)
         return Box(id, kind, status, parent, root, name, plain, bool(stopped), created_at, length, bool(busy), trace)
 
-    def entries(self, box: str, after: int, limit: int, tx: Transaction) -> list[Entry]:
-        return self._entries(sql.ENTRIES, (box, after, limit), tx)
+    def entries(self, box: str, after: int, limit: int, most_bytes: int | None, tx: Transaction) -> list[Entry]:
+        return self._within(tx.each(sql.ENTRIES, (box, after, limit)), most_bytes, tx)
 
     def recent(
         self,
@@ -405,6 +405,10 @@ class Boxes:
             rows = tx.each(sql.RECENT, (box, before, limit))
         else:
             rows = tx.each(sql.RECENT_OF_KINDS, (box, before, limit, json.dumps(sorted(kinds))))
+        return self._within(rows, most_bytes, tx)[::-1]
+
+    def _within(self, rows: Iterator[Any], most_bytes: int | None, tx: Transaction) -> list[Entry]:
+        """The first of these rows, as far as there is room for their bodies, but at least one."""
         entries: list[Entry] = []
         room = math.inf if most_bytes is None else most_bytes
         for kind, body, seq, at in rows:
@@ -412,12 +416,7 @@ class Boxes:
             if room < 0 and entries:
                 break
             entries.append(Entry(kind, self._opened(body, tx), seq, at))
-        entries.reverse()
         return entries
-
-    def _entries(self, statement: str, bindings: tuple[Any, ...], tx: Transaction) -> list[Entry]:
-        rows = tx.each(statement, bindings)
-        return [Entry(kind, self._opened(body, tx), seq, at) for kind, body, seq, at in rows]
 
     def records(self, box: str, kind: str, tx: Transaction) -> list[Record]:
         rows = tx.each(sql.RECORDS, (box, kind))

@@ -49,14 +49,24 @@ class Outbox:
         if tx.rows(sql.LEAVE_OUTGOING, (at, worker)):
             tx.due.add(OUTBOX)
 
-    def take(self, worker: str, limit: int, quota: Quota[str] | None, tx: Transaction) -> list[Taken]:
-        due = tx.rows(sql.DUE_OUTGOING, (tx.now, limit + LOOKAHEAD, *filters(quota)))
+    def take(
+        self,
+        worker: str,
+        limit: int,
+        quota: Quota[str] | None,
+        most_bytes: int,
+        largest: int | None,
+        tx: Transaction,
+    ) -> list[Taken]:
+        due = tx.rows(sql.DUE_OUTGOING, (tx.now, limit + LOOKAHEAD, *filters(quota), largest))
         until = tx.now + self._lease.seconds
         free, more = free_rows(due, worker, len(due), sql.POSTPONE_OUTGOING, self._lease.seconds, tx)
         rows, left_out = within(quota, free, due, limit)
         more = more or left_out
         rows = self._without_replaced(rows, tx)
-        if more:
+        wanted = len(rows)
+        rows = self._within(most_bytes, rows, tx)
+        if more or len(rows) < wanted:
             tx.due.add(OUTBOX)
         if not rows:
             return []
@@ -80,6 +90,16 @@ class Outbox:
         for lane in replaced.values():
             self._advance(lane, tx)
         return [row for row in rows if row not in replaced]
+
+    def _within(self, room: int, rows: list[int], tx: Transaction) -> list[int]:
+        """The first of these rows, as far as there is room for their bytes, but at least one."""
+        sizes = dict(tx.rows(sql.OUTGOING_SIZES, (json.dumps(rows),))) if rows else {}
+        for number, row in enumerate(rows):
+            room -= sizes[row]
+            if room < 0 and number:
+                return rows[:number]
+            tx.handle(sizes[row])
+        return rows
 
     def give_back(self, taken: list[Taken], tx: Transaction) -> None:
         """Put back what was taken and never handed out; a `once` POST is gone, since it may have been."""

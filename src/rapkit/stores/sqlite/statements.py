@@ -290,9 +290,16 @@ DUE_OUTGOING: Final = """
     SELECT o.seq, o.worker, ifnull(w.expires_at, 0), o.latest || o.origin FROM outbox o LEFT JOIN workers w ON w.id = o.worker
     WHERE o.due_at <= ?1 AND (o.latest || o.origin) NOT IN (SELECT value FROM json_each(?3))
       AND (?4 IS NULL OR (o.latest || o.origin) IN (SELECT value FROM json_each(?4)))
+      AND (?5 IS NULL OR length(o.sealed) <= ?5)
     ORDER BY o.due_at, o.seq LIMIT ?2
 """
-"""The POSTs longest due, each with who holds it until when, and its share: none of some shares, and only of some if these are named."""
+"""The POSTs longest due, each with who holds it until when, and its share: none of some shares, and only of some if these are named.
+
+If a size is named, none that is larger. For a length SQLite does not read the body.
+"""
+
+OUTGOING_SIZES: Final = "SELECT seq, length(sealed) FROM outbox WHERE seq IN (SELECT value FROM json_each(?))"
+"""How large these POSTs are."""
 
 POSTPONE_OUTGOING: Final = "UPDATE outbox SET due_at = ?1 WHERE seq IN (SELECT value FROM json_each(?2))"
 """Look again later at POSTs whose sender is alive."""

@@ -127,13 +127,20 @@ class SqliteStore:
     async def post(self, outgoing: Sequence[Outgoing], key: str, remember_for: float) -> bool:
         return await self._writer.run(partial(self._boxes.post, outgoing, key, remember_for))
 
-    async def take(self, worker: str, limit: int, quota: Quota[tuple[str, bool]] | None = None) -> list[Taken]:
+    async def take(
+        self,
+        worker: str,
+        limit: int,
+        quota: Quota[tuple[str, bool]] | None = None,
+        most_bytes: int = MAIL_BYTES,
+        largest: int | None = None,
+    ) -> list[Taken]:
         self._bell(OUTBOX).clear()
         shares = (
             None if quota is None else Quota({share_of(*each): n for each, n in quota.listed.items()}, quota.others)
         )
         return await self._writer.run(
-            partial(self._outbox.take, worker, limit, shares),
+            partial(self._outbox.take, worker, limit, shares, most_bytes, largest),
             undo=lambda taken: partial(self._outbox.give_back, taken),
         )
 
@@ -220,8 +227,8 @@ class SqliteStore:
         count: int = await self._writer.run(lambda tx: tx.row(sql.WAITING, (lane,))[0], writes=False)
         return count
 
-    async def entries(self, box: str, after: int = 0, limit: int = 1000) -> list[Entry]:
-        return await self._writer.run(partial(self._boxes.entries, box, after, limit), writes=False)
+    async def entries(self, box: str, after: int = 0, limit: int = 1000, most_bytes: int | None = None) -> list[Entry]:
+        return await self._writer.run(partial(self._boxes.entries, box, after, limit, most_bytes), writes=False)
 
     async def recent(
         self,
