@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.wakes import Tools, agent
-from rapkit.kernel.bounds import size_of
 from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.entries import ModelSaid
+from rapkit.kernel.window import size_of
 from rapkit.models.scripted import Scripted
 
 CONTEXT_WINDOW = 8000

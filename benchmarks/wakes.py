@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figures
-from rapkit.delivery.client import Answer
 from rapkit.delivery.guard import Guard
+from rapkit.delivery.http_client import Answer
 from rapkit.kernel.completion import Question, Reply, WantedCall
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.models import Model
 from rapkit.models.scripted import Scripted
+from rapkit.runtime.config import Plan
 from rapkit.runtime.engine import Engine, Surroundings, running
-from rapkit.runtime.plan import Plan
 from rapkit.runtime.server import Server
 
 WINDOW = 10

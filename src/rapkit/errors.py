@@ -10,9 +10,9 @@ RapkitError
 ├── ThreadError            a thread cannot do what it was asked
 │   ├── UnknownThread        there is none by that id
 │   ├── ThreadClosed         it is closed, and takes nothing more
-│   ├── UnknownCall          it has no such call (`rapkit.runtime.threads`)
-│   ├── NoSuchChoice         its question has no such answer (`rapkit.runtime.threads`)
-│   ├── KeyReused            an idempotency key came with another request (`rapkit.runtime.repeats`)
+│   ├── UnknownCall          it has no such call (`rapkit.runtime.thread_commands`)
+│   ├── NoSuchChoice         its question has no such answer (`rapkit.runtime.thread_commands`)
+│   ├── KeyReused            an idempotency key came with another request (`rapkit.runtime.idempotency`)
 │   └── ThreadParked         it stopped by itself; a new message revives it
 ├── StoreError             state could not be read or written
 │   ├── Fenced               the claim is no longer ours: somebody else runs the box, nothing was changed

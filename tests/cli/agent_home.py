@@ -15,7 +15,7 @@ from unittest import mock
 from rapkit.cli import main
 from rapkit.cli.agent_api import AgentApi
 from tests.cli.command import Outcome, Running, eventually, running
-from tests.cli.stranger import Stranger, listening
+from tests.cli.foreign_server import Stranger, listening
 
 PLAN = r"""
 - user: {regex: "weather in (?P<city>.+)"}

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import TOOLS, Running, running
-from tests.cli.impostor import Impostor, posing
-from tests.cli.stranger import Stranger, listening
+from tests.cli.fake_agent import Impostor, posing
+from tests.cli.foreign_server import Stranger, listening
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from rapkit.cli.agent_api import AgentApi, AgentAway, AgentLate, AgentRefused, StreamEvent
-from rapkit.cli.agents import Wanted, reached
+from rapkit.cli.agent_selection import Wanted, reached
 from rapkit.errors import ConfigError
-from tests.cli.impostor import Answer, Impostor, document, entry, events, problem, raw
+from tests.cli.fake_agent import Answer, Impostor, document, entry, events, problem, raw
 
 TOKEN = secrets.token_urlsafe()
 

@@ -15,8 +15,8 @@ from urllib.error import HTTPError
 import pytest
 
 from rapkit.cli.agent_api import AgentAway
-from rapkit.cli.agents import Wanted, reached
-from rapkit.runtime.plan import Patience
+from rapkit.cli.agent_selection import Wanted, reached
+from rapkit.runtime.config import Patience
 from tests.cli.agent_home import Home, agent_home, command
 from tests.cli.command import PATIENCE, eventually, running
 
@@ -447,7 +447,7 @@ class TestAnAgentThatDoesNotRun:
     def test_after_the_timeout_the_model_is_not_waited_for(self, still: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         """It would take a minute, and is asked again by whoever runs the agent next."""
         monkeypatch.setattr("rapkit.runtime.agent.Patience", partial(Patience, grace=600.0))
-        monkeypatch.setattr("rapkit.cli.hosting._GRACE", 600.0)
+        monkeypatch.setattr("rapkit.cli.agent_host._GRACE", 600.0)
 
         outcome = still.run("ask", "think", "--timeout", "1s", "--json")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import PATIENCE, Running, rapkit
-from tests.cli.stranger import Stranger
+from tests.cli.foreign_server import Stranger
 
 
 def refused(*words: str, folder: Path) -> str:

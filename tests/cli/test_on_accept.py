@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rapkit import background
 from rapkit.cli import on_accept
 from rapkit.cli.on_accept import OnAcceptCommand
+from rapkit.work import maintenance
 from tests.log_records import ours
-from tests.server.served import until
+from tests.server.served_toolset import until
 
 NEVER = 3600.0
 STUBBORN = """
@@ -46,12 +46,12 @@ def runs(folder: Path) -> list[int]:
 @asynccontextmanager
 async def commanding(command: str, at_most: float = NEVER) -> AsyncIterator[OnAcceptCommand]:
     bell = OnAcceptCommand(command, at_most)
-    task = background.start(bell.run, "running the command")
+    task = maintenance.start(bell.run, "running the command")
     try:
         yield bell
         assert not task.done()
     finally:
-        await background.end(task)
+        await maintenance.end(task)
 
 
 def told(caplog: pytest.LogCaptureFixture, level: int) -> Callable[[str], bool]:
@@ -138,11 +138,11 @@ async def test_one_that_does_not_hear_that_it_is_to_end_is_killed(
     pid = tmp_path / "pid"
     program = f"import os\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n{STUBBORN}"
     command = OnAcceptCommand(shlex.join([sys.executable, "-c", program]), NEVER)
-    task = background.start(command.run, "running the command")
+    task = maintenance.start(command.run, "running the command")
     await command.ring("t1")
     await until(lambda: told(caplog, logging.INFO)("deaf"))
 
-    await background.end(task)
+    await maintenance.end(task)
     assert is_gone(int(pid.read_text()))
 
 

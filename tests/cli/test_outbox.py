@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import TOOLS, Outcome, Running, eventually, rapkit, running
-from tests.cli.stranger import Stranger
+from tests.cli.foreign_server import Stranger
 
 STORE = "sqlite:///.rapkit/weather.db"
 

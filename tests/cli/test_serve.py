@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.cli.command import TOOLS, Running, eventually, rapkit, running
-from tests.cli.stranger import Stranger
+from tests.cli.foreign_server import Stranger
 
 TOKEN = "4Dc1f3JcZK0hQp8y7W2gkQ=="
 

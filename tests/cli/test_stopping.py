@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.cli.command import TOOLS, Running, eventually, rapkit, running
-from tests.cli.stranger import Stranger
+from tests.cli.foreign_server import Stranger
 from tests.cli.test_up import url_of
 
 GRACE = 10  # what a toolset gives its handlers unless it says otherwise
@@ -64,10 +64,10 @@ def test_the_second_time_it_does_not_wait(tmp_path: Path, pause: float) -> None:
 STUBBORN = """
 import asyncio, sys
 from pathlib import Path
-import rapkit.pump, rapkit.http.serving
+import rapkit.work.poller, rapkit.http.http_server
 from rapkit import Durations, Toolset
 
-rapkit.pump._PATIENCE_WITH_CANCELLED = rapkit.http.serving._PATIENCE_WITH_CANCELLED = 0.2
+rapkit.work.poller._PATIENCE_WITH_CANCELLED = rapkit.http.http_server._PATIENCE_WITH_CANCELLED = 0.2
 tools = Toolset("stubborn", durations=Durations(grace=0.2))
 
 @tools.tool

@@ -16,7 +16,7 @@ import pytest
 
 from rapkit.extras import how_to_install
 from tests.cli.command import Running, eventually, rapkit, running
-from tests.cli.stranger import Stranger, listening
+from tests.cli.foreign_server import Stranger, listening
 
 TOKEN = "4Dc1f3JcZK0hQp8y7W2gkQ=="
 PLAN = """

@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.cli.command import Running, eventually, rapkit, running
-from tests.cli.stranger import Stranger
+from tests.cli.foreign_server import Stranger
 from tests.crash.processes import free_port
 
 PLAN = """

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rapkit.delivery import signatures
+from tests.crash.call_log import Ledger
 from tests.crash.history import Call, Emission
-from tests.crash.ledger import Ledger
 
 GITHUB_SECRET = "a secret that only the source knows"
 STANDARD_SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.arena import Arena, Setting
+from tests.crash.crash_run import Arena, Setting
 from tests.crash.processes import Process
 
 SHORT = os.environ.get("RAPKIT_SOAK") == "short"

@@ -11,8 +11,8 @@ import pytest
 from tests.certificates import Authority, Pair
 
 from rapkit import ClientCertificate, Server, SigV4
-from rapkit.delivery.client import HttpClient, Pool
 from rapkit.delivery.guard import Guard
+from rapkit.delivery.http_client import HttpClient, Pool
 from rapkit.errors import ConfigError, DeliveryError
 from rapkit.http.certificates import CertificateNames, peer_names
 from rapkit.runtime.agent import Agent

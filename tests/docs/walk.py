@@ -42,9 +42,9 @@ from rapkit.cli import main, rapkit
 rapkit.context_settings["default_map"] = {{"serve": {{"port": {server}}}}}
 
 if not set(sys.argv[1:2]) & set({of_tools}):
-    from rapkit.models import opening
+    from rapkit.models import registry
 
-    real, plan = opening.open_model, {plan!r}
+    real, plan = registry.open_model, {plan!r}
 
     def open_model(name):
         if not plan or not isinstance(name, str) or name.startswith("scripted:"):
@@ -53,11 +53,11 @@ if not set(sys.argv[1:2]) & set({of_tools}):
         model._name = name
         return model
 
-    opening.open_model = open_model
+    registry.open_model = open_model
 
-    from rapkit import settings_whereabouts
+    from rapkit.settings import agent_location
 
-    settings_whereabouts.DEFAULT_PORT = {agent}
+    agent_location.DEFAULT_PORT = {agent}
 
 main()
 """

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rapkit.cli.call.listener import Listener
+from rapkit.cli.call.callback_listener import Listener
 from tests.crash.processes import Process
 from tests.fuzz.target import Target, fuzzed_server, signed_server
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+from rapkit.cli.call.callback_listener import Listener
 from rapkit.cli.call.keyboard import Typed
-from rapkit.cli.call.listener import Listener
 from rapkit.protocol import Callback, OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
 from tests.crash.processes import Process, complaints_in, free_port
 from tests.fuzz.signatures import CALLER_SECRET, GITHUB_SECRET, STANDARD_SECRET, STRIPE_SECRET, Signed, standard

@@ -9,7 +9,7 @@ from rapkit.kernel.entries import ClosedEntry, Failed, GrantedEntry, ParkedEntry
 from rapkit.kernel.incoming import ChildClosed, ChildReport, Grant, Incoming, UserMessage, WakeUp
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import Granted, Status, Thread
-from tests.kernel.talk import Talk, forecast, subscribed, want
+from tests.kernel.thread_driver import Talk, forecast, subscribed, want
 
 USED = Usage(requests=3, input_tokens=800, output_tokens=200, cost=1.5)
 

@@ -7,7 +7,7 @@ from rapkit.kernel.completion import WantedCall
 from rapkit.kernel.effects import TellCancelled, Withdraw
 from rapkit.kernel.entries import Answered, ModelSaid, Unsubscribed
 from rapkit.kernel.limits import ThreadLimits
-from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
+from tests.kernel.thread_driver import Talk, calling, forecast, storms, subscribed, want
 
 
 def test_all_names_of_ours_are_reserved() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.kernel.talk import Talk, calling, forecast, storms, want
+from tests.kernel.thread_driver import Talk, calling, forecast, storms, want
 
 
 def _subscribed_to(*cities: str) -> Talk:

@@ -31,8 +31,8 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import NOT_PERMITTED_YET, STILL_RUNNING, Numbered
 from rapkit.kernel.thread import Summarised, Thread
 from rapkit.protocol import TextContent
-from tests.kernel.talk import Talk, demolish, forecast, storms, subscribed, want
-from tests.kernel.views import seen
+from tests.kernel.memory_journals import seen
+from tests.kernel.thread_driver import Talk, demolish, forecast, storms, subscribed, want
 
 FEW = ThreadLimits(window=8)
 """A quarter of this stays: two lines, and what belongs to them."""

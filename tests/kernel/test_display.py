@@ -5,10 +5,10 @@ from rapkit.kernel.compaction import Cut, compacted
 from rapkit.kernel.completion import Reply, Usage, WantedCall
 from rapkit.kernel.entries import ChoiceAsked, MadeCall, ModelSaid, Summary, load_entry
 from rapkit.kernel.incoming import Undelivered
-from rapkit.kernel.replying import reply
+from rapkit.kernel.reply import reply
 from rapkit.kernel.thread import Pending, Subscription, load_thread
 from rapkit.protocol import Annotations, ToolDefinition
-from tests.kernel.talk import Talk, want
+from tests.kernel.thread_driver import Talk, want
 from tests.kernel.tools import SERVER, document, tool
 
 SCRIPT = 'if args.city == () { "Weather anywhere" } else { "Weather in " + args.city }'

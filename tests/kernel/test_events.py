@@ -15,7 +15,7 @@ from rapkit.kernel.incoming import (
 )
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import Inherited, Status
-from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
+from tests.kernel.thread_driver import Talk, calling, forecast, storms, subscribed, want
 
 ENDED = "the subscription ended with its final event"
 NOBODY_LISTENS = Ignored("subscription_event", "no such subscription is active", "c1_t1")

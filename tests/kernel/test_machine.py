@@ -44,8 +44,8 @@ from rapkit.protocol import (
     UserChoice,
     ViewUpdate,
 )
-from tests.kernel.actor import Actor, Clock
-from tests.kernel.wishes import wanted, wishes
+from tests.kernel.checked_thread import Actor, Clock
+from tests.kernel.model_replies import wanted, wishes
 
 T = TypeVar("T")
 

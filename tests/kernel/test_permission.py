@@ -19,7 +19,7 @@ from rapkit.kernel.limits import Confirmation, Confirmations, ThreadLimits
 from rapkit.kernel.projection import NOT_PERMITTED_YET, STILL_RUNNING
 from rapkit.kernel.thread import Thread
 from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice
-from tests.kernel.talk import Talk, calling, demolish, forecast, storms, want
+from tests.kernel.thread_driver import Talk, calling, demolish, forecast, storms, want
 
 YES, ALWAYS, NO = "Yes", "Yes, and do not ask again in this conversation", "No"
 PROMPT = 'May the agent call demolish with {"city": "Oslo"}?'

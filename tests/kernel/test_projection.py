@@ -17,7 +17,7 @@ from rapkit.kernel.entries import (
 from rapkit.kernel.projection import STILL_RUNNING, Numbered, Stretch, content_of, project
 from rapkit.kernel.thread import Pending, Subscription, Thread
 from rapkit.protocol import ImageContent, TextContent
-from tests.kernel.strict import accept, accept_question
+from tests.kernel.strict_provider import accept, accept_question
 
 CALL = MadeCall("c1_t1", "forecast", {"city": "Oslo"})
 CALLED = SaidCall("c1_t1", "forecast", {"city": "Oslo"})

@@ -9,7 +9,7 @@ from rapkit.kernel.entries import Answered, AuthorizationExpired, ChoiceAsked, C
 from rapkit.kernel.incoming import AnswerFor, CancelCall, ChooseFor, CloseThread, Incoming, UserMessage, WakeUp
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.protocol import OAuthRequest, UserChoice
-from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
+from tests.kernel.thread_driver import Talk, calling, forecast, storms, subscribed, want
 from tests.kernel.tools import SERVER
 
 WHERE = want("ask_user", question="Where?", choices=["Oslo", "Bergen"])

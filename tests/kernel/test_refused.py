@@ -4,7 +4,7 @@ import pytest
 
 from rapkit.kernel.entries import Answered, Happened
 from rapkit.kernel.incoming import Refused
-from tests.kernel.talk import Talk, calling, forecast, subscribed
+from tests.kernel.thread_driver import Talk, calling, forecast, subscribed
 
 
 def only_call(talk: Talk) -> str:

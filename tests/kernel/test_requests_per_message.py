@@ -8,7 +8,7 @@ from rapkit.kernel.incoming import ChildReport, Grant, Incoming, ParentMessage, 
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import Status
 from rapkit.protocol import SubscriptionEvent
-from tests.kernel.talk import Talk, forecast, subscribed, want
+from tests.kernel.thread_driver import Talk, forecast, subscribed, want
 
 THREE = ThreadLimits(requests_per_message=3)
 

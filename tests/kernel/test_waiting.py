@@ -24,7 +24,7 @@ from rapkit.kernel.incoming import (
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import Status, Thread
 from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
-from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
+from tests.kernel.thread_driver import Talk, calling, forecast, storms, subscribed, want
 
 SLEEP = want("sleep", seconds=60)
 SCHEDULE = WakeUp("news", "2030-01-31 09:00 Europe/Berlin", "Read them.")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.conversation import Heard
-from rapkit.runtime.plan import Patience
+from rapkit.runtime.config import Patience
 from tests.runtime.agents import Obedient, last_heard, working
 
 LEASE = 0.6

@@ -12,8 +12,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
-from rapkit.http.callers import Callers
-from rapkit.http.serving import listen, url_of
+from rapkit.http.authentication import Callers
+from rapkit.http.http_server import listen, url_of
 from rapkit.kernel.completion import Question, Reply, WantedCall
 from rapkit.kernel.conversation import Answer, Heard, Said
 from rapkit.kernel.entries import Answered, ChildMade, JournalEntry, ModelSaid
@@ -22,14 +22,14 @@ from rapkit.mailbox import OUTBOX, Store
 from rapkit.models.model import Model
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.app import make_app
+from rapkit.runtime.config import Capacity, Patience, Plan
 from rapkit.runtime.engine import Engine, Surroundings, running
-from rapkit.runtime.following import EventName, ThreadEvent
-from rapkit.runtime.plan import Capacity, Patience, Plan
+from rapkit.runtime.event_feed import EventName, ThreadEvent
 from rapkit.runtime.server import Server
-from rapkit.runtime.threads import Look, Threads
+from rapkit.runtime.thread_commands import Look, Threads
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores import open_store
-from tests.runtime.lives import hibernates, waking
+from tests.runtime.agent_runs import hibernates, waking
 from tests.server.sink import PATIENCE
 
 E = TypeVar("E", bound=JournalEntry)

@@ -4,10 +4,10 @@ import asyncio
 import time
 from pathlib import Path
 
-from rapkit.keys import load_keyring
+from rapkit.keyring import load_keyring
 from rapkit.mailbox import Lease, Store
+from rapkit.runtime.config import Plan
 from rapkit.runtime.engine import Surroundings
-from rapkit.runtime.plan import Plan
 from rapkit.stores.sqlite import SqliteStore
 
 

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.runtime.agent_runs import Life, lived, ways
 from tests.runtime.agents import Obedient, Working, working
-from tests.runtime.lives import Life, lived, ways
-from tests.runtime.stranger import Stranger, listening
+from tests.runtime.foreign_toolset import Stranger, listening
 
 
 @pytest.fixture(autouse=True)

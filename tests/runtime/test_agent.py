@@ -11,11 +11,11 @@ from starlette.requests import Request
 
 from rapkit import Agent, Context, Server, ThreadLimits, Toolset
 from rapkit.errors import ConfigError, StoreError, ThreadClosed, ThreadError, ThreadParked, UnknownThread
-from rapkit.http.serving import in_background, listen, url_of
+from rapkit.http.http_server import in_background, listen, url_of
 from rapkit.kernel.completion import Question, Reply, WantedCall
 from rapkit.models.errors import ModelError
 from rapkit.models.scripted import Scripted
-from rapkit.runtime.threads import EventName
+from rapkit.runtime.thread_commands import EventName
 from tests.log_records import ours
 
 MEMORY = "sqlite:///:memory:"

@@ -27,7 +27,7 @@ from rapkit.models.scripted import Scripted
 from tests.call_ids import plain_entry
 from tests.runtime.agents import Call, Obedient, call, calling, last_heard, texts_of, working
 from tests.runtime.api.client import Client
-from tests.runtime.stranger import Stranger
+from tests.runtime.foreign_toolset import Stranger
 
 USAGE = {"input_tokens": 900, "output_tokens": 100, "cost": 0.25}
 RULES: list[dict[str, Any]] = [

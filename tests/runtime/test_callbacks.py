@@ -8,13 +8,13 @@ import pytest
 
 from rapkit.kernel.entries import Answered, Happened, Ignored, ViewChanged
 from rapkit.mailbox import Letter, Reception
-from rapkit.off_loop import LARGE
 from rapkit.protocol import Callback, parse_callback
-from rapkit.runtime.following import EventName
+from rapkit.runtime.event_feed import EventName
+from rapkit.work.offload import LARGE
 from tests.runtime.agents import Obedient, Talk, Working, call, opened, working
 from tests.runtime.clocks import ManualClock
-from tests.runtime.stranger import Invocation, Stranger, post_to
-from tests.server.served import exchange, failing
+from tests.runtime.foreign_toolset import Invocation, Stranger, post_to
+from tests.server.served_toolset import exchange, failing
 
 
 async def waiting(agent: Working, stranger: Stranger) -> tuple[Talk, Invocation]:
@@ -443,7 +443,7 @@ async def test_a_large_message_is_not_parsed_on_the_event_loop(
         return parse_callback(body)
 
     monkeypatch.setattr("rapkit.runtime.callbacks.parse_callback", parse)
-    monkeypatch.setattr("rapkit.runtime.letters.parse_callback", parse)
+    monkeypatch.setattr("rapkit.runtime.mail_codec.parse_callback", parse)
     _, invocation = await waiting(agent, stranger)
 
     await invocation.result("x" * LARGE)

@@ -12,11 +12,11 @@ from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.conversation import Heard
 from rapkit.kernel.entries import Answered, ModelSaid, ViewChanged
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.models.opening import open_model
+from rapkit.models.registry import open_model
 from tests.call_ids import numbers
 from tests.runtime.agents import Obedient, Working, call, calling, last_heard, please, quick, working
 from tests.runtime.examples import example, served
-from tests.runtime.stranger import INVOKE, Invocation, Stranger, tool
+from tests.runtime.foreign_toolset import INVOKE, Invocation, Stranger, tool
 from tests.server.sink import after, answer, never
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

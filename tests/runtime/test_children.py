@@ -26,7 +26,7 @@ from rapkit.kernel.entries import (
 from tests.call_ids import plain
 from tests.runtime.agents import Obedient, call, calling, text_of, texts_of, working
 from tests.runtime.api.client import Client
-from tests.runtime.stranger import CLOSE, Stranger
+from tests.runtime.foreign_toolset import CLOSE, Stranger
 
 RULES: list[dict[str, Any]] = [
     {"user": "both", "calls": [{"spawn_thread": {"task": "look at Oslo"}}, {"spawn_thread": {"task": "look at Rome"}}]},
@@ -508,7 +508,7 @@ async def test_clients_see_the_family(weather: Toolset) -> None:
 
 
 async def test_a_large_family_is_shown_in_part(weather: Toolset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rapkit.runtime.looking._MOST_RELATIVES", 2)
+    monkeypatch.setattr("rapkit.runtime.thread_queries._MOST_RELATIVES", 2)
     async with testing.agent(model=RULES, tools=[weather]) as agent:
         thread = await agent.thread()
         await thread.ask("both")

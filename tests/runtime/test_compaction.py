@@ -22,10 +22,10 @@ from rapkit.kernel.entries import (
     UserSaid,
 )
 from rapkit.models import ModelError
-from tests.kernel.strict import accept_question
+from tests.kernel.strict_provider import accept_question
 from tests.runtime.agents import Call, Obedient, call, calling, text_of, texts_of, working
 from tests.runtime.api.client import Client, Sse
-from tests.runtime.stranger import Stranger
+from tests.runtime.foreign_toolset import Stranger
 
 WINDOW = 2000
 SMALL = ThreadLimits(context_window=WINDOW)

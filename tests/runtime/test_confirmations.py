@@ -11,14 +11,14 @@ from rapkit.errors import ThreadError
 from rapkit.kernel.entries import Answered, ChoiceAsked, ChoiceMadeEntry, UserSaid
 from rapkit.kernel.limits import Confirmations, Timeouts
 from rapkit.models.scripted import Scripted
+from rapkit.runtime.config import Plan
 from rapkit.runtime.engine import running
-from rapkit.runtime.plan import Plan
 from rapkit.runtime.server import Server
 from tests.call_ids import plain
 from tests.runtime.agents import Obedient, Talk, Working, call, please, working
 from tests.runtime.api.client import Client
 from tests.runtime.clocks import ManualClock
-from tests.runtime.stranger import CANCEL, INVOKE, Stranger, tool
+from tests.runtime.foreign_toolset import CANCEL, INVOKE, Stranger, tool
 from tests.server.sink import answer
 
 URL = "http://127.0.0.1:1"

@@ -9,14 +9,14 @@ import pytest
 from rapkit.kernel.completion import Question
 from rapkit.kernel.entries import ToolsetFound, ToolsetMissing
 from rapkit.mailbox import Fact, NewBox
+from rapkit.runtime.config import Patience
 from rapkit.runtime.discovery import digest_of
-from rapkit.runtime.plan import Patience
 from rapkit.runtime.server import Server
 from tests.log_records import ours
+from tests.runtime.agent_runs import hibernates
 from tests.runtime.agents import Obedient, Working, call, opened, working
 from tests.runtime.clocks import ManualClock
-from tests.runtime.lives import hibernates
-from tests.runtime.stranger import INVOKE, TOOLSET, Stranger, listening, tool
+from tests.runtime.foreign_toolset import INVOKE, TOOLSET, Stranger, listening, tool
 from tests.server.sink import answer, never, reset
 
 OURS = [

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from rapkit.delivery.client import HttpClient
 from rapkit.delivery.guard import Guard
+from rapkit.delivery.http_client import HttpClient
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
 from rapkit.errors import ConfigError, ForbiddenTarget
 from rapkit.kernel.entries import Answered, Ignored
 from rapkit.mailbox import Taken
-from rapkit.runtime.addresses import Addresses
+from rapkit.runtime.callback_urls import Addresses
 from rapkit.runtime.dispatch import Dispatch
 from rapkit.runtime.engine import Surroundings
 from rapkit.runtime.server import Server
 from rapkit.signer import Signer
 from tests.runtime.agents import Obedient, Working, call, quick, working
-from tests.runtime.stranger import ANSWER, CANCEL, CLOSE, INVOKE, TOOLSET, Invocation, Stranger, listening, tool
+from tests.runtime.foreign_toolset import ANSWER, CANCEL, CLOSE, INVOKE, TOOLSET, Invocation, Stranger, listening, tool
 from tests.server.sink import after, answer, reset
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from rapkit.delivery.courier import Courier
-from rapkit.runtime.worker import Worker
+from rapkit.delivery.outbox_sender import Courier
+from rapkit.runtime.thread_runner import Worker
 from tests.runtime.agents import Obedient, Working, working
-from tests.runtime.stranger import Stranger
+from tests.runtime.foreign_toolset import Stranger
 from tests.runtime.test_metrics import get
-from tests.server.served import failing
+from tests.server.served_toolset import failing
 
 
 async def statuses(agent: Working) -> tuple[int, int]:

@@ -24,27 +24,27 @@ from rapkit.errors import ConfigError, StoreError
 from rapkit.kernel.completion import Question
 from rapkit.kernel.entries import Answered, ModelSaid, UserSaid
 from rapkit.kernel.thread import Thread
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import Lease, NewBox, Store
 from rapkit.models.errors import ModelError
 from rapkit.models.model import Model
 from rapkit.models.scripted import Scripted
-from rapkit.runtime import alarm
-from rapkit.runtime.alarm import Alarm
-from rapkit.runtime.doorbell import Doorbell
+from rapkit.runtime import due_timer
+from rapkit.runtime.config import Patience, Plan
+from rapkit.runtime.due_timer import Alarm
 from rapkit.runtime.engine import Engine, Surroundings, opened, running
-from rapkit.runtime.plan import Patience, Plan
 from rapkit.runtime.schedules import SCHEDULE
 from rapkit.runtime.toolsets import THREAD
+from rapkit.runtime.wake_hook import Doorbell
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
 from tests.log_records import ours
+from tests.runtime.agent_runs import ONLY_WORKING, SCENARIOS, Life, lived
 from tests.runtime.agents import Obedient, Talk, call, please, working
 from tests.runtime.agents import opened as handle_on
 from tests.runtime.clocks import ManualClock
-from tests.runtime.lives import ONLY_WORKING, SCENARIOS, Life, lived
-from tests.runtime.stranger import INVOKE, Stranger
-from tests.server.served import until
+from tests.runtime.foreign_toolset import INVOKE, Stranger
+from tests.server.served_toolset import until
 from tests.server.sink import answer
 
 MEMORY = "sqlite:///:memory:"
@@ -549,7 +549,7 @@ async def test_the_alarm_rings_at_the_time_and_then_less_and_less_often() -> Non
     scene.due_at = None
     assert await scene.pass_time(3600) == []
     scene.due_at = 0.0
-    assert len(await scene.pass_time(24 * 3600)) < 24 * 3600 / alarm._LONGEST_PATIENCE + 10
+    assert len(await scene.pass_time(24 * 3600)) < 24 * 3600 / due_timer._LONGEST_PATIENCE + 10
 
 
 async def test_who_takes_it_and_is_lost_has_done_nothing() -> None:

@@ -11,15 +11,15 @@ import pytest
 from starlette.routing import Mount, Router
 
 from rapkit import Agent, Context, Durations, OAuthProvider, Server, Toolset
-from rapkit.http.serving import in_background, listen, url_of
+from rapkit.http.http_server import in_background, listen, url_of
 from rapkit.models.scripted import Scripted
-from rapkit.runtime.following import EventName
-from rapkit.runtime.plan import Patience
+from rapkit.runtime.config import Patience
+from rapkit.runtime.event_feed import EventName
 from tests.crash.processes import free_port
 from tests.runtime.agents import Obedient, Working, call
 from tests.runtime.examples import UNASKED
-from tests.runtime.stranger import Stranger, tool
-from tests.server.served import Reply, exchange, until
+from tests.runtime.foreign_toolset import Stranger, tool
+from tests.server.served_toolset import Reply, exchange, until
 
 TOKEN = "a-token-for-clients"
 

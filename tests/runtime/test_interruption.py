@@ -4,7 +4,7 @@ from rapkit.kernel.entries import Answered, Happened, ModelSaid
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import STILL_RUNNING
 from tests.runtime.agents import Obedient, Working, call, working
-from tests.runtime.stranger import CANCEL, Stranger, tool
+from tests.runtime.foreign_toolset import CANCEL, Stranger, tool
 
 
 async def test_the_user_is_answered_while_a_call_takes_days(

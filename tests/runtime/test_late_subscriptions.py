@@ -9,16 +9,16 @@ from rapkit import Server
 from rapkit.delivery.guard import Guard
 from rapkit.errors import Fenced
 from rapkit.kernel.thread import Thread, dump_thread
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import NewBox, Store
-from rapkit.runtime.addresses import Addresses
+from rapkit.runtime.callback_urls import Addresses
 from rapkit.runtime.dispatch import Dispatch
 from rapkit.runtime.late_subscriptions import LateSubscriptions
 from rapkit.runtime.toolsets import THREAD
 from rapkit.signer import Signer
 from rapkit.stores.sqlite import SqliteStore
 from rapkit.testing.activity import Activity
-from rapkit.testing.life import Life
+from rapkit.testing.process_run import Life
 
 SERVER = Server("https://tools.example.com")
 MOST_STEPS = 6

@@ -10,15 +10,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from rapkit.errors import StoreError
 from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.incoming import UserMessage
-from rapkit.keys import load_keyring
+from rapkit.keyring import load_keyring
 from rapkit.mailbox import Load
 from rapkit.runtime import metrics
-from rapkit.runtime.letters import letter
+from rapkit.runtime.mail_codec import letter
 from rapkit.stores.sqlite import SqliteStore
 from tests.runtime.agents import PATIENT, Obedient, Working, call, working
-from tests.runtime.stranger import INVOKE, Stranger
-from tests.server.served import Reply as Answer
-from tests.server.served import exchange
+from tests.runtime.foreign_toolset import INVOKE, Stranger
+from tests.server.served_toolset import Reply as Answer
+from tests.server.served_toolset import exchange
 from tests.server.sink import answer
 
 Numbers = dict[tuple[str, ...], float]

@@ -12,13 +12,13 @@ from rapkit.kernel.entries import Answered, ClosedEntry, Failed, ModelSaid, Park
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.models.errors import ModelError
 from rapkit.models.scripted import Scripted
+from rapkit.runtime.config import Patience, Plan
 from rapkit.runtime.engine import Surroundings, opened
-from rapkit.runtime.following import EventName
-from rapkit.runtime.plan import Patience, Plan
+from rapkit.runtime.event_feed import EventName
 from tests.runtime.agents import Obedient, Talk, Working, call, working
 from tests.runtime.clocks import ManualClock
-from tests.runtime.stranger import TOOLSET, Stranger
-from tests.server.served import until
+from tests.runtime.foreign_toolset import TOOLSET, Stranger
+from tests.server.served_toolset import until
 from tests.server.sink import PATIENCE, after, answer
 
 

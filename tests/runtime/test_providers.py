@@ -8,12 +8,12 @@ import pytest
 
 from rapkit.kernel.entries import ModelSaid
 from rapkit.models import open_model
-from rapkit.runtime.following import EventName
+from rapkit.runtime.event_feed import EventName
 from tests.models.anthropic_server import AnthropicServer
 from tests.models.openai_server import OpenAIServer
 from tests.models.replies import BreakOff, Call, Fail, ProviderServer, Say
 from tests.runtime.agents import Working, working
-from tests.runtime.stranger import Stranger
+from tests.runtime.foreign_toolset import Stranger
 
 NAMES = ["openai:gpt-5-mini", "openai-chat:gpt-4o", "anthropic:claude-haiku-5-5"]
 

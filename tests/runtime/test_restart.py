@@ -20,14 +20,14 @@ from rapkit.kernel.entries import (
     ViewChanged,
 )
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.runtime.following import EventName
+from rapkit.runtime.event_feed import EventName
 from tests.runtime.agents import Obedient, Talk, call, please, working
 from tests.runtime.examples import UNASKED, example, github_api, served
+from tests.runtime.foreign_toolset import ANSWER, CLOSE, INVOKE, Stranger
 from tests.runtime.processes import agent_process, from_outside, slices_in
-from tests.runtime.stranger import ANSWER, CLOSE, INVOKE, Stranger
-from tests.server.oauth.browser import Browser
-from tests.server.oauth.provider_server import provider_running
-from tests.server.served import until
+from tests.server.interaction.oauth.browser import Browser
+from tests.server.interaction.oauth.provider_server import provider_running
+from tests.server.served_toolset import until
 from tests.server.sink import answer
 
 

@@ -19,10 +19,10 @@ from rapkit.errors import ConfigError, StoreBusy
 from rapkit.kernel.entries import ModelSaid, WokenUp
 from rapkit.kernel.incoming import CloseThread, WakeUp
 from rapkit.kernel.thread import load_thread
-from rapkit.keys import load_keyring
+from rapkit.keyring import load_keyring
 from rapkit.mailbox import Commit, NewBox, Store
 from rapkit.models.scripted import Scripted
-from rapkit.runtime import letters
+from rapkit.runtime import mail_codec
 from rapkit.runtime.schedules import SCHEDULE, Schedule, Schedules
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores.sqlite import SqliteStore
@@ -147,7 +147,7 @@ async def told(store: Store) -> list[Told]:
     while claims := await store.claim("reader", THREAD, 100):
         for claim in claims:
             for mail in claim.mail:
-                message = letters.read(mail)
+                message = mail_codec.read(mail)
                 assert isinstance(message, WakeUp)
                 found.append((mail.seq, (claim.box.id, message.due, message.text)))
             await store.commit(claim, Commit(consumed=[mail.seq for mail in claim.mail]))
@@ -159,7 +159,7 @@ async def hours_told(store: Store) -> list[str]:
 
 
 async def close_thread(store: Store, thread_id: str) -> None:
-    await store.accept(letters.letter(thread_id, CloseThread()))
+    await store.accept(mail_codec.letter(thread_id, CloseThread()))
     (claim,) = await store.claim("reader", THREAD, 1)
     assert claim.box.id == thread_id
     await store.commit(claim, Commit(consumed=[mail.seq for mail in claim.mail], status="closed"))

@@ -10,11 +10,11 @@ from rapkit.kernel.completion import Question
 from rapkit.kernel.entries import ModelSaid, UserSaid
 from rapkit.kernel.thread import Pending, Thread
 from rapkit.mailbox import Claim, Mail
-from rapkit.runtime.slices import Slice
+from rapkit.runtime.slice import Slice
 from tests.runtime.agents import Obedient, Talk, call, last_heard, please, working
+from tests.runtime.foreign_toolset import Stranger
 from tests.runtime.processes import agent_process, from_outside, slices_in
-from tests.runtime.stranger import Stranger
-from tests.server.served import until
+from tests.server.served_toolset import until
 
 
 class Watched:

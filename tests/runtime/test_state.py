@@ -16,8 +16,8 @@ from rapkit.stores.sqlite import SqliteStore
 from rapkit.stores.sqlite.boxes import Boxes
 from tests.runtime.agents import Obedient, Working, call, opened, working
 from tests.runtime.clocks import ManualClock
-from tests.runtime.stranger import INVOKE, Stranger
-from tests.server.served import failing, until
+from tests.runtime.foreign_toolset import INVOKE, Stranger
+from tests.server.served_toolset import failing, until
 
 
 async def test_a_message_that_cannot_be_stored_is_not_accepted(agent: Working, store: str) -> None:

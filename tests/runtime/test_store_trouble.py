@@ -11,7 +11,7 @@ from rapkit.mailbox import Claim, Commit
 from rapkit.stores.sqlite import SqliteStore
 from tests.runtime.agents import Obedient, working
 from tests.runtime.clocks import ManualClock
-from tests.runtime.stranger import Stranger
+from tests.runtime.foreign_toolset import Stranger
 
 TIMES = 10
 PAUSE = 5.0  # before a thread whose store fails is tried again

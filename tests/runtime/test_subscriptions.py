@@ -14,7 +14,7 @@ from rapkit.kernel.limits import ThreadLimits
 from tests.call_ids import numbers, plain
 from tests.runtime.agents import Obedient, Talk, Working, call, calling, working
 from tests.runtime.examples import UNASKED, example, served
-from tests.runtime.stranger import CANCEL, INVOKE, Invocation, Stranger, post_to
+from tests.runtime.foreign_toolset import CANCEL, INVOKE, Invocation, Stranger, post_to
 
 
 async def subscribed(agent: Working, stranger: Stranger, **arguments: Any) -> tuple[Talk, Invocation]:

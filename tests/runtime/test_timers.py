@@ -16,7 +16,7 @@ from rapkit.kernel.projection import STILL_RUNNING
 from tests.call_ids import plain_entry
 from tests.runtime.agents import Obedient, call, working
 from tests.runtime.clocks import ManualClock
-from tests.runtime.stranger import Stranger
+from tests.runtime.foreign_toolset import Stranger
 
 DAY = 24 * 3600.0
 

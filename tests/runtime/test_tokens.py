@@ -13,10 +13,10 @@ from rapkit.kernel.entries import ViewChanged
 from rapkit.logs import JsonLines
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.agent import Agent
-from rapkit.runtime.plan import Patience
+from rapkit.runtime.config import Patience
 from rapkit.runtime.server import Server
 from tests.runtime.agents import Obedient, Working, call, opened, working
-from tests.runtime.stranger import INVOKE, Invocation, Stranger, listening, post_to
+from tests.runtime.foreign_toolset import INVOKE, Invocation, Stranger, listening, post_to
 from tests.server.sink import answer
 
 

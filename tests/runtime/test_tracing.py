@@ -19,8 +19,8 @@ from rapkit.runtime.engine import Surroundings
 from rapkit.tracing import Tracing
 from tests.runtime.agents import Obedient, Talk, Working, call, calling, last_heard, please, texts_of, working
 from tests.runtime.examples import served
-from tests.runtime.stranger import ANSWER, INVOKE, Invocation, Stranger, post_to
-from tests.server.served import until
+from tests.runtime.foreign_toolset import ANSWER, INVOKE, Invocation, Stranger, post_to
+from tests.server.served_toolset import until
 from tests.server.sink import answer
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

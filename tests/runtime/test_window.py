@@ -5,7 +5,7 @@ import asyncio
 from rapkit.kernel.entries import ViewChanged
 from rapkit.kernel.limits import ThreadLimits
 from tests.runtime.agents import Obedient, call, texts_of, working
-from tests.runtime.stranger import Stranger
+from tests.runtime.foreign_toolset import Stranger
 
 
 async def test_what_is_shown_to_people_pushes_nothing_out_of_the_conversation(

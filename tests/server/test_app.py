@@ -9,7 +9,7 @@ from starlette.routing import Mount
 
 from rapkit import Context, Toolset
 from rapkit.protocol import parse_toolset
-from tests.server.served import Served, invocation, serving, serving_app, until
+from tests.server.served_toolset import Served, invocation, serving, serving_app, until
 from tests.server.sink import Sink
 
 TOKEN = "token-for-these-tests"

@@ -10,7 +10,7 @@ from standardwebhooks import Webhook
 
 from rapkit import Toolset
 from rapkit.errors import ConfigError
-from tests.server.served import invocation, serving, until
+from tests.server.served_toolset import invocation, serving, until
 from tests.server.sink import Sink, after, answer, reset
 
 SECRETS = ("whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldY", "whsec_" + "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4")

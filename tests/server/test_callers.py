@@ -7,7 +7,7 @@ import pytest
 
 from rapkit import Toolset
 from rapkit.errors import ConfigError
-from tests.server.served import Served, invocation, serving
+from tests.server.served_toolset import Served, invocation, serving
 from tests.server.sink import Sink
 
 ANNA, ANNA_NEW, BERT = "annas-first-token", "annas-second-token", "the-token-of-bert"

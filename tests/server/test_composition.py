@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI
 
 from rapkit import Context, Delivery, Event, Toolset
-from tests.server.served import Served, exchange, invocation, serving_app
+from tests.server.served_toolset import Served, exchange, invocation, serving_app
 from tests.server.sink import Sink
 
 

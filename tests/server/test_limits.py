@@ -9,15 +9,15 @@ import pytest
 
 from rapkit import Limits, Toolset
 from rapkit.errors import ConfigError
-from rapkit.http.callers import Callers
+from rapkit.http.authentication import Callers
 from rapkit.http.rate_limit import RateLimit
 from rapkit.protocol import parse_invocation
+from rapkit.server.endpoints.notices import NoticeEndpoint
 from rapkit.server.engine import Engine
 from rapkit.server.invocation import Call
-from rapkit.server.notices import NoticeEndpoint
 from rapkit.stores import open_store
-from tests.server.doors import opened
-from tests.server.served import invocation, serving, until
+from tests.server.endpoint_server import opened
+from tests.server.served_toolset import invocation, serving, until
 from tests.server.sink import Sink
 
 

@@ -11,14 +11,14 @@ from starlette.types import Receive, Scope, Send
 
 from rapkit import HttpLimits, Limits, Toolset
 from rapkit.errors import ConfigError
+from rapkit.http.authentication import Callers
 from rapkit.http.body_limits import BodyLimits
-from rapkit.http.callers import Callers
 from rapkit.http.requests import Refusal, Request, read_request, send_json, send_problem
-from rapkit.server.endpoints import Endpoint
+from rapkit.server.endpoints.invocations import Endpoint
 from rapkit.server.engine import Engine
 from rapkit.server.metrics import Metrics
-from tests.server.doors import Doors, opened
-from tests.server.served import Reply, invocation, serving
+from tests.server.endpoint_server import Doors, opened
+from tests.server.served_toolset import Reply, invocation, serving
 from tests.server.sink import Sink
 
 NOW = 1_700_000_000.0

@@ -8,20 +8,20 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from rapkit.delivery.courier import Consequence, Courier, Fate
+from rapkit.delivery.outbox_sender import Consequence, Courier, Fate
 from rapkit.delivery.retry import Kind
 from rapkit.errors import StoreError
 from rapkit.mailbox import Claim, Commit, Outgoing, Taken
-from rapkit.server import subscriptions, telling
+from rapkit.server.calls.call_runner import Worker
+from rapkit.server.claimed_box import Hold
 from rapkit.server.engine import Engine
-from rapkit.server.hold import Hold
+from rapkit.server.interaction.questions import Question, Questions
 from rapkit.server.invocation import Call, call_kind, subscription_kind
-from rapkit.server.premises import Premises
-from rapkit.server.questions import Question, Questions
-from rapkit.server.standing import Standing
-from rapkit.server.subscriptions import Subscriptions
-from rapkit.server.topics import Topics
-from rapkit.server.worker import Worker
+from rapkit.server.services import Premises
+from rapkit.server.subscriptions import event_publisher, subscription_runner
+from rapkit.server.subscriptions.subscription_runner import Subscriptions
+from rapkit.server.subscriptions.subscription_state import Standing
+from rapkit.server.subscriptions.topics import Topics
 from rapkit.stores.sqlite import statements
 
 Patch = AbstractContextManager[Any]
@@ -60,7 +60,7 @@ def _final_event_forgets() -> Patch:
     original = Hold.commit
 
     async def commit(hold: Hold, commit: Commit) -> None:
-        ends = commit.status == telling.ENDED
+        ends = commit.status == event_publisher.ENDED
         await original(hold, replace(commit, status=None, forget_for=0) if ends else commit)
 
     return patch.object(Hold, "commit", commit)
@@ -132,7 +132,7 @@ def _acknowledged_before_it_is_written() -> Patch:
 
 
 def _nobody_unsubscribes() -> Patch:
-    return patch.object(subscriptions, "farewell", lambda *_: [])
+    return patch.object(subscription_runner, "farewell", lambda *_: [])
 
 
 class _TwoCommits:

@@ -7,12 +7,12 @@ from random import Random
 from typing import Any, cast
 
 from rapkit.errors import Fenced, StoreError
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import Claim, Commit, Outgoing, Store, Taken
 from rapkit.stores.sqlite import SqliteStore
 from rapkit.stores.sqlite.writer import Transaction
-from rapkit.testing.life import Life
-from tests.simulation.story import Did, Message, Story
+from rapkit.testing.process_run import Life
+from tests.simulation.observed_history import Did, Message, Story
 
 _SLOW = {"create", "create_claimed", "accept", "note", "claim", "commit", "stop", "take", "settle"}
 _NEVER_FAIL = {"stop"}

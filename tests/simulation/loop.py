@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from rapkit.clock import SystemClock
-from rapkit.server.threads import Threads
+from rapkit.server.thread_pool import Threads
 
 T = TypeVar("T")
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import NamedTuple
 
-from rapkit.delivery.client import Answer
+from rapkit.delivery.http_client import Answer
 from rapkit.delivery.signatures import MESSAGE_ID
 from rapkit.errors import DeliveryError
-from tests.simulation.plot import Weather
-from tests.simulation.story import Did, Kind, Message, Post, Story
+from tests.simulation.observed_history import Did, Kind, Message, Post, Story
+from tests.simulation.scenario import Weather
 
 _OK, _MALFORMED, _UNKNOWN, _GONE, _UNAVAILABLE = 200, 400, 404, 410, 503
 

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
-from tests.simulation.numbers import number_breaches
-from tests.simulation.plot import CHOICES, Part
-from tests.simulation.story import Did, Exchange, Kind, Message, Post, Story
+from tests.simulation.event_order import number_breaches
+from tests.simulation.observed_history import Did, Exchange, Kind, Message, Post, Story
+from tests.simulation.scenario import CHOICES, Part
 from tests.simulation.tools import Handlers
 
 CANCELLED = "Error: Cancelled."

@@ -13,12 +13,12 @@ from rapkit.server.invocation import call_kind, subscription_kind, thread_key, t
 from tests.simulation.disk import SlowStore
 from tests.simulation.loop import LoopClock, simulate
 from tests.simulation.network import Network
-from tests.simulation.plot import Part, Plot, crash_moment, draw
+from tests.simulation.observed_history import Kind, Story
 from tests.simulation.races import RACES, races_of
 from tests.simulation.rules import Case, breaches_of
 from tests.simulation.runtime import Runtime
+from tests.simulation.scenario import Part, Plot, crash_moment, draw
 from tests.simulation.server import Server
-from tests.simulation.story import Kind, Story
 from tests.simulation.tools import Handlers, make_tools
 
 _TOOLSET, _CALLER = "simulated", "local"

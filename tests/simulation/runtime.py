@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from tests.simulation.plot import Act, Answer, Moment, Part, Plot
+from tests.simulation.observed_history import Did, Exchange, Kind, Message, Story
+from tests.simulation.scenario import Act, Answer, Moment, Part, Plot
 from tests.simulation.server import NoAnswer, Server
-from tests.simulation.story import Did, Exchange, Kind, Message, Story
 
 _OK, _UNAVAILABLE = 200, 503
 _PATIENCE = 0.3

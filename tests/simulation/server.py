@@ -10,12 +10,12 @@ from rapkit.errors import StoreError
 from rapkit.server.engine import Surroundings
 from rapkit.server.toolset import Toolset
 from rapkit.testing.activity import Activity
-from rapkit.testing.life import Life
+from rapkit.testing.process_run import Life
 from rapkit.testing.requests import Reply, Requests
 from tests.simulation.disk import Hands, SlowStore
 from tests.simulation.loop import LoopClock
 from tests.simulation.network import Network
-from tests.simulation.story import Did, Story
+from tests.simulation.observed_history import Did, Story
 
 _CALLER = "local"
 _NOWHERE = Path("there-are-no-workspaces")

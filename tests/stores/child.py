@@ -14,7 +14,7 @@ from unittest import mock
 import apsw
 
 from rapkit.errors import StoreError
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import Commit, Entry, Fact, Lease, Letter, NewBox, Reception, Store
 from rapkit.stores import open_store
 

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from rapkit.errors import Fenced
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import (
     MAIL_BYTES,
     OUTBOX,

@@ -18,14 +18,14 @@ import apsw
 import pytest
 
 from rapkit.errors import ConfigError, Fenced, StoreBusy, StoreError, WrongKey
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import OUTBOX, Commit, Entry, Lease, Letter, NewBox, Outcome, Reception, Settlement
-from rapkit.off_loop import LARGE
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore, connection, schema, writer
 from rapkit.stores.sqlite import store as store_module
 from rapkit.stores.sqlite.boxes import Boxes
 from rapkit.stores.sqlite.connection import explain
+from rapkit.work.offload import LARGE
 from tests.mailbox.harness import KIND, Harness, accepted, claim, claim_one, letter, post, running, seqs, take, texts
 from tests.stores.sqlite_harness import SqliteHarness
 
@@ -565,7 +565,7 @@ class TestOpening:
         """By a limit on the size of files: a disk without room takes a file system of its own."""
         await open_store(f"sqlite:///{tmp_path}/store.db").close()
         script = (
-            "import resource, sys; from rapkit.errors import StoreError; from rapkit.keys import Keyring\n"
+            "import resource, sys; from rapkit.errors import StoreError; from rapkit.keyring import Keyring\n"
             "from rapkit.stores.sqlite.connection import connect\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
             "try: connect(sys.argv[1], Keyring.random())\n"

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from rapkit import Context, Event, Toolset, testing
-from rapkit.delivery.client import Answer
+from rapkit.delivery.http_client import Answer
 from rapkit.errors import DeliveryError, Fenced
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import NewBox
 from rapkit.stores.sqlite import SqliteStore
 from rapkit.testing.activity import Activity
-from rapkit.testing.life import Life
+from rapkit.testing.process_run import Life
 
 
 @pytest.fixture

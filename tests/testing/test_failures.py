@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 
 from rapkit import Context, Event, Limits, Toolset, testing
-from rapkit.testing.correspondence import Correspondence
+from rapkit.testing.call_messages import Correspondence
 from rapkit.testing.inbox import Inbox
 
 SOON = 0.05

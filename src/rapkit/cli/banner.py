@@ -4,11 +4,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rapkit.cli.spans import span
+from rapkit.cli.duration_text import span
 from rapkit.printable import printable
 from rapkit.runtime.cron import Cron
 from rapkit.runtime.schedules import Schedule
-from rapkit.runtime.threads import Page
+from rapkit.runtime.thread_commands import Page
 
 MOST_COUNTED = 1000
 """How many threads of a kind are counted; for more than that it is said that there are more."""

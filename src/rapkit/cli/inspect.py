@@ -6,8 +6,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from rapkit.cli.access import Access, access_options
-from rapkit.cli.remote import fetch_toolset
+from rapkit.cli.credentials import Access, access_options
+from rapkit.cli.tool_server_client import fetch_toolset
 from rapkit.printable import printable
 from rapkit.protocol import ToolDefinition, UsableToolset, dump
 

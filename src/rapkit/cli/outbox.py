@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import click
 
-from rapkit.cli.spans import span
+from rapkit.cli.duration_text import span
 from rapkit.errors import ConfigError
 from rapkit.mailbox import Parcel, Store
 from rapkit.stores import file_of, open_store

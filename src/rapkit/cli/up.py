@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from rapkit import background
-from rapkit.cli.agents import is_lasting
+from rapkit.cli.agent_selection import is_lasting
 from rapkit.cli.banner import MOST_COUNTED, Banner
-from rapkit.cli.findings import log_findings, show_findings
 from rapkit.cli.on_accept import OnAcceptCommand
 from rapkit.cli.options import log_format, log_level
-from rapkit.cli.reaching import check_who_may_call, public_url
+from rapkit.cli.public_url import check_who_may_call, public_url
 from rapkit.cli.settings_options import listening_options, settings_options
+from rapkit.cli.toolset_report import log_findings, show_findings
 from rapkit.cli.unknown_tools import unknown_tools
 from rapkit.errors import ConfigError, RapkitError
-from rapkit.http.serving import listen, serve_until_signal, url_of
+from rapkit.http.http_server import listen, serve_until_signal, url_of
 from rapkit.logs import set_up_logging
 from rapkit.runtime.agent import Agent
-from rapkit.runtime.port import MEMORY
-from rapkit.settings import SERVERS, Flags, Settings, load_settings
+from rapkit.runtime.stable_port import MEMORY
+from rapkit.settings.settings import SERVERS, Flags, Settings, load_settings
+from rapkit.work import maintenance
 
 if TYPE_CHECKING:
     from rapkit.runtime.toolsets import Finding
@@ -138,7 +138,7 @@ class _Up:
         """The agent at work. Servers are asked while it is: one that does not answer holds up nothing, neither callbacks nor Ctrl-C."""
         async with self._commanding(), self._agent.lifespan(public_url=self._public_url):
             survey = asyncio.create_task(self._agent.engine.toolsets.survey())
-            telling = background.start(partial(self._tell, survey), "looking at the servers")
+            telling = maintenance.start(partial(self._tell, survey), "looking at the servers")
             try:
                 yield
             finally:
@@ -158,11 +158,11 @@ class _Up:
             "RAPKIT_PUBLIC_URL": self._public_url,
             SERVERS: " ".join(server.url for server in self._settings.servers),
         }
-        commanding = background.start(self._bell.run, "running the command of --on-accept")
+        commanding = maintenance.start(self._bell.run, "running the command of --on-accept")
         try:
             yield
         finally:
-            await background.end(commanding)
+            await maintenance.end(commanding)
 
     async def _tell(self, survey: "asyncio.Task[list[Finding]]") -> None:
         done, _ = await asyncio.wait({survey}, timeout=_SOON)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rapkit.cli.duration_text import span
 from rapkit.cli.options import in_seconds, log_format, log_level
-from rapkit.cli.reaching import public_url as url_of
+from rapkit.cli.public_url import public_url as url_of
 from rapkit.cli.settings_options import settings_options
-from rapkit.cli.spans import span
 from rapkit.logs import set_up_logging
-from rapkit.settings import Flags, load_settings
+from rapkit.settings.settings import Flags, load_settings
 
 if TYPE_CHECKING:
     from rapkit.runtime.agent import Agent

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 from pyreqwest.http import Url
 
-from rapkit.delivery.lookups import Lookups
+from rapkit.delivery.name_resolver import Lookups
 from rapkit.errors import ConfigError, DeliveryError, ForbiddenTarget
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]

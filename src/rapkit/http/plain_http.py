@@ -8,7 +8,7 @@ import logging
 from urllib.parse import urlsplit
 
 from rapkit.errors import ConfigError
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 
 log = logging.getLogger("rapkit.http")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
-from rapkit.http.callers import Callers, is_loopback_host
+from rapkit.http.authentication import Callers, is_loopback_host
 from rapkit.http.sigv4 import NotAuthentic
 from rapkit.protocol.value_count import ValueCount
 

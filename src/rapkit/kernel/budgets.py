@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rapkit.kernel.draft import Draft
 from rapkit.kernel.entries import GrantedEntry
 from rapkit.kernel.incoming import Grant
 from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.step_builder import Draft
 from rapkit.kernel.thread import Granted, Thread
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 from rapkit.call_ids import find_call
 from rapkit.kernel.calls import cancel_subscription
-from rapkit.kernel.cancelling import cancel_pending
+from rapkit.kernel.cancellation import cancel_pending
+from rapkit.kernel.child_threads import brief, close_child, report, spawn, tell_child
 from rapkit.kernel.completion import Tool
-from rapkit.kernel.draft import Draft
 from rapkit.kernel.entries import MadeCall
 from rapkit.kernel.events import may_have_children
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.kernel.moments import moment, spoken
-from rapkit.kernel.people import ask
-from rapkit.kernel.relatives import brief, close_child, report, spawn, tell_child
+from rapkit.kernel.step_builder import Draft
 from rapkit.kernel.thread import OpenChoice, Pending, Thread
+from rapkit.kernel.time_text import moment, spoken
+from rapkit.kernel.user_requests import ask
 from rapkit.protocol import ArgumentChecker
 
 _LONGEST_SLEEP = 10 * 365 * 24 * 3600.0

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from rapkit.kernel.cancelling import cancel_pending
-from rapkit.kernel.draft import Draft, expired_call, timed_call, waited
+from rapkit.kernel.cancellation import cancel_pending
+from rapkit.kernel.child_threads import report
 from rapkit.kernel.effects import Invoke, TellCancelled
 from rapkit.kernel.entries import Answered, Unsubscribed
 from rapkit.kernel.events import confirm, receive_refused_event, refuse_early, refuse_waiting
 from rapkit.kernel.incoming import CancelCall, Refused, SetAside, TimerDue, Undelivered
-from rapkit.kernel.people import receive_question_over, refuse_question
-from rapkit.kernel.relatives import report
+from rapkit.kernel.step_builder import Draft, expired_call, timed_call, waited
 from rapkit.kernel.thread import Expired, Pending, Subscription
+from rapkit.kernel.user_requests import receive_question_over, refuse_question
 from rapkit.protocol import ToolResult
 
 CANCELLED_BY_USER = "Error: Cancelled. The user cancelled this call."

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.conversation import Conversation, Heard
-from rapkit.kernel.draft import Draft
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import SHOWN, Answered, Failed, LiveCall, ModelSaid, Summary
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import Numbered
+from rapkit.kernel.step_builder import Draft
 from rapkit.kernel.thread import Summarised, Thread
 
 CONTEXT_WINDOW = 128_000

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rapkit.kernel.draft import Draft, without
 from rapkit.kernel.effects import MakeChild
 from rapkit.kernel.entries import Began, ChildMade, Happened, Ignored, Released, Unsubscribed
 from rapkit.kernel.incoming import EventForChild
 from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.step_builder import Draft, without
 from rapkit.kernel.thread import EarlyEvent, Expired, Granted, Inherited, Pending, Thread, WaitingEvent
 from rapkit.protocol import SubscriptionEvent
 

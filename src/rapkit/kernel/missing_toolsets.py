@@ -1,10 +1,10 @@
 """Toolsets a thread has to do without, because their servers could not be asked what they offer (DIS-12)."""
 
 from rapkit.kernel.catalog import Catalog
-from rapkit.kernel.draft import Draft
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import ToolsetFound, ToolsetMissing
 from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.step_builder import Draft
 from rapkit.kernel.thread import Thread
 
 

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rapkit.kernel.bounds import ANSWER_CHARS, CUT, TOTAL_CHARS, bounded
 from rapkit.kernel.conversation import Answer, Conversation, Heard, Said, SaidCall
 from rapkit.kernel.entries import (
     Answered,
@@ -34,6 +33,7 @@ from rapkit.kernel.entries import (
     WokenUp,
 )
 from rapkit.kernel.thread import Pending, Thread
+from rapkit.kernel.window import ANSWER_CHARS, CUT, TOTAL_CHARS, bounded
 from rapkit.protocol import ContentItem, TextContent
 from rapkit.protocol.expected_time import duration
 

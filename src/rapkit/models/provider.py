@@ -23,12 +23,12 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_core import PydanticCustomError
 
 from rapkit.kernel.completion import Question, Reply, Usage, WantedCall
-from rapkit.models.asking import Asking
 from rapkit.models.errors import ModelError
-from rapkit.models.failures import explain
-from rapkit.models.offering import Offered, warn_of
-from rapkit.models.thinking import may_think, thinks_by_budget, without_thinking
-from rapkit.models.thoughts import keep, visible_text
+from rapkit.models.extended_thinking import may_think, thinks_by_budget, without_thinking
+from rapkit.models.provider_errors import explain
+from rapkit.models.provider_request import Asking
+from rapkit.models.reasoning_parts import keep, visible_text
+from rapkit.models.tool_definitions import Offered, warn_of
 from rapkit.protocol.json_value import check_json
 
 # These always say why they stopped. A stream of theirs that ends without a reason was cut, even if it ended in good order.

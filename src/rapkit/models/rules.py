@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from rapkit.errors import ConfigError
 from rapkit.kernel.completion import Usage
 from rapkit.models import templates
-from rapkit.models.hearing import Piece
+from rapkit.models.transcript import Piece
 from rapkit.protocol.json_value import check_json
 
 _SPOKEN = ("user", "task", "parent", "report")

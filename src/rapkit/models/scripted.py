@@ -9,8 +9,8 @@ import yaml
 
 from rapkit.errors import ConfigError
 from rapkit.kernel.completion import Question, Reply, Usage
+from rapkit.models.rule_model import Script
 from rapkit.models.rules import read_rules
-from rapkit.models.script import Script
 
 Answering = Callable[[Question], Reply | str | Awaitable[Reply | str]]
 

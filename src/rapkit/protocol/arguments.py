@@ -8,10 +8,10 @@ from jsonschema_rs import ValidationError, ValidationErrorKind
 from pydantic_core import PydanticCustomError
 
 from rapkit.errors import InvalidToolset
-from rapkit.protocol.effort import Effort, TooMuchWork
 from rapkit.protocol.input_schema import BadSchema, compile_schema
 from rapkit.protocol.json_value import check_json
 from rapkit.protocol.problems import clip, kind_of
+from rapkit.protocol.validation_cost import Effort, TooMuchWork
 
 MAX_PROBLEMS = 20
 

@@ -10,9 +10,9 @@ from rapkit.errors import InvalidMessage
 from rapkit.protocol.content import MAX_ITEMS, MAX_SEGMENTS, ContentItem, DisplaySegment
 from rapkit.protocol.fields import Flag, HttpUrl, Id, Text
 from rapkit.protocol.json_value import Json
+from rapkit.protocol.lenient_parsing import tolerated
 from rapkit.protocol.message import Message
 from rapkit.protocol.problems import problems
-from rapkit.protocol.tolerance import tolerated
 
 GroupId = Annotated[Id, Field(description="the group_id of the invocation")]
 CallId = Annotated[Id, Field(description="the id of the invocation")]

@@ -13,22 +13,22 @@ from starlette.types import ASGIApp
 
 from rapkit.delivery.signatures import Signed
 from rapkit.errors import ConfigError, ThreadClosed, ThreadError, ThreadParked
-from rapkit.http.callers import Callers, is_loopback_host
+from rapkit.http.authentication import Callers, is_loopback_host
+from rapkit.http.http_server import in_background, listen, url_of
 from rapkit.http.plain_http import check_plain_http
-from rapkit.http.serving import in_background, listen, url_of
 from rapkit.kernel.entries import ClosedEntry, Ignored, ModelSaid, ParkedEntry, UserSaid
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.models.opening import open_model
+from rapkit.models.registry import open_model
 from rapkit.runtime.app import make_app
 from rapkit.runtime.budget import Budget
-from rapkit.runtime.doorbell import OnAccept
+from rapkit.runtime.config import Capacity, Patience, Plan
 from rapkit.runtime.engine import Engine, Surroundings, Woken, opened, running
 from rapkit.runtime.in_process import PATH, InProcess, InProcessServer, place_of
-from rapkit.runtime.plan import Capacity, Patience, Plan
-from rapkit.runtime.port import MEMORY, listen_as_before, port_before
 from rapkit.runtime.schedules import Schedule, check_names
 from rapkit.runtime.server import Server
-from rapkit.runtime.threads import Family, Line, Look, ThreadEvent
+from rapkit.runtime.stable_port import MEMORY, listen_as_before, port_before
+from rapkit.runtime.thread_commands import Family, Line, Look, ThreadEvent
+from rapkit.runtime.wake_hook import OnAccept
 from rapkit.secret import read_secret
 from rapkit.store_url import DEFAULT_STORE
 

@@ -11,10 +11,10 @@ from starlette.websockets import WebSocketClose
 
 from rapkit import __version__
 from rapkit.errors import ConfigError, StoreError
+from rapkit.http.allowed_methods import Only
+from rapkit.http.authentication import Callers
 from rapkit.http.body_limits import BodyLimits
-from rapkit.http.callers import Callers
 from rapkit.http.health import Health, Readiness
-from rapkit.http.methods import Only
 from rapkit.http.metrics import MetricsPage
 from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import (
@@ -26,14 +26,14 @@ from rapkit.http.requests import (
     send_answer,
     send_problem,
 )
-from rapkit.runtime.addresses import PATH as CALLBACK_PATH
-from rapkit.runtime.addresses import CalledBack
 from rapkit.runtime.api import api_routes
-from rapkit.runtime.api.shapes import AgentDetail
+from rapkit.runtime.api.schemas import AgentDetail
+from rapkit.runtime.callback_urls import PATH as CALLBACK_PATH
+from rapkit.runtime.callback_urls import CalledBack
+from rapkit.runtime.config import Capacity
 from rapkit.runtime.engine import Engine
 from rapkit.runtime.in_process import PATH as TOOLSETS_PATH
 from rapkit.runtime.in_process import InProcess, OnlyForStrangers
-from rapkit.runtime.plan import Capacity
 from rapkit.runtime.refused_callbacks import LOOKED_AT
 from rapkit.stores import absolute
 

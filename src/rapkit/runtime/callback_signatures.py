@@ -9,8 +9,8 @@ from rapkit.errors import ConfigError
 from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import Refusal, come_back
 from rapkit.mailbox import Fact, NewBox, Store
-from rapkit.runtime.addresses import CalledBack, tag_of
-from rapkit.runtime.letters import LIVE
+from rapkit.runtime.callback_urls import CalledBack, tag_of
+from rapkit.runtime.mail_codec import LIVE
 from rapkit.runtime.server import Server
 from rapkit.runtime.toolsets import THREAD
 

@@ -8,14 +8,14 @@ from rapkit.errors import InvalidMessage
 from rapkit.http.requests import Refusal, TooLarge
 from rapkit.kernel.incoming import Refused
 from rapkit.mailbox import Letter, Reception
-from rapkit.off_loop import off_loop
 from rapkit.protocol import Callback, SubscriptionEvent, ToolResult, ViewUpdate, parse_callback
-from rapkit.runtime.addresses import Addresses, CalledBack
 from rapkit.runtime.callback_signatures import CallbackSignatures
+from rapkit.runtime.callback_urls import Addresses, CalledBack
 from rapkit.runtime.late_subscriptions import LateSubscriptions
-from rapkit.runtime.letters import callback_letter, ended, letter
+from rapkit.runtime.mail_codec import callback_letter, ended, letter
 from rapkit.runtime.refused_callbacks import RefusedCallback
 from rapkit.tracing import incoming
+from rapkit.work.offload import off_loop
 
 _MESSAGE_ID = b"webhook-id"
 _LONGEST_ID = 256

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from rapkit.delivery.client import Fetcher
+from rapkit.delivery.http_client import Fetcher
 from rapkit.errors import ConfigError, DeliveryError, ForbiddenTarget, InvalidToolset
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.protocol import ToolsetDocument, UsableToolset, read_toolset
 from rapkit.protocol.value_count import MAX_VALUES
 from rapkit.runtime.server import Server

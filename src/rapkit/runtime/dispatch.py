@@ -9,21 +9,21 @@ from urllib.parse import urlsplit
 
 from pydantic_core import from_json, to_json
 
-from rapkit.delivery.courier import Consequence, Fate
 from rapkit.delivery.guard import Guard
+from rapkit.delivery.outbox_sender import Consequence, Fate
 from rapkit.delivery.retry import Kind
 from rapkit.errors import ConfigError, DeliveryError, ForbiddenTarget
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.ids import new_id
 from rapkit.kernel.catalog import Catalog
 from rapkit.kernel.incoming import AnswerUndelivered, Incoming, Undelivered
 from rapkit.kernel.thread import Pending, Thread
 from rapkit.mailbox import Outcome, Outgoing, Taken
 from rapkit.protocol import CallCancelled, ChoiceMade, ThreadClosed, dump
-from rapkit.runtime import audit
-from rapkit.runtime.addresses import Addresses
+from rapkit.runtime import audit_log
+from rapkit.runtime.callback_urls import Addresses
 from rapkit.runtime.in_process import origin_of_in_process
-from rapkit.runtime.letters import letter
+from rapkit.runtime.mail_codec import letter
 from rapkit.runtime.server import Server
 from rapkit.tracing import here
 
@@ -134,7 +134,7 @@ class Dispatch:
             return Consequence()
         thread_id, call_id = ids_of(outgoing.lane)
         if outgoing.kind == Kind.INVOCATION:
-            audit.dispatched(thread_id, call_id, outgoing.body, fate.problem)
+            audit_log.dispatched(thread_id, call_id, outgoing.body, fate.problem)
         if fate.outcome is not Outcome.DEAD:
             return Consequence()
         problem = (fate.problem or "it was refused").rstrip(".")

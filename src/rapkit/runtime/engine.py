@@ -7,37 +7,37 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
-from rapkit import background
 from rapkit.clock import Clock, SystemClock
-from rapkit.delivery.client import HttpClient
 from rapkit.delivery.guard import Guard
-from rapkit.delivery.lookups import Lookups
+from rapkit.delivery.http_client import HttpClient
+from rapkit.delivery.name_resolver import Lookups
 from rapkit.errors import ConfigError
 from rapkit.http.health import NOT_WORKING
 from rapkit.ids import new_id
 from rapkit.mailbox import Lease, Letter, Reception, Store
 from rapkit.models.model import kept_open
-from rapkit.runtime.addresses import Addresses
-from rapkit.runtime.alarm import Alarm, soonest
+from rapkit.runtime.broadcast import Hub
 from rapkit.runtime.callback_signatures import CallbackSignatures
+from rapkit.runtime.callback_urls import Addresses
 from rapkit.runtime.callbacks import Callbacks
+from rapkit.runtime.config import Plan
 from rapkit.runtime.discovery import Discovery, InThread
 from rapkit.runtime.dispatch import Dispatch
-from rapkit.runtime.doorbell import Doorbell
-from rapkit.runtime.following import check_state
-from rapkit.runtime.hub import Hub
+from rapkit.runtime.due_timer import Alarm, soonest
+from rapkit.runtime.event_feed import check_state
 from rapkit.runtime.in_process import Exchange, Line, place_of
 from rapkit.runtime.late_subscriptions import LateSubscriptions
 from rapkit.runtime.metrics import Metrics
-from rapkit.runtime.plan import Plan
-from rapkit.runtime.port import note_receiver, warn_if_elsewhere
 from rapkit.runtime.schedules import Schedules
-from rapkit.runtime.shift import TOPICS, Shift, Workplace
-from rapkit.runtime.threads import Threads
+from rapkit.runtime.stable_port import note_receiver, warn_if_elsewhere
+from rapkit.runtime.thread_commands import Threads
 from rapkit.runtime.toolsets import THREAD, Toolsets
+from rapkit.runtime.wake_hook import Doorbell
+from rapkit.runtime.worker import TOPICS, Shift, Workplace
 from rapkit.signer import Signer
 from rapkit.stores import open_store
 from rapkit.tracing import Tracing
+from rapkit.work import maintenance
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Engine:
         self._store = store
         self._clock = outside.clock
         self._name = new_id("receiver")
-        self._upkeep = background.Upkeep(store, self._name, plan.patience.dead_letters)
+        self._upkeep = maintenance.Upkeep(store, self._name, plan.patience.dead_letters)
         self._configured = False
         self._shift: Shift | None = None
         self._wakes: dict[asyncio.Task[Woken], Shift] = {}
@@ -168,7 +168,7 @@ class Engine:
         await note_receiver(self._store, self._plan.public_url)
         if self._plan.on_accept is not None:
             alarm = Alarm(self._store, TOPICS, self._clock, self._doorbell)
-            self._alarm = background.start(alarm.run, "looking at what is due")
+            self._alarm = maintenance.start(alarm.run, "looking at what is due")
 
     async def _configure(self) -> None:
         """Have the store know the schedules: they are due for whoever works next."""
@@ -201,7 +201,7 @@ class Engine:
     async def stop(self) -> None:
         """End in order: what runs is let end, what was said is sent, the rest is left to the next start."""
         if self._alarm is not None:
-            await background.end(self._alarm)
+            await maintenance.end(self._alarm)
         try:
             if self._shift is not None:
                 await self._shift.stop()
@@ -214,7 +214,7 @@ class Engine:
 
     async def abandon(self) -> None:
         """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
-        await background.end(*self._wakes, *([self._alarm] if self._alarm else ()))
+        await maintenance.end(*self._wakes, *([self._alarm] if self._alarm else ()))
         if self._shift is not None:
             await self._shift.abandon()
         await asyncio.gather(self.toolsets.close(), self._doorbell.close())

@@ -12,7 +12,7 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import Numbered, Stretch, content_of, project
 from rapkit.kernel.thread import Inherited, Thread, load_thread
 from rapkit.mailbox import Entry, Store
-from rapkit.off_loop import off_loop
+from rapkit.work.offload import off_loop
 
 _SUMMARY = frozenset(("summary",))
 _MOST_EARLY = 100

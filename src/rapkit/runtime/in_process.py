@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rapkit.delivery.client import Answer, Fetcher, Poster
+from rapkit.delivery.http_client import Answer, Fetcher, Poster
 from rapkit.errors import ConfigError, DeliveryError
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.http.requests import Refusal, send_problem
 from rapkit.protocol import ToolsetDocument
 from rapkit.runtime.server import Server

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from rapkit.kernel.catalog import Catalog
 from rapkit.kernel.thread import Thread
-from rapkit.runtime.plan import Plan
+from rapkit.runtime.config import Plan
 
 _A_DAY = 86400
 _CALLS = (

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from rapkit.kernel.thread import load_thread
 from rapkit.mailbox import Store
 from rapkit.runtime.dispatch import Dispatch
-from rapkit.runtime.letters import REMEMBERED
+from rapkit.runtime.mail_codec import REMEMBERED
 
 
 class LateSubscriptions:

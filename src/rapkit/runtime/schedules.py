@@ -17,15 +17,15 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pydantic import TypeAdapter, ValidationError
 
 from rapkit.errors import ConfigError, Fenced, StoreError
-from rapkit.insisting import insist
 from rapkit.kernel.incoming import WakeUp
 from rapkit.kernel.thread import Thread, dump_thread
 from rapkit.mailbox import Claim, Commit, Letter, Mail, NewBox, Store, Timer
 from rapkit.protocol.fields import MAX_ID, Id
-from rapkit.pump import Pump
 from rapkit.runtime.cron import Cron
-from rapkit.runtime.letters import letter
+from rapkit.runtime.mail_codec import letter
 from rapkit.runtime.toolsets import THREAD
+from rapkit.work.poller import Pump
+from rapkit.work.store_retry import insist
 
 SCHEDULE = "schedule"
 """The kind of the boxes that are schedules, and the topic on which they come due."""

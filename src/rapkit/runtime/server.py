@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from rapkit.delivery.client_certificate import ClientCertificate
 from rapkit.delivery.request_signer import SigV4
 from rapkit.errors import ConfigError
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.protocol import ToolsetDocument
 from rapkit.secret import read_bearer, read_secret
 

@@ -10,7 +10,6 @@ from functools import partial
 
 from pydantic import TypeAdapter
 
-from rapkit import background
 from rapkit.clock import Clock
 from rapkit.errors import InvalidToolset
 from rapkit.kernel.catalog import Catalog, Loaded, Withheld
@@ -18,6 +17,7 @@ from rapkit.mailbox import Fact, NewBox, Store
 from rapkit.protocol import ToolsetDocument
 from rapkit.runtime.discovery import Discovery, DiscoveryFailed, Fetched
 from rapkit.runtime.server import Server
+from rapkit.work import maintenance
 
 THREAD = "thread"
 """The kind of the boxes that are threads."""
@@ -169,7 +169,7 @@ class Toolsets:
 
     async def close(self) -> None:
         """End what is still asked in the background."""
-        await background.end(*self._asking.values())
+        await maintenance.end(*self._asking.values())
 
     async def _ask(self, root: str, servers: Sequence[Server], now: float) -> _Session:
         known = await self._session(root) or _Session({}, {})

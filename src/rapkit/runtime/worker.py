@@ -1,70 +1,235 @@
-"""Runs threads that have something to do: one slice at a time each, many of them at once (RUN-1, RUN-2)."""
+"""A shift: work done under one worker's name, either until it is told to stop or until nothing is due."""
 
-from collections.abc import Callable
+import asyncio
+import contextlib
+from dataclasses import dataclass
 
-from rapkit.mailbox import Claim, Letter, Reception
-from rapkit.pump import Pump
-from rapkit.runtime.premises import Premises
-from rapkit.runtime.slices import Slice
-from rapkit.runtime.toolsets import THREAD
+from rapkit.clock import Clock
+from rapkit.delivery.http_client import Poster
+from rapkit.delivery.outbox_sender import Courier, Traffic
+from rapkit.ids import new_id
+from rapkit.mailbox import OUTBOX, Letter, Outcome, Reception, Settlement, Store, Taken
+from rapkit.runtime.broadcast import Hub
+from rapkit.runtime.budget_release import Reviving
+from rapkit.runtime.budget_usage import Spending
+from rapkit.runtime.config import Plan
+from rapkit.runtime.dispatch import Dispatch
+from rapkit.runtime.due_timer import soonest
+from rapkit.runtime.metrics import Metrics
+from rapkit.runtime.schedules import SCHEDULE, Schedules
+from rapkit.runtime.services import Premises
+from rapkit.runtime.thread_runner import Worker
+from rapkit.runtime.toolsets import THREAD, Toolsets
+from rapkit.tracing import Tracing
+from rapkit.work import maintenance
+
+_LOOK_AGAIN_AFTER = 0.25
+
+TOPICS = (SCHEDULE, THREAD, OUTBOX)
+"""All that can be due."""
 
 
-class Worker:
-    """Claims due threads and runs a slice of each."""
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What all shifts of one running agent share."""
 
-    def __init__(self, premises: Premises, on_slice: Callable[[str], None] = lambda _thread_id: None) -> None:
-        self._premises = premises
-        self._on_slice = on_slice
-        self._slices: dict[str, Slice] = {}
-        self.pump = Pump(premises.store, THREAD, premises.plan.capacity.threads, self._claim, self._slice)
+    plan: Plan
+    store: Store
+    line: Poster
+    clock: Clock
+    toolsets: Toolsets
+    dispatch: Dispatch
+    hub: Hub
+    metrics: Metrics
+    tracing: Tracing
+
+
+class Shift:
+    """A worker, a courier, and whoever sees to schedules and budgets. `threads` and `posts` say what they have done."""
+
+    def __init__(self, place: Workplace) -> None:
+        self._place = place
+        self._store = place.store
+        self._grace = place.plan.patience.grace
+        self._name = name = new_id("worker")
+        self._working: list[asyncio.Task[None]] = []
+        self._delivering: list[asyncio.Task[None]] = []
+        self._keeping: list[asyncio.Task[None]] = []
+        self._reviving: list[asyncio.Task[None]] = []
+        self._finishing: asyncio.Task[None] | None = None
+        self.upkeep = maintenance.Upkeep(place.store, name, place.plan.patience.dead_letters)
+        budget = place.plan.budget
+        self._spending = None if budget is None else Spending(place.store, name, budget, place.clock.now)
+        self._revival = Reviving(place.store, name, budget, place.plan.limits, self._spending)
+        self._courier = Courier(
+            place.store,
+            place.line,
+            name,
+            policies=place.plan.policies,
+            traffic=Traffic(place.plan.capacity.deliveries, place.plan.capacity.deliveries_per_origin),
+            prepare=place.dispatch.prepare,
+            report=place.dispatch.report,
+            on_attempt=self._attempted,
+            tracing=place.tracing,
+            clock=place.clock.now,
+        )
+        self._worker = Worker(
+            Premises(
+                plan=place.plan,
+                worker=name,
+                store=place.store,
+                courier=self._courier,
+                clock=place.clock,
+                toolsets=place.toolsets,
+                dispatch=place.dispatch,
+                hub=place.hub,
+                metrics=place.metrics,
+                tracing=place.tracing,
+                spending=self._spending,
+            ),
+            self._began,
+        )
+        self._schedules = Schedules(place.store, name, place.plan.schedules or (), place.clock.now)
+        self._pumps = (self._schedules.pump, self._worker.pump, self._courier.pump)
+        self._ran: set[str] | None = None
+        self.posts = 0
+
+    @property
+    def threads(self) -> int:
+        """How many threads ran, in a shift that was to finish."""
+        return len(self._ran or ())
 
     @property
     def running(self) -> int:
         """How many slices run now."""
-        return len(self._slices)
+        return self._worker.running
+
+    @property
+    def silent_origins(self) -> int:
+        """How many origins have left their last POST without an answer."""
+        return self._courier.silent_origins
+
+    @property
+    def under_way(self) -> int:
+        """How many POSTs are being made now."""
+        return self._courier.under_way
 
     @property
     def healthy(self) -> bool:
-        """Whether threads can be claimed."""
-        return self.pump.healthy
-
-    async def run(self) -> None:
-        """Go on until cancelled."""
-        await self.pump.run()
-
-    async def drain(self, patience: float) -> None:
-        """Let slices end; those that cannot are given back."""
-        await self.pump.drain(patience)
+        """Whether what is due can be fetched, and everything goes on that is to go on."""
+        healthy = self._worker.healthy and self._courier.healthy and self._schedules.healthy
+        return healthy and not any(task.done() for task in self._tasks)
 
     async def accept(self, letter: Letter) -> Reception:
-        """Put a letter into a thread's mail; the thread runs at once if nothing else is due for it and there is room."""
-        store = self._premises.store
-        if not self.pump.reserve():
-            return await store.accept(letter)
-        try:
-            reception, claim = await store.accept_claimed(letter, self._premises.worker)
-            if claim is not None:
-                self.pump.hand(claim)
-        finally:
-            self.pump.release()
-        return reception
+        """Put a letter into a thread's mail; the thread runs at once if there is room."""
+        return await self._worker.accept(letter)
 
     def interrupt(self, thread_id: str) -> None:
-        """If the model is being asked for this thread here, let it be: there is something more urgent in its mail."""
-        if (running := self._slices.get(thread_id)) is not None:
-            running.interrupt()
+        """If the model is being asked for this thread in this shift, let it be."""
+        self._worker.interrupt(thread_id)
 
-    async def _claim(self, limit: int) -> list[Claim]:
-        here = self._premises
-        return await here.store.claim(here.worker, THREAD, limit, here.plan.capacity.mail)
+    def _began(self, thread_id: str) -> None:
+        if self._ran is not None:  # a shift that never ends would never forget
+            self._ran.add(thread_id)
 
-    async def _slice(self, claim: Claim) -> None:
-        thread_id = claim.box.id
-        self._on_slice(thread_id)
-        running = self._slices[thread_id] = Slice(self._premises, claim)
+    def _attempted(self, taken: Taken, settlement: Settlement) -> None:
+        self.posts += settlement.outcome is Outcome.DELIVERED
+        self._place.metrics.attempt(taken, settlement)
+
+    # Until it is told to stop
+
+    async def start(self) -> None:
+        """Begin to work."""
+        await self._begin()
+        self._delivering.append(maintenance.start(self._courier.run, "delivering POSTs"))
+        self._working += [
+            maintenance.start(self._worker.run, "running threads"),
+            maintenance.start(self._schedules.run, "carrying out schedules"),
+            maintenance.start(self.upkeep.sweep, "sweeping"),
+        ]
+        self._reviving.append(maintenance.start(self._revival.run, "reviving threads"))
+
+    async def _begin(self) -> None:
+        await self._store.renew(self._name)
+        if self._spending is not None:
+            await self._spending.start()
+            self._keeping.append(maintenance.start(self._spending.run, "writing down what is spent"))
+        self._keeping.append(maintenance.start(self.upkeep.renew, "renewing the lease"))
+
+    async def stop(self) -> None:
+        """End in order: no new slices, let running ones end, send what they said, leave the rest to whoever comes next."""
         try:
-            with self._premises.metrics.slice(claim):
-                await running.run()
+            await maintenance.end(*self._working, *self._reviving)
+            await self._schedules.drain(self._grace)
+            await self._worker.drain(self._grace)
+            if self._spending is not None:
+                await self._spending.close()
+            await self.upkeep.let_outbox_leave(self._grace)
+            await maintenance.end(*self._delivering)
+            await self._courier.drain(self._grace)
         finally:
-            if self._slices.get(thread_id) is running:
-                del self._slices[thread_id]
+            await maintenance.end(*self._reviving, *self._delivering, *self._keeping)
+            await self.upkeep.retire()
+
+    async def abandon(self) -> None:
+        """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
+        await maintenance.end(*self._tasks, *self._reviving)
+        await asyncio.gather(*(pump.drain(0) for pump in self._pumps))
+
+    @property
+    def _tasks(self) -> "list[asyncio.Task[None]]":
+        return [*self._working, *self._delivering, *self._keeping]
+
+    # Until nothing is due
+
+    async def finish(self, at_most: float | None = None) -> None:
+        """Do what is due, and what becomes due of it, and end in order. After `at_most` seconds nothing more is begun.
+
+        What others hold is theirs, and not waited for. Raises `StoreError` if it cannot be seen what is due.
+        """
+        self._ran = set()
+        await self._begin()
+        self._finishing = asyncio.create_task(self._until_nothing_is_due())
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with self._place.clock.timeout(at_most):
+                    await asyncio.wait({self._finishing})
+        finally:
+            await maintenance.end(self._finishing)
+            # For what those say who are still at it. Where all is done, all this takes no time.
+            self._delivering.append(maintenance.start(self._courier.run, "delivering POSTs"))
+            await self.stop()
+        if not self._finishing.cancelled():
+            self._finishing.result()
+            await self.upkeep.sweep_once()
+
+    def hurry(self) -> None:
+        """Begin nothing more: `finish` ends as if its time were over."""
+        if self._finishing is not None:
+            self._finishing.cancel()
+
+    async def _until_nothing_is_due(self) -> None:
+        reviving = asyncio.create_task(self._revival.run_if_changed())
+        self._reviving.append(reviving)
+        while True:
+            if any([await pump.fill() for pump in self._pumps]):
+                continue
+            in_hand = {task for pump in self._pumps for task in pump.in_hand}
+            if not reviving.done():
+                in_hand.add(reviving)
+            if not in_hand and await soonest(self._store, TOPICS) != 0:
+                reviving.result()
+                return
+            await self._something_happens(in_hand)
+
+    async def _something_happens(self, in_hand: "set[asyncio.Task[None]]") -> None:
+        """Return when something has ended, or may have become due; what other processes do is seen soon enough."""
+        bells = {
+            asyncio.create_task(self._store.wait(pump.topic, _LOOK_AGAIN_AFTER))
+            for pump in self._pumps
+            if pump.has_room  # else it rings and rings, and nothing can be begun
+        }
+        try:
+            await asyncio.wait(in_hand | bells, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await maintenance.end(*bells)

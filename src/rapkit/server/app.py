@@ -10,10 +10,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from rapkit.errors import ConfigError, InvalidMessage, StoreError
+from rapkit.http.allowed_methods import Only
+from rapkit.http.authentication import Callers
 from rapkit.http.body_limits import BodyLimits
-from rapkit.http.callers import Callers
 from rapkit.http.health import Health, Readiness
-from rapkit.http.methods import Only
 from rapkit.http.metrics import MetricsPage
 from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import (
@@ -27,21 +27,21 @@ from rapkit.http.requests import (
     send_problem,
     unauthorized,
 )
-from rapkit.http.strangers import ForStrangers
+from rapkit.http.unauthenticated import ForStrangers
 from rapkit.mailbox import Reception
 from rapkit.protocol import ToolsetDocument, dump, parse_choice_made
-from rapkit.server.endpoints import (
+from rapkit.server.endpoints.invocations import (
     RETRY_WHEN_STORE_FAILS,
     Endpoint,
     invoke,
 )
+from rapkit.server.endpoints.notices import Act, NoticeEndpoint, cancel_tool_call, close_thread
+from rapkit.server.endpoints.webhooks import Webhook, WebhookEndpoint
 from rapkit.server.engine import Engine
+from rapkit.server.interaction.oauth import RedirectEndpoint
+from rapkit.server.interaction.oauth.flow import REDIRECT_PATH
+from rapkit.server.interaction.user_interaction import ANSWER_PATH
 from rapkit.server.limits import Limits
-from rapkit.server.notices import Act, NoticeEndpoint, cancel_tool_call, close_thread
-from rapkit.server.oauth import RedirectEndpoint
-from rapkit.server.oauth.flow import REDIRECT_PATH
-from rapkit.server.people import ANSWER_PATH
-from rapkit.server.webhooks import Webhook, WebhookEndpoint
 
 DISCOVERY = "/.well-known/rap-toolset"
 _JSON = ((b"content-type", b"application/json"),)

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from rapkit import background
 from rapkit.clock import Clock, SystemClock
-from rapkit.delivery.client import HttpClient, Poster, Timeouts
-from rapkit.delivery.courier import Consequence, Courier, Fate, Traffic
 from rapkit.delivery.guard import Guard
-from rapkit.delivery.lookups import Lookups
+from rapkit.delivery.http_client import HttpClient, Poster, Timeouts
+from rapkit.delivery.name_resolver import Lookups
+from rapkit.delivery.outbox_sender import Consequence, Courier, Fate, Traffic
 from rapkit.delivery.retry import POLICIES, Kind
 from rapkit.errors import ForbiddenTarget, StoreError
 from rapkit.http.health import NOT_WORKING
@@ -22,24 +21,25 @@ from rapkit.http.rate_limit import RateLimit
 from rapkit.ids import new_id
 from rapkit.mailbox import Fact, Lease, Reception, Store, Taken
 from rapkit.protocol import ChoiceMade, Invocation
+from rapkit.server.calls.call_runner import Worker
+from rapkit.server.config import Plan
+from rapkit.server.interaction.oauth import OAuth
+from rapkit.server.interaction.oauth.service import Client as OAuthClient
+from rapkit.server.interaction.questions import REMEMBERED, answer_letter, report_question
+from rapkit.server.interaction.user_box import stand_in_box
+from rapkit.server.interaction.user_interaction import ANSWER_PURPOSE
 from rapkit.server.invocation import Call, call_kind, subscription_kind, thread_key, thread_kind
 from rapkit.server.metrics import Metrics
-from rapkit.server.oauth import OAuth
-from rapkit.server.oauth.service import Client as OAuthClient
-from rapkit.server.people import ANSWER_PURPOSE
-from rapkit.server.plan import Plan
-from rapkit.server.premises import Premises
-from rapkit.server.questions import REMEMBERED, answer_letter, report_question
-from rapkit.server.resources import Resources
-from rapkit.server.subscriptions import Subscriptions
-from rapkit.server.threads import Threads
-from rapkit.server.topics import Topics
-from rapkit.server.users import stand_in_box
-from rapkit.server.worker import Worker
-from rapkit.server.workspace import workspaces_for
+from rapkit.server.resources.thread_resources import Resources
+from rapkit.server.resources.workspaces import workspaces_for
+from rapkit.server.services import Premises
+from rapkit.server.subscriptions.subscription_runner import Subscriptions
+from rapkit.server.subscriptions.topics import Topics
+from rapkit.server.thread_pool import Threads
 from rapkit.signer import Signer
 from rapkit.stores import open_store
 from rapkit.tracing import Tracing
+from rapkit.work import maintenance
 
 _COUNT_BACKLOG_EVERY = 1.0
 _UNKNOWN_ORIGIN = "unknown"
@@ -91,7 +91,7 @@ class Engine:
         self._rate = RateLimit(plan.limits.rate)
         self._backlog: Counter[str] = Counter()
         self._background: list[asyncio.Task[None]] = []
-        self._upkeep = background.Upkeep(store, self._name, plan.durations.keep_dead_letters)
+        self._upkeep = maintenance.Upkeep(store, self._name, plan.durations.keep_dead_letters)
         self.metrics = Metrics(plan.toolset, plan.tools)
         tracing = Tracing()
         self._courier = Courier(
@@ -281,7 +281,7 @@ class Engine:
                 self._store.lease.seconds,
             )
         self._background = [
-            background.start(work, what)
+            maintenance.start(work, what)
             for work, what in (
                 (self._upkeep.renew, "renewing the lease"),
                 (self._courier.run, "delivering callbacks"),
@@ -299,7 +299,7 @@ class Engine:
         renewing, delivering, *others = self._background
         grace = self._plan.durations.grace
         try:
-            await background.end(*others)
+            await maintenance.end(*others)
             await asyncio.gather(
                 self._worker.drain(grace),
                 self._subscriptions.drain(grace),
@@ -310,16 +310,16 @@ class Engine:
             self._resources.close()
             await self.oauth.aclose()
             await self._upkeep.let_outbox_leave(grace)
-            await background.end(delivering)
+            await maintenance.end(delivering)
             await self._courier.drain(grace)
         finally:
             # Also if somebody could not wait: whoever starts next need not wait for the end of our lease.
-            await background.end(renewing, delivering)
+            await maintenance.end(renewing, delivering)
             await self._upkeep.retire()
 
     async def abandon(self) -> None:
         """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
-        await background.end(*self._background)
+        await maintenance.end(*self._background)
         await asyncio.gather(*(each.drain(0) for each in self._at_work))
         self._premises.threads.close()
         self._resources.close()

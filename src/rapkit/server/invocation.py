@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rapkit.mailbox import NewBox
 from rapkit.protocol import BadInvocation, Invocation, parse_invocation
 from rapkit.protocol.canonical_json import canonical_json
-from rapkit.server.checkpoint import Checkpoint
+from rapkit.server.tools.checkpoint import Checkpoint
 
 
 def call_kind(toolset: str) -> str:

@@ -14,23 +14,24 @@ from starlette.types import ASGIApp
 from rapkit.delivery.client_certificate import ClientCertificate
 from rapkit.delivery.signatures import headers as sign
 from rapkit.errors import ConfigError, InvalidToolset
-from rapkit.http.callers import Callers, is_loopback_host
+from rapkit.http.authentication import Callers, is_loopback_host
 from rapkit.http.plain_http import check_plain_http
 from rapkit.http.sigv4 import AwsKeys, SigV4Keys
 from rapkit.protocol import ToolsetDocument, dump, parse_toolset
 from rapkit.secret import read_secret
 from rapkit.server.app import make_app
-from rapkit.server.closing import CloseHook
-from rapkit.server.deliveries import Delivery
+from rapkit.server.config import Durations, Plan
+from rapkit.server.endpoints.webhook_delivery import Delivery
+from rapkit.server.endpoints.webhooks import StyleName, Webhook
 from rapkit.server.engine import Engine, Surroundings, running
-from rapkit.server.hooks import Hook
+from rapkit.server.interaction.oauth import OAuthProvider
+from rapkit.server.interaction.oauth.service import by_name
 from rapkit.server.limits import Limits
-from rapkit.server.oauth import OAuthProvider
-from rapkit.server.oauth.service import by_name
-from rapkit.server.pace import DEFAULT_RATE
-from rapkit.server.plan import Durations, Plan
-from rapkit.server.serving import HOW_TO_KNOW_CALLERS, is_loading, serve, tls_of
-from rapkit.server.tool import (
+from rapkit.server.resources.close_hooks import CloseHook
+from rapkit.server.standalone import HOW_TO_KNOW_CALLERS, is_loading, serve, tls_of
+from rapkit.server.tools.event_rate import DEFAULT_RATE
+from rapkit.server.tools.hooks import Hook
+from rapkit.server.tools.tool import (
     DEFAULT_CONFIRM_AFTER,
     SubscriptionTraits,
     Tool,
@@ -39,7 +40,6 @@ from rapkit.server.tool import (
     make_tool,
     read_expected,
 )
-from rapkit.server.webhooks import StyleName, Webhook
 
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Hook)

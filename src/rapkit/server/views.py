@@ -14,7 +14,7 @@ from rapkit.errors import StoreError
 from rapkit.mailbox import Commit, Outgoing
 from rapkit.protocol import ViewUpdate, dump
 from rapkit.protocol.problems import problems
-from rapkit.server.hold import Hold
+from rapkit.server.claimed_box import Hold
 
 _PAUSE_BETWEEN_UPDATES = 0.25
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rapkit.server.threads import Threads
+from rapkit.server.thread_pool import Threads
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from rapkit.delivery.client import Answer
+from rapkit.delivery.http_client import Answer
 from rapkit.delivery.signatures import MESSAGE_ID
 from rapkit.errors import DeliveryError
 from rapkit.testing.activity import Activity

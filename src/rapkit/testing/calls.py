@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 from typing import TypeVar
 
 from rapkit.protocol import Callback, OAuthRequest, SubscriptionEvent, ToolResult, UserChoice
-from rapkit.testing.correspondence import Correspondence
-from rapkit.testing.people import Choice, Consent
+from rapkit.testing.call_messages import Correspondence
 from rapkit.testing.result import Result
-from rapkit.testing.stage import Stage
+from rapkit.testing.toolset_environment import Stage
+from rapkit.testing.user_requests import Choice, Consent
 
 M = TypeVar("M", OAuthRequest, SubscriptionEvent, UserChoice)
 

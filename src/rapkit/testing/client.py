@@ -8,14 +8,14 @@ from typing import Any
 from pydantic_core import to_json
 
 from rapkit.protocol import Callback, ToolsetDocument, parse_toolset
+from rapkit.testing.call_messages import Correspondence
 from rapkit.testing.callbacks import Callbacks
 from rapkit.testing.calls import Call, Subscription
 from rapkit.testing.clock import ManualClock
-from rapkit.testing.correspondence import Correspondence
 from rapkit.testing.providers import Providers
 from rapkit.testing.requests import Reply
 from rapkit.testing.result import Result
-from rapkit.testing.stage import Stage
+from rapkit.testing.toolset_environment import Stage
 
 _OK = 200
 

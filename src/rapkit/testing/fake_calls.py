@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rapkit.delivery.client import Poster
+from rapkit.delivery.http_client import Poster
 from rapkit.delivery.signatures import MESSAGE_ID
 from rapkit.errors import DeliveryError
 from rapkit.protocol import (
@@ -18,8 +18,8 @@ from rapkit.protocol import (
     ViewUpdate,
     dump,
 )
-from rapkit.testing.correspondence import describe
-from rapkit.testing.waiting import Waiting
+from rapkit.testing.bounded_wait import Waiting
+from rapkit.testing.call_messages import describe
 
 _OK, _NOT_REACHED = 200, 599
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rapkit.clock import Clock
-from rapkit.delivery.client import Poster
+from rapkit.delivery.http_client import Poster
 from rapkit.errors import RapkitError, ToolError
 from rapkit.protocol import (
     CallCancelled,
@@ -22,9 +22,9 @@ from rapkit.protocol import (
     parse_invocation,
     parse_thread_closed,
 )
+from rapkit.testing.bounded_wait import Waiting
 from rapkit.testing.fake_calls import FakeCall
 from rapkit.testing.requests import Reply
-from rapkit.testing.waiting import Waiting
 
 _ANYTHING: dict[str, Any] = {"type": "object"}
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from rapkit.errors import InvalidMessage
 from rapkit.protocol import Callback, ViewUpdate, parse_callback
-from rapkit.testing.correspondence import Correspondence, describe
+from rapkit.testing.call_messages import Correspondence, describe
 
 T = TypeVar("T")
 

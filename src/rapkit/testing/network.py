@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp
 
-from rapkit.delivery.client import Answer
+from rapkit.delivery.http_client import Answer
 from rapkit.errors import DeliveryError
 from rapkit.testing.activity import Activity
 from rapkit.testing.requests import Reply, request

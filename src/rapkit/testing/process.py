@@ -5,11 +5,11 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from rapkit.clock import Clock
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import Lease
 from rapkit.stores.sqlite import SqliteStore
 from rapkit.testing.activity import Activity, resolve
-from rapkit.testing.life import Life
+from rapkit.testing.process_run import Life
 
 _A_CENTURY = 100 * 365 * 24 * 3600.0
 _MEMORY = ":memory:"

@@ -6,9 +6,9 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from rapkit.clock import Clock
-from rapkit.server.oauth.errors import AuthorizationRefused, ProviderUnavailable
-from rapkit.server.oauth.provider import OAuthProvider
-from rapkit.server.oauth.token import Token
+from rapkit.server.interaction.oauth.errors import AuthorizationRefused, ProviderUnavailable
+from rapkit.server.interaction.oauth.provider import OAuthProvider
+from rapkit.server.interaction.oauth.token import Token
 
 
 @dataclass(frozen=True, slots=True)

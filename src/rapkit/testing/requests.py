@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message
 
 from rapkit.delivery import signatures
 from rapkit.delivery.request_signer import SigV4
-from rapkit.http.callers import LOCAL
+from rapkit.http.authentication import LOCAL
 from rapkit.ids import new_id
 from rapkit.secret import read_secret
 from rapkit.server.toolset import Secrets, Toolset

@@ -8,13 +8,13 @@ from rapkit.kernel.compaction import room_for
 from rapkit.kernel.conversation import Conversation
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import ClosedEntry, JournalEntry, ModelSaid, ParkedEntry, UserSaid
+from rapkit.runtime.first_answers import name_of
 from rapkit.runtime.history import view_of
-from rapkit.runtime.questions import name_of
-from rapkit.runtime.threads import Line, Look
-from rapkit.testing.asked import AskedToAuthorise, AskedToChoose
+from rapkit.runtime.thread_commands import Line, Look
+from rapkit.testing.agent_requests import AskedToAuthorise, AskedToChoose
 
 if TYPE_CHECKING:
-    from rapkit.testing.scene import Scene
+    from rapkit.testing.agent_environment import Scene
 
 E = TypeVar("E", bound=JournalEntry)
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused
-from rapkit.cli.chat.followed import Followed
+from rapkit.cli.chat.displayed_thread import Followed
 from rapkit.cli.chat.sender import Sender
 
 

@@ -1,6 +1,6 @@
 """What was said and is not heard yet."""
 
-from rapkit.cli.chat.followed import Followed
+from rapkit.cli.chat.displayed_thread import Followed
 from rapkit.cli.chat.unsent import Message, Unsent
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from rapkit import Agent
 from rapkit.cli.doctor import reachable
-from rapkit.cli.doctor.patient import Patient
-from rapkit.cli.doctor.verdict import Verdict
+from rapkit.cli.doctor.check_result import Verdict
+from rapkit.cli.doctor.checked_agent import Patient
 from rapkit.models.scripted import Scripted
-from tests.cli.doctor.patients import free_port, patient
-from tests.cli.stranger import Stranger
+from tests.cli.doctor.checked_agents import free_port, patient
+from tests.cli.foreign_server import Stranger
 
 TOKEN, OTHER_TOKEN = "xyzzy-xyzzy-xyzzy-xyzzy", "plugh-plugh-plugh-plugh"
 

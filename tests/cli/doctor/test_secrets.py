@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from rapkit.cli.doctor import command
 from rapkit.stores import open_store
 from tests.cli.command import rapkit
-from tests.cli.doctor.patients import PLAN, free_port
-from tests.cli.stranger import Stranger
+from tests.cli.doctor.checked_agents import PLAN, free_port
+from tests.cli.foreign_server import Stranger
 
 # Two halves, so that what is cut in two is still known.
 WHOLE = "xyzzy-xyzzy-xyzzy-plugh-plugh-plugh"

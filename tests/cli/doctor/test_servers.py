@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from rapkit.cli.doctor import clock, servers, tokens
-from rapkit.cli.doctor.patient import Patient
-from rapkit.keys import load_keyring
+from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.keyring import load_keyring
 from rapkit.mailbox import NewBox
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
-from tests.cli.doctor.patients import free_port, patient
-from tests.cli.stranger import Stranger
+from tests.cli.doctor.checked_agents import free_port, patient
+from tests.cli.foreign_server import Stranger
 
 SECRET = "xyzzy-xyzzy-xyzzy-xyzzy"
 

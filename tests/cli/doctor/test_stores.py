@@ -10,14 +10,14 @@ import apsw
 import pytest
 
 from rapkit.cli.doctor import store_file, stores
-from rapkit.cli.doctor.patient import Patient
-from rapkit.cli.doctor.verdict import Verdict
-from rapkit.keys import load_keyring
+from rapkit.cli.doctor.check_result import Verdict
+from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.keyring import load_keyring
 from rapkit.mailbox import Fact, Letter, NewBox
 from rapkit.runtime.callback_signatures import UNSIGNED
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
-from tests.cli.doctor.patients import patient
+from tests.cli.doctor.checked_agents import patient
 
 DEAD = """
     INSERT INTO outbox (id, lane, kind, origin, sealed, once, latest, not_before, created_at, dead_at)

@@ -15,27 +15,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from rapkit.delivery.client import HttpClient
 from rapkit.delivery.guard import Guard
+from rapkit.delivery.http_client import HttpClient
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
-from rapkit.http.callers import Callers
-from rapkit.http.serving import listen, serve_until_signal
+from rapkit.http.authentication import Callers
+from rapkit.http.http_server import listen, serve_until_signal
 from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.limits import Confirmations, ThreadLimits, Timeouts
 from rapkit.logs import set_up_logging
 from rapkit.mailbox import Lease, Store
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.app import make_app
+from rapkit.runtime.config import Capacity, Patience, Plan
 from rapkit.runtime.engine import Engine, Surroundings, running
 from rapkit.runtime.in_process import Line
-from rapkit.runtime.plan import Capacity, Patience, Plan
 from rapkit.runtime.server import Server
 from rapkit.stores import open_store
 from tests.crash.runtime.hurry import Hurry
 from tests.crash.runtime.model import reply_to
 from tests.crash.runtime.trace import Trace
 from tests.crash.runtime.watching import Moments, WatchedDoor, WatchedLine, WatchedStore
-from tests.kernel import strict
+from tests.kernel import strict_provider
 
 _QUICKLY = RetryPolicy(first=0.2, factor=1.5, cap=1.0, horizon=600)
 _HOST = "127.0.0.1"
@@ -80,7 +80,7 @@ def serve(settings: Settings) -> None:
 
     async def answering(question: Question) -> Reply:
         try:
-            strict.accept_question(question.conversation)
+            strict_provider.accept_question(question.conversation)
         except AssertionError as error:
             trace.write(what="unacceptable", problem=str(error))
         reply = reply_to(question)

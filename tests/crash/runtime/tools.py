@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator
 
 from rapkit import Context, Durations, Event, Limits, ToolError, Toolset
-from rapkit.delivery.courier import Courier
+from rapkit.delivery.outbox_sender import Courier
 from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
 from tests.crash.runtime.trace import Trace
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rapkit.delivery.client import Answer, HttpClient
+from rapkit.delivery.http_client import Answer, HttpClient
 from rapkit.delivery.retry import Kind
 from rapkit.kernel.entries import Answered, load_entry
 from rapkit.mailbox import MAIL_BYTES, Claim, Commit, Fact, Letter, NewBox, Reception, Settlement, Store, Taken

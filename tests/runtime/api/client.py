@@ -9,14 +9,14 @@ from typing import Any
 
 from starlette.routing import Router
 
-from rapkit.http.callers import Callers
+from rapkit.http.authentication import Callers
 from rapkit.mailbox import Store
 from rapkit.runtime.api import api_routes
-from rapkit.runtime.api.shapes import AgentDetail
-from rapkit.runtime.hub import Hub
-from rapkit.runtime.threads import Threads
+from rapkit.runtime.api.schemas import AgentDetail
+from rapkit.runtime.broadcast import Hub
+from rapkit.runtime.thread_commands import Threads
 from rapkit.stores import open_store
-from tests.server.served import Reply, exchange, serving_app
+from tests.server.served_toolset import Reply, exchange, serving_app
 from tests.server.sink import PATIENCE
 
 LARGEST = 64 * 1024

@@ -9,19 +9,19 @@ import pytest
 import uvicorn
 from starlette.routing import Router
 
-from rapkit.http.callers import Callers
+from rapkit.http.authentication import Callers
 from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.entries import UserSaid, dump_entry
 from rapkit.mailbox import Commit, Entry
 from rapkit.models.errors import ModelError
 from rapkit.runtime.api import api_routes
-from rapkit.runtime.hub import Changed, Delta, Perhaps
-from rapkit.runtime.threads import EventName, ThreadEvent
+from rapkit.runtime.broadcast import Changed, Delta, Perhaps
+from rapkit.runtime.thread_commands import EventName, ThreadEvent
 from rapkit.runtime.toolsets import THREAD
 from tests.runtime.agents import Obedient, Working, call, working
 from tests.runtime.api.client import Api, Client, Sse, nobody, serving_api
-from tests.runtime.stranger import ANSWER, Invocation, Stranger
-from tests.server.served import until
+from tests.runtime.foreign_toolset import ANSWER, Invocation, Stranger
+from tests.server.served_toolset import until
 from tests.server.sink import PATIENCE
 
 

@@ -10,8 +10,8 @@ from rapkit.mailbox import NewBox
 from rapkit.runtime.toolsets import THREAD
 from tests.runtime.agents import Working, call
 from tests.runtime.api.client import LARGEST, Api, Client
-from tests.runtime.stranger import ANSWER, CANCEL, CLOSE, Invocation, Stranger
-from tests.server.served import failing
+from tests.runtime.foreign_toolset import ANSWER, CANCEL, CLOSE, Invocation, Stranger
+from tests.server.served_toolset import failing
 
 
 async def test_a_message_becomes_an_entry_with_the_id_it_was_taken_under(agent: Working) -> None:

@@ -7,12 +7,12 @@ import jsonschema_rs
 import pytest
 from openapi_pydantic.v3.v3_1 import OpenAPI
 
-from rapkit.http.callers import Callers
+from rapkit.http.authentication import Callers
 from rapkit.runtime.api import api_routes, openapi
 from tests.runtime.agents import Working, call, please
 from tests.runtime.api.client import Api, Client, Sse, nobody, serving_api
-from tests.runtime.stranger import ANSWER, Stranger
-from tests.server.served import Reply
+from tests.runtime.foreign_toolset import ANSWER, Stranger
+from tests.server.served_toolset import Reply
 
 
 class Description:

@@ -11,7 +11,7 @@ from rapkit.mailbox import Commit, Entry, NewBox
 from rapkit.runtime.toolsets import THREAD
 from tests.runtime.agents import Working, call
 from tests.runtime.api.client import Api, Client
-from tests.runtime.stranger import Stranger, tool
+from tests.runtime.foreign_toolset import Stranger, tool
 
 
 async def test_a_thread_is_begun_and_found_where_the_answer_says(client: Client) -> None:
@@ -140,7 +140,7 @@ async def test_threads_that_never_ran_are_idle_and_those_with_mail_are_running(
 async def test_a_page_that_is_filtered_to_nothing_has_a_cursor_that_leads_on(
     api: Api, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rapkit.runtime.looking._MOST_LOOKED_AT", 100)
+    monkeypatch.setattr("rapkit.runtime.thread_queries._MOST_LOOKED_AT", 100)
     await _made(api, 0)
     await api.threads.send("thr_0000", "the oldest is the one that runs")
     for number in range(1, 151):

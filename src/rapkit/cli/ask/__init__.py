@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from rapkit.cli.agent_api import AgentAway, AgentLate, AgentRefused
-from rapkit.cli.agents import Reached, Wanted, agent_options, reached
-from rapkit.cli.ask.awaiting import Awaiting, Beginning, Outcome
-from rapkit.cli.ask.resuming import beginning_of
+from rapkit.cli.agent_selection import Reached, Wanted, agent_options, reached
+from rapkit.cli.ask.answer_wait import Awaiting, Beginning, Outcome
+from rapkit.cli.ask.resume import beginning_of
+from rapkit.cli.command_hints import Said
 from rapkit.cli.options import in_seconds
-from rapkit.cli.said import Said
-from rapkit.cli.threads.naming import complete_thread, find_thread, path_of
-from rapkit.cli.threads.paper import Paper, print_json, when_it_works
 from rapkit.cli.threads.questions import show_authorization, show_question
+from rapkit.cli.threads.terminal_writer import Paper, print_json, when_it_works
+from rapkit.cli.threads.thread_lookup import complete_thread, find_thread, path_of
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
 from rapkit.printable import printable

@@ -9,18 +9,18 @@ from urllib.parse import urlsplit
 
 import click
 
-from rapkit.cli.access import Access, access_options
 from rapkit.cli.arguments import read_arguments
-from rapkit.cli.call.answering import Answering
+from rapkit.cli.call.callback_listener import Listener
 from rapkit.cli.call.keyboard import Typed
-from rapkit.cli.call.leaving import Told, hearing_the_first
-from rapkit.cli.call.listener import Listener
-from rapkit.cli.call.made_call import MadeCall
+from rapkit.cli.call.outgoing_call import MadeCall
+from rapkit.cli.call.question_prompt import Answering
+from rapkit.cli.call.termination import Told, hearing_the_first
+from rapkit.cli.credentials import Access, access_options
 from rapkit.cli.options import in_seconds
 from rapkit.cli.progress import PROGRESS, read_progress
-from rapkit.cli.remote import fetch_toolset
+from rapkit.cli.tool_server_client import fetch_toolset
 from rapkit.errors import ConfigError, DeliveryError
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.printable import printable
 from rapkit.protocol import (
     Callback,

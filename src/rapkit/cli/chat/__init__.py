@@ -10,14 +10,14 @@ import sys
 import click
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.agents import Reached, Wanted, agent_options, reached
+from rapkit.cli.agent_selection import Reached, Wanted, agent_options, reached
 from rapkit.cli.chat.block import Block
-from rapkit.cli.chat.plain import PlainChat
-from rapkit.cli.chat.servers import say_once
+from rapkit.cli.chat.plain_chat import PlainChat
+from rapkit.cli.chat.server_watch import say_once
 from rapkit.cli.chat.session import Chat
-from rapkit.cli.threads.naming import complete_thread, find_thread
+from rapkit.cli.threads.thread_lookup import complete_thread, find_thread
 from rapkit.printable import printable
-from rapkit.settings_whereabouts import DEFAULT_FILE
+from rapkit.settings.agent_location import DEFAULT_FILE
 from rapkit.store_url import file_of
 
 _OURS = "The agent ends with this chat; its threads are kept. `rapkit up` keeps it up."

@@ -12,12 +12,12 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from rapkit.cli.agent_api import AgentApi, AgentRefused
+from rapkit.cli.chat.background_feed import in_thread
 from rapkit.cli.chat.block import Block, clipped
-from rapkit.cli.chat.blocking import in_thread
+from rapkit.cli.chat.journal_renderer import note, problem, short_id
 from rapkit.cli.chat.picker import Picker
 from rapkit.cli.chat.toolbar import ago
-from rapkit.cli.chat.transcript import note, problem, short_id
-from rapkit.cli.threads.naming import matching, path_of
+from rapkit.cli.threads.thread_lookup import matching, path_of
 from rapkit.errors import RapkitError
 
 if TYPE_CHECKING:

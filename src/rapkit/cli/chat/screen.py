@@ -28,8 +28,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from rapkit.cli.chat.aftermath import Aftermath
 from rapkit.cli.chat.block import Block
+from rapkit.cli.chat.grace_period import Aftermath
 from rapkit.cli.chat.picker import Fragments, Picker
 
 _STYLE = Style.from_dict(

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 
 from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused
-from rapkit.cli.chat.blocking import in_thread
-from rapkit.cli.chat.followed import Followed
+from rapkit.cli.chat.background_feed import in_thread
+from rapkit.cli.chat.displayed_thread import Followed
 from rapkit.cli.chat.unsent import Message, Unsent
 
 _PAUSES = (0.3, 0.6, 1.0, 2.0)

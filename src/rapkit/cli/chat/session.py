@@ -8,25 +8,25 @@ from functools import partial
 from typing import Any
 
 from rapkit.cli.agent_api import AgentApi, StreamEvent
-from rapkit.cli.chat.asking import Asking, is_question
+from rapkit.cli.chat.background_feed import Feed, Over, in_thread
 from rapkit.cli.chat.block import Block
-from rapkit.cli.chat.blocking import Feed, Over, in_thread
-from rapkit.cli.chat.child_words import last_words
+from rapkit.cli.chat.child_messages import last_words
 from rapkit.cli.chat.commands import CommandCompleter, Commands
-from rapkit.cli.chat.followed import Followed
+from rapkit.cli.chat.displayed_thread import Followed
 from rapkit.cli.chat.history import History, history_path
-from rapkit.cli.chat.joining import join
-from rapkit.cli.chat.live import live_text
+from rapkit.cli.chat.join_thread import join
+from rapkit.cli.chat.journal_renderer import note, problem
+from rapkit.cli.chat.live_text import live_text
 from rapkit.cli.chat.picker import Fragments, Picker
+from rapkit.cli.chat.question_picker import Asking, is_question
 from rapkit.cli.chat.screen import Screen
 from rapkit.cli.chat.sender import Sender
-from rapkit.cli.chat.servers import Look, Servers
+from rapkit.cli.chat.server_watch import Look, Servers
 from rapkit.cli.chat.toolbar import toolbar
-from rapkit.cli.chat.transcript import note, problem
 from rapkit.cli.chat.unsent import Message
-from rapkit.cli.chat.warned import warned
-from rapkit.cli.following import Back, Lost
-from rapkit.cli.threads.naming import path_of
+from rapkit.cli.chat.warning_handler import warned
+from rapkit.cli.reconnecting_stream import Back, Lost
+from rapkit.cli.threads.thread_lookup import path_of
 from rapkit.errors import RapkitError
 
 _SETTLING = 0.05  # entries come in bursts: one look for all of them

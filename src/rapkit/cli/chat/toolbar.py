@@ -6,9 +6,9 @@ from typing import Any
 from rich.cells import cell_len
 
 from rapkit.cli.chat.block import clipped
-from rapkit.cli.chat.followed import Followed
+from rapkit.cli.chat.displayed_thread import Followed
+from rapkit.cli.chat.journal_renderer import short_id
 from rapkit.cli.chat.picker import Fragments
-from rapkit.cli.chat.transcript import short_id
 from rapkit.cli.progress import Progress
 
 _MOST_LINES = 5

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.chat.followed import Followed
-from rapkit.cli.threads.naming import path_of
+from rapkit.cli.chat.displayed_thread import Followed
+from rapkit.cli.threads.thread_lookup import path_of
 
 
 @dataclass(slots=True, eq=False)

@@ -9,16 +9,16 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from rapkit.cli.demo.cast import SCRIPT, Cast
+from rapkit.cli.demo.demo_script import Story
+from rapkit.cli.demo.demo_state import Scene
 from rapkit.cli.demo.failure import DemoFailed
-from rapkit.cli.demo.household import Household, check_that_there_is_room
-from rapkit.cli.demo.live import live_model
-from rapkit.cli.demo.picture import SMALLEST, Picture
-from rapkit.cli.demo.plain import PlainLines, summary, told
+from rapkit.cli.demo.live_display import SMALLEST, Picture
+from rapkit.cli.demo.live_model import live_model
+from rapkit.cli.demo.participants import SCRIPT, Cast
+from rapkit.cli.demo.plain_output import PlainLines, summary, told
 from rapkit.cli.demo.process import is_alive
-from rapkit.cli.demo.scene import Scene
+from rapkit.cli.demo.sandbox import Household, check_that_there_is_room
 from rapkit.cli.demo.signals import Stopped, hearing_signals
-from rapkit.cli.demo.story import Story
 from rapkit.errors import ConfigError
 
 _PATIENCE = 30.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from rapkit.cli.agent_api import AgentApi, AgentAway
 from rapkit.cli.demo.audit import Audit, Post
-from rapkit.cli.demo.scene import Scene, ThreadSeen
+from rapkit.cli.demo.demo_state import Scene, ThreadSeen
 from rapkit.printable import printable
 
 _LONG = 160

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rapkit.cli.demo.cast import Cast
 from rapkit.cli.demo.conversation import Conversation, Entry
+from rapkit.cli.demo.demo_state import Scene
 from rapkit.cli.demo.failure import DemoFailed
-from rapkit.cli.demo.scene import Scene
+from rapkit.cli.demo.participants import Cast
 from rapkit.printable import printable
 
 T = TypeVar("T")

@@ -8,13 +8,13 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from rapkit.cli.doctor.examining import PATIENCE, examine
-from rapkit.cli.doctor.patient import Patient
+from rapkit.cli.doctor.checked_agent import Patient
 from rapkit.cli.doctor.report import as_json, is_well, show, waiting
-from rapkit.cli.doctor.sources import Sources, servers_outside
+from rapkit.cli.doctor.run_checks import PATIENCE, examine
+from rapkit.cli.doctor.setting_sources import Sources, servers_outside
 from rapkit.cli.settings_options import listening_options, settings_options
 from rapkit.errors import ConfigError
-from rapkit.settings import Flags, load_settings
+from rapkit.settings.settings import Flags, load_settings
 
 _PATIENCE_WITH_MODELS = 120.0
 _NAMED_BY = {ParameterSource.COMMANDLINE: "-c", ParameterSource.ENVIRONMENT: "RAPKIT_CONFIG"}

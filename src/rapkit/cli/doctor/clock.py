@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from zoneinfo import ZoneInfo
 
-from rapkit.cli.apart import apart
-from rapkit.cli.doctor.fetching import fetch
-from rapkit.cli.doctor.patient import Patient
+from rapkit.cli.daemon_thread import apart
+from rapkit.cli.doctor.check_result import Verdict
+from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.fetch import fetch
 from rapkit.cli.doctor.store_file import StoreFile
-from rapkit.cli.doctor.verdict import Verdict
-from rapkit.cli.spans import span
+from rapkit.cli.duration_text import span
 from rapkit.errors import DeliveryError, RapkitError
 from rapkit.printable import printable
 from rapkit.runtime.discovery import PATH

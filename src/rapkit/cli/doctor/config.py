@@ -4,16 +4,16 @@ import re
 import shlex
 from urllib.parse import urlsplit
 
-from rapkit.cli.doctor.patient import Patient
-from rapkit.cli.doctor.verdict import Verdict
-from rapkit.cli.reaching import check_who_may_call, public_url
+from rapkit.cli.doctor.check_result import Verdict
+from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.public_url import check_who_may_call, public_url
 from rapkit.errors import ConfigError
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.http.plain_http import check_plain_http
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.agent import Agent
-from rapkit.settings import DEFAULT_FILE, Settings
-from rapkit.settings_missing import no_settings
+from rapkit.settings.missing_file import no_settings
+from rapkit.settings.settings import DEFAULT_FILE, Settings
 
 _CONFIG = "config"
 _ANY_PORT = 1  # in place of the free one that `rapkit up` would take

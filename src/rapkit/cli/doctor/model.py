@@ -3,14 +3,14 @@
 import asyncio
 import time
 
-from rapkit.cli.doctor.patient import Patient
-from rapkit.cli.doctor.verdict import Verdict
+from rapkit.cli.doctor.check_result import Verdict
+from rapkit.cli.doctor.checked_agent import Patient
 from rapkit.errors import ConfigError
 from rapkit.kernel.completion import Question
 from rapkit.kernel.conversation import Heard
 from rapkit.models.errors import ModelError
 from rapkit.models.model import Model
-from rapkit.models.opening import open_model
+from rapkit.models.registry import open_model
 
 _CHECK = "model"
 _SCRIPTED = "scripted:"

@@ -1,7 +1,7 @@
 """How many files and connections a process may have open."""
 
-from rapkit.cli.doctor.patient import Patient
-from rapkit.cli.doctor.verdict import Verdict
+from rapkit.cli.doctor.check_result import Verdict
+from rapkit.cli.doctor.checked_agent import Patient
 
 _FEW = 1024
 _CHECK = "open files"

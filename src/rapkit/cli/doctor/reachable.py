@@ -10,16 +10,16 @@ import socket
 from urllib.parse import urlsplit
 
 from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused
-from rapkit.cli.doctor.fetching import fetch
-from rapkit.cli.doctor.patient import Patient
-from rapkit.cli.doctor.stand_in import StandIn
-from rapkit.cli.doctor.verdict import Verdict
-from rapkit.cli.reaching import public_url
+from rapkit.cli.doctor.check_result import Verdict
+from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.fetch import fetch
+from rapkit.cli.doctor.probe_listener import StandIn
+from rapkit.cli.public_url import public_url
 from rapkit.errors import ConfigError, DeliveryError
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.printable import printable
 from rapkit.secret import read_bearer
-from rapkit.settings import Settings
+from rapkit.settings.settings import Settings
 from rapkit.stores import absolute, file_of
 
 _CHECK = "public_url"

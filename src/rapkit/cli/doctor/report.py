@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rapkit.cli.doctor.verdict import State, Verdict
+from rapkit.cli.doctor.check_result import State, Verdict
 from rapkit.printable import printable
 
 _STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}

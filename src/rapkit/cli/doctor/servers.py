@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
-from rapkit.cli.apart import apart
-from rapkit.cli.doctor.fetching import fetch
-from rapkit.cli.doctor.patient import Patient
+from rapkit.cli.daemon_thread import apart
+from rapkit.cli.doctor.check_result import Verdict
+from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.fetch import fetch
 from rapkit.cli.doctor.tokens import NEEDS_A_TOKEN, Knocking, what_is_wrong, what_to_do
-from rapkit.cli.doctor.verdict import Verdict
 from rapkit.cli.unknown_tools import unknown_tools
 from rapkit.errors import ConfigError, DeliveryError
 from rapkit.runtime.discovery import Discovery, DiscoveryFailed, Fetched

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import apsw
 
 from rapkit.errors import StoreError, WrongKey
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.stores.sqlite import statements as sql
 from rapkit.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
 

@@ -5,12 +5,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from rapkit.cli.doctor.patient import Patient
+from rapkit.cli.doctor.check_result import State, Verdict
+from rapkit.cli.doctor.checked_agent import Patient
 from rapkit.cli.doctor.store_file import Contents, NotOurs, StoreFile, Unreadable
-from rapkit.cli.doctor.verdict import State, Verdict
-from rapkit.cli.spans import span
+from rapkit.cli.duration_text import span
 from rapkit.errors import ConfigError
-from rapkit.keys import VARIABLE, Keyring, key_file, read_key_file
+from rapkit.keyring import VARIABLE, Keyring, key_file, read_key_file
 from rapkit.store_url import file_in, file_of, is_in_memory, shown
 
 _CHECK = "store"

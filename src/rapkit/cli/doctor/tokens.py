@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from rapkit.cli.doctor.fetching import post
-from rapkit.cli.doctor.patient import Patient
+from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.fetch import post
 from rapkit.delivery.guard import Guard
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.protocol import ToolsetDocument
 from rapkit.runtime.server import Server
 

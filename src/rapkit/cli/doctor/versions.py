@@ -7,8 +7,8 @@ import sys
 import apsw
 
 from rapkit import __version__
-from rapkit.cli.doctor.patient import Patient
-from rapkit.cli.doctor.verdict import Verdict
+from rapkit.cli.doctor.check_result import Verdict
+from rapkit.cli.doctor.checked_agent import Patient
 
 _OLDEST_SQLITE = (3, 51, 3)  # those before it can damage a file when its log begins anew
 _EXTRAS = {"agent": "pydantic_ai", "aws": "botocore", "oauth": "authlib"}

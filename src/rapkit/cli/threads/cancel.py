@@ -2,9 +2,9 @@
 
 import click
 
-from rapkit.cli.agents import Wanted, looking_options, reached
-from rapkit.cli.threads.naming import find_call, find_thread, path_of, thread_argument
-from rapkit.cli.threads.paper import say_done
+from rapkit.cli.agent_selection import Wanted, looking_options, reached
+from rapkit.cli.threads.terminal_writer import say_done
+from rapkit.cli.threads.thread_lookup import find_call, find_thread, path_of, thread_argument
 from rapkit.cli.threads.timeline import call_text
 from rapkit.errors import ConfigError
 

@@ -6,11 +6,11 @@ from typing import Any
 import click
 
 from rapkit import call_ids
-from rapkit.cli.agents import Reached, Wanted, looking_options, reached
-from rapkit.cli.said import Said
-from rapkit.cli.threads.naming import find_call, find_thread, path_of, thread_argument
-from rapkit.cli.threads.paper import Paper, print_json, say_done
+from rapkit.cli.agent_selection import Reached, Wanted, looking_options, reached
+from rapkit.cli.command_hints import Said
 from rapkit.cli.threads.questions import number_of, show_authorization, show_question
+from rapkit.cli.threads.terminal_writer import Paper, print_json, say_done
+from rapkit.cli.threads.thread_lookup import find_call, find_thread, path_of, thread_argument
 from rapkit.errors import ConfigError
 from rapkit.printable import printable
 

@@ -2,9 +2,9 @@
 
 import click
 
-from rapkit.cli.agents import Wanted, looking_options, reached
-from rapkit.cli.threads.naming import complete_thread, find_thread, path_of
-from rapkit.cli.threads.paper import say_done
+from rapkit.cli.agent_selection import Wanted, looking_options, reached
+from rapkit.cli.threads.terminal_writer import say_done
+from rapkit.cli.threads.thread_lookup import complete_thread, find_thread, path_of
 
 
 @click.command(short_help="Close threads for good.")

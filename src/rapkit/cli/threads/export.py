@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.agents import Wanted, looking_options, reached
-from rapkit.cli.threads.journal import read_journal
+from rapkit.cli.agent_selection import Wanted, looking_options, reached
+from rapkit.cli.threads.journal_reader import read_journal
 from rapkit.cli.threads.markdown import in_markdown
-from rapkit.cli.threads.naming import all_threads, find_thread, path_of, thread_argument
-from rapkit.cli.threads.paper import as_json
+from rapkit.cli.threads.terminal_writer import as_json
+from rapkit.cli.threads.thread_lookup import all_threads, find_thread, path_of, thread_argument
 from rapkit.errors import ConfigError
 from rapkit.printable import printable
 

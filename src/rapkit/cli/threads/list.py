@@ -11,11 +11,11 @@ import click
 from rich.text import Text
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.agents import Wanted, looking_options, reached
-from rapkit.cli.spans import span
-from rapkit.cli.threads.journal import read_journal
-from rapkit.cli.threads.naming import all_threads, complete_thread, find_thread, path_of
-from rapkit.cli.threads.paper import Paper, print_json, status_text
+from rapkit.cli.agent_selection import Wanted, looking_options, reached
+from rapkit.cli.duration_text import span
+from rapkit.cli.threads.journal_reader import read_journal
+from rapkit.cli.threads.terminal_writer import Paper, print_json, status_text
+from rapkit.cli.threads.thread_lookup import all_threads, complete_thread, find_thread, path_of
 from rapkit.cli.threads.timeline import dollars
 from rapkit.printable import printable
 

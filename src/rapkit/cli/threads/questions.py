@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.text import Text
 
-from rapkit.cli.said import Said
-from rapkit.cli.threads.paper import Paper
-from rapkit.cli.threads.times import ago
+from rapkit.cli.command_hints import Said
+from rapkit.cli.threads.terminal_writer import Paper
+from rapkit.cli.threads.time_format import ago
 from rapkit.errors import ConfigError
 
 _INDENT = 2

@@ -7,16 +7,16 @@ from typing import Any
 import click
 from rich.text import Text
 
-from rapkit.cli.agents import Reached, Wanted, looking_options, reached
+from rapkit.cli.agent_selection import Reached, Wanted, looking_options, reached
+from rapkit.cli.duration_text import span
 from rapkit.cli.progress import PROGRESS, read_progress
-from rapkit.cli.spans import span
-from rapkit.cli.threads.journal import read_journal
-from rapkit.cli.threads.naming import find_thread, path_of, thread_argument
-from rapkit.cli.threads.paper import Paper, print_json, status_text, when_it_works
+from rapkit.cli.threads.journal_reader import read_journal
 from rapkit.cli.threads.questions import show_authorization, show_question
+from rapkit.cli.threads.terminal_writer import Paper, print_json, status_text, when_it_works
+from rapkit.cli.threads.thread_lookup import find_thread, path_of, thread_argument
+from rapkit.cli.threads.time_format import ago, clock, day, lasted, until
 from rapkit.cli.threads.timeline import Moment, Timeline, call_text, dollars
-from rapkit.cli.threads.times import ago, clock, day, lasted, until
-from rapkit.cli.threads.undelivered import is_undelivered, what_to_do
+from rapkit.cli.threads.undelivered_choice import is_undelivered, what_to_do
 
 _INDENT = 2
 _WIDE = 72

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from starlette.routing import Route
 
-from rapkit.http.callers import Callers
+from rapkit.http.authentication import Callers
 from rapkit.runtime.api.endpoint import Endpoint
+from rapkit.runtime.api.event_stream import Pace
 from rapkit.runtime.api.openapi import OpenApi
 from rapkit.runtime.api.operations import OPERATIONS, About
-from rapkit.runtime.api.streaming import Pace
-from rapkit.runtime.threads import Threads
+from rapkit.runtime.thread_commands import Threads
 
 _OPENAPI = "/openapi.json"
 

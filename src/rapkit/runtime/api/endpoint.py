@@ -9,13 +9,13 @@ from pydantic import BaseModel, ValidationError
 from starlette.types import Receive, Scope, Send
 
 from rapkit.errors import RapkitError
-from rapkit.http.callers import Callers
+from rapkit.http.authentication import Callers
 from rapkit.http.requests import Refusal, Request, read_request
 from rapkit.protocol.problems import problems
-from rapkit.runtime.api.answers import problem, refusal_of
+from rapkit.runtime.api.event_stream import Pace
 from rapkit.runtime.api.operations import About, Asked, Operation, Sendable
-from rapkit.runtime.api.streaming import Pace
-from rapkit.runtime.threads import Threads
+from rapkit.runtime.api.responses import problem, refusal_of
+from rapkit.runtime.thread_commands import Threads
 from rapkit.tracing import arriving
 
 log = logging.getLogger("rapkit.api")

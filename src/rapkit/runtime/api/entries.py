@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic_core import from_json
 
 from rapkit.kernel.entries import JournalEntry, dump_entry
-from rapkit.runtime.following import Line
+from rapkit.runtime.event_feed import Line
 
 _HIDDEN = "thoughts"
 

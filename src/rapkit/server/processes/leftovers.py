@@ -10,8 +10,8 @@ from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
-from rapkit.server.processes.groups import DIES_WITHIN, signal_group
-from rapkit.server.processes.table import PROC, Process, can_look, living_processes
+from rapkit.server.processes.process_groups import DIES_WITHIN, signal_group
+from rapkit.server.processes.process_table import PROC, Process, can_look, living_processes
 
 VARIABLE = "RAPKIT_RUN"
 """Where a run's token stands in the environment of its program."""

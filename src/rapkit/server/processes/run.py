@@ -7,8 +7,8 @@ from typing import Any
 
 from rapkit.errors import ToolError
 from rapkit.server.processes.command import Command
-from rapkit.server.processes.life import Life, outlast
 from rapkit.server.processes.output import Kept, Lines, Output
+from rapkit.server.processes.process_run import Life, outlast
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from rapkit.errors import Fenced, StoreError, WrongKey
-from rapkit.keys import SEAL_BYTES, Keyring
+from rapkit.keyring import SEAL_BYTES, Keyring
 from rapkit.mailbox import (
     Box,
     Claim,
@@ -32,7 +32,7 @@ from rapkit.mailbox import (
     lanes_of_name,
 )
 from rapkit.stores.sqlite import statements as sql
-from rapkit.stores.sqlite.holding import LOOKAHEAD, PUT_OFF_FOR, filters, free_rows, within
+from rapkit.stores.sqlite.due_rows import LOOKAHEAD, PUT_OFF_FOR, filters, free_rows, within
 from rapkit.stores.sqlite.writer import Transaction
 
 _MOST_MAIL_PER_CLAIM = 1000

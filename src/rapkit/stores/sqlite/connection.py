@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 
 from rapkit.errors import StoreBusy, StoreError, StoreFull, WrongKey
-from rapkit.keys import VARIABLE, Keyring, key_file
+from rapkit.keyring import VARIABLE, Keyring, key_file
 from rapkit.stores.sqlite import statements as sql
 from rapkit.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, UNRELEASED
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rapkit.errors import WrongKey
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import OUTBOX, Lease, Outcome, Outgoing, Parcel, Quota, Settlement, Taken
 from rapkit.stores.sqlite import statements as sql
-from rapkit.stores.sqlite.holding import LOOKAHEAD, PUT_OFF_FOR, filters, free_rows, within
+from rapkit.stores.sqlite.due_rows import LOOKAHEAD, PUT_OFF_FOR, filters, free_rows, within
 from rapkit.stores.sqlite.writer import Transaction
 
 _LENGTH_BYTES = 4

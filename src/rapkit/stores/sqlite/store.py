@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from types import EllipsisType
 
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import (
     MAIL_BYTES,
     MOST_COUNTED,
@@ -32,7 +32,7 @@ from rapkit.mailbox import (
 )
 from rapkit.stores.sqlite import statements as sql
 from rapkit.stores.sqlite.boxes import Boxes
-from rapkit.stores.sqlite.holding import next_free
+from rapkit.stores.sqlite.due_rows import next_free
 from rapkit.stores.sqlite.leases import Leases
 from rapkit.stores.sqlite.outbox import Outbox, share_of
 from rapkit.stores.sqlite.writer import Transaction, Writer

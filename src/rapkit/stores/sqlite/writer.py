@@ -25,10 +25,10 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from rapkit.errors import StoreBusy, StoreError, StoreLost
-from rapkit.keys import Keyring
-from rapkit.off_loop import LARGE
+from rapkit.keyring import Keyring
 from rapkit.stores.sqlite.connection import BUSY_TIMEOUT_MS, MEMORY, connect, explain
 from rapkit.stores.sqlite.files import DatabaseFiles
+from rapkit.work.offload import LARGE
 
 T = TypeVar("T")
 

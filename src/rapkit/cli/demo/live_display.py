@@ -1,0 +1,163 @@
+"""The demo as a live picture: the chapter, who is alive, what is said."""
+
+from types import TracebackType
+from typing import Self
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.layout import Layout
+from rich.live import Live
+from rich.panel import Panel
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from rapkit.cli.demo.demo_state import Line, Scene
+from rapkit.cli.demo.plain_output import STYLES, label, spoken
+from rapkit.cli.demo.process import State
+
+SMALLEST = (50, 18)
+"""Columns and rows below which there is nothing to be seen of it."""
+
+_FRAMES = 5  # a second
+_SIDE_BY_SIDE = 118
+_ASIDE = 54
+_MARKS: dict[State, tuple[str, str]] = {
+    "off": ("○", "dim"),
+    "starting": ("◌", "yellow"),
+    "alive": ("●", "green"),
+    "killed": ("✗", "bold red"),
+    "ended": ("○", "dim"),
+}
+
+
+class Picture:
+    """Fills the terminal, follows its size, and gives the screen back as it was. For what is to stay, print it afterwards."""
+
+    paced = True
+
+    def __init__(self, console: Console) -> None:
+        self._scene: Scene | None = None
+        self._live = Live(console=console, screen=True, get_renderable=self._drawn, refresh_per_second=_FRAMES)
+
+    def __enter__(self) -> Self:
+        """From here on it is shown."""
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The screen is as it was."""
+        self._live.stop()
+
+    def chapter(self, scene: Scene) -> None:
+        """It is drawn several times a second, so there is nothing to do but to know the scene."""
+        self._scene = scene
+
+    def line(self, line: Line) -> None:
+        """Nor here."""
+
+    def _drawn(self) -> RenderableType:
+        if self._scene is None:
+            return Text("")
+        return Drawn(self._scene)
+
+
+class Drawn:
+    """The scene, as large as the terminal is now."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        scene = self._scene
+        width = options.max_width
+        chapter = _chapter(scene)
+        wide = width >= _SIDE_BY_SIDE
+        alive = _alive(scene)
+        said = _panel("what happens", _Newest(scene))
+        whole = Layout()
+        heading = Layout(chapter, size=len(console.render_lines(chapter, options.update(height=None))))
+        if wide:
+            below = Layout()
+            below.split_row(Layout(said), Layout(alive, size=_ASIDE))
+            whole.split_column(heading, below)
+        else:
+            rows = len(console.render_lines(alive, options.update(height=None)))
+            whole.split_column(heading, Layout(alive, size=rows), Layout(said))
+        yield whole
+
+
+def _chapter(scene: Scene) -> RenderableType:
+    count, number = len(scene.chapters), scene.number
+    dots = Text("●" * (number - 1) + "◉" + "○" * (count - number), "cyan")
+    head = Table.grid(expand=True)
+    head.add_column()
+    head.add_column(justify="right", no_wrap=True)
+    title = Text.assemble(("rapkit demo", "bold"), (f"  {scene.subtitle}", "dim"), no_wrap=True, overflow="ellipsis")
+    head.add_row(title, Text.assemble(dots, f"  {scene.elapsed:4.1f} s"))
+    chapter = scene.chapter
+    all_dead = bool(scene.processes) and all(process.state == "killed" for process in scene.processes)
+    return Group(
+        head,
+        Panel(
+            Text(chapter.meaning),
+            title=Text(f"{number}/{count}  {chapter.title}", "bold"),
+            title_align="left",
+            border_style="red" if all_dead else "cyan",
+            box=box.ROUNDED,
+        ),
+    )
+
+
+def _alive(scene: Scene) -> RenderableType:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True, width=9)
+    table.add_column(no_wrap=True, width=11)
+    table.add_column()  # the one that gives way where there is little room
+    for process in scene.processes:
+        mark, style = _MARKS[process.state]
+        doing = scene.doing.get(process.name, process.purpose) if process.state == "alive" else ""
+        state = f"pid {process.pid}" if process.state == "alive" else process.state
+        table.add_row(Text(f"{mark} {process.name}", style), Text(state, style), _remark(doing))
+    workers = scene.workers
+    if workers is not None:
+        now = sorted(workers.now)
+        mark, style = _MARKS["alive" if now else "off"]
+        state = f"pid {now[0]}" if now else "none"
+        came = f"{len(workers.came)} came, {len(workers.came) - len(now)} went" if workers.came else ""
+        table.add_row(Text(f"{mark} worker", style), Text(state, style), _remark(came))
+    table.add_row(Text("▤ thread", "cyan"), Text(scene.thread.status, "cyan"), _remark(scene.thread.waits_for))
+    return _panel("who is alive, and what is on disk", table)
+
+
+def _remark(text: str) -> Text:
+    return Text(text, "dim", no_wrap=True, overflow="ellipsis")
+
+
+def _panel(title: str, content: RenderableType) -> Panel:
+    return Panel(content, title=title, title_align="left", border_style="dim", box=box.ROUNDED)
+
+
+class _Newest:
+    """The lines that fit, the newest last."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid = Table.grid(padding=(0, 1))
+        grid.add_column(no_wrap=True, min_width=7)
+        grid.add_column()
+        scene = self._scene
+        for number, line in enumerate(scene.lines):
+            if line.kind == "worker":
+                continue  # these are seen elsewhere
+            old = number < scene.begins[-1]
+            text = Text(spoken(line).plain, "dim") if old else spoken(line)
+            grid.add_row(Text(label(line), "dim" if old else STYLES[line.kind]), text)
+        rows = console.render_lines(grid, options.update(height=None))
+        for row in rows[-(options.height or len(rows)) :]:
+            yield from row
+            yield Segment.line()

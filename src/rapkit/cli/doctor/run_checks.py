@@ -1,0 +1,71 @@
+"""Making all checks at the same time, none for longer than it may take."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from rapkit.cli.doctor import clock, config, model, open_files, reachable, servers, stores, versions
+from rapkit.cli.doctor.check_result import Verdict
+from rapkit.cli.doctor.checked_agent import Patient
+
+Check = Callable[[Patient], list[Verdict]]
+
+CHECKS: Mapping[str, Check] = {
+    "versions": versions.check,
+    "config": config.check,
+    "store": stores.check,
+    "model": model.check,
+    "server": servers.check,
+    "public_url": reachable.check,
+    "clock": clock.check,
+    "open files": open_files.check,
+}
+"""What is checked, in the order in which it is told."""
+
+PATIENCE = 30.0
+_TICK = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    name: str
+    verdicts: list[Verdict]
+
+
+def examine(
+    patient: Patient,
+    on_wait: Callable[[Collection[str]], None],
+    checks: Mapping[str, Check] = CHECKS,
+    patience: float = PATIENCE,
+) -> list[Verdict]:
+    """What all checks come to. `on_wait` is told, from time to time, which are still under way."""
+    done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
+    for name, check in checks.items():
+        # Threads that nobody waits for at the end: one that hangs holds up neither the others nor Ctrl-C.
+        threading.Thread(target=_make, args=(name, check, patient, done.put), daemon=True, name=name).start()
+    ends_at = time.monotonic() + patience
+    found: dict[str, list[Verdict]] = {}
+    while len(found) < len(checks) and time.monotonic() < ends_at:
+        on_wait([name for name in checks if name not in found])
+        try:
+            each = done.get(timeout=_TICK)
+        except queue.Empty:
+            continue
+        found[each.name] = each.verdicts
+    late = f"it did not end within {patience:g} s"
+    return [
+        verdict
+        for name in checks
+        for verdict in found.get(name, [Verdict(name, "failed", late, "Try again; something hangs.")])
+    ]
+
+
+def _make(name: str, check: Check, patient: Patient, put: Callable[[_Done], None]) -> None:
+    try:
+        verdicts = check(patient)
+    except Exception as error:  # noqa: BLE001 - one check that breaks must not take the others with it
+        broken = f"the check itself broke: {type(error).__name__}"
+        verdicts = [Verdict(name, "skipped", broken, "Please report it as a bug of rapkit.")]
+    put(_Done(name, verdicts))

@@ -1,0 +1,475 @@
+"""Delivers the outbox: takes what is due, POSTs it, and settles it by what was answered.
+
+An origin that does not answer holds up only itself: it can have so many POSTs in hand, and while it has them nothing more is taken for it.
+Origins that have not answered lately cannot hold up the others together either: some places are kept for origins that have.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rapkit.delivery.http_client import Answer, Poster
+from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy, Verdict, verdict
+from rapkit.delivery.signatures import headers
+from rapkit.errors import DeliveryError, ForbiddenTarget, RapkitError, StoreError
+from rapkit.mailbox import OUTBOX, Fact, Letter, Outcome, Outgoing, Quota, Settlement, Store, Taken
+from rapkit.tracing import HEADER, Span, Tracing
+from rapkit.work.poller import Pump
+from rapkit.work.store_retry import insist
+
+_PAUSE_BEFORE_SETTLING_AGAIN = 0.5
+_MOST_ABORTED = 10_000
+_MOST_REMEMBERED = 1024
+_LOOK_AGAIN_AFTER = 0.02
+_LOOK_AT_ROWS_EVERY = 0.25
+_NOT_IMPLEMENTED = (404, 405, 410, 501)
+
+log = logging.getLogger("rapkit.delivery")
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """How a POST ended for good. `status` is None when nobody answered; `sent_at` is when its last attempt began."""
+
+    outcome: Outcome
+    status: int | None
+    problem: str | None
+    sent_at: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """What is written together with a POST's fate."""
+
+    letter: Letter | None = None
+    fact: Fact | None = None
+
+
+Report = Callable[[Taken, Fate], Awaitable[Consequence]]
+"""Called when a POST has ended for good; says what is to be written together with that."""
+
+
+async def _no_consequence(_taken: Taken, _fate: Fate) -> Consequence:
+    return Consequence()
+
+
+Prepare = Callable[[Taken], Awaitable[tuple[bytes, Mapping[str, str]]]]
+"""The body to send and headers to send with it, made right before each attempt, for what is secret and must not be stored.
+
+A `RapkitError` means that it can never be sent: the POST is given up with that text, which is stored in clear and logged.
+"""
+
+
+async def _as_stored(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+    return taken.outgoing.body, {}
+
+
+class _Unsendable(Exception):
+    """A POST that could not be prepared, and never can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """How many POSTs may be under way: `total`, about `per_origin` to one origin, `per_silent_origin` to one that did not answer lately.
+
+    An origin that was not asked before gets as many as a silent one until it answers. An eighth of the `total` is for origins that have
+    answered lately. All silent origins together have at most a quarter of the `total` in hand. The fewer places are free the fewer one
+    origin gets, so that busy origins leave places to others.
+
+    A POST that has waited for its answer for more than `patience` seconds gives its place among the `total` back, and counts as one to a
+    silent origin: so an origin that answers slowly gets its messages once, and does not take the places of the others. The views of an
+    origin are counted apart from its other messages, so that they do not take their places either.
+    """
+
+    total: int = 1024
+    per_origin: int = 64
+    per_silent_origin: int = 4
+    patience: float = 10.0
+
+    @property
+    def reserve(self) -> int:
+        """Places for origins that have answered lately."""
+        return self.total // 8
+
+    @property
+    def silent(self) -> int:
+        """POSTs in hand to all silent origins together."""
+        return max(self.total // 4, 1)
+
+    def share_of(self, free: int) -> int:
+        """How many POSTs one origin may have in hand while so many places are free: the fewer are free, the fewer."""
+        return math.ceil(self.per_origin * free / self.total)
+
+
+_Share = tuple[str, bool]
+"""An origin, and whether its views are meant or its other messages."""
+
+
+def _share(outgoing: Outgoing) -> _Share:
+    return (outgoing.origin, outgoing.latest)
+
+
+def _remember(shares: "OrderedDict[_Share, None]", share: _Share) -> None:
+    shares[share] = None
+    shares.move_to_end(share)
+    while len(shares) > _MOST_REMEMBERED:
+        shares.popitem(last=False)  # there is no end to the origins strangers can name
+
+
+class Courier:
+    """Delivers one store's outbox under a worker's lease."""
+
+    def __init__(
+        self,
+        store: Store,
+        client: Poster,
+        worker: str,
+        *,
+        policies: Mapping[Kind, RetryPolicy] = POLICIES,
+        traffic: Traffic | None = None,
+        secrets: Sequence[str] = (),
+        prepare: Prepare = _as_stored,
+        report: Report = _no_consequence,
+        on_attempt: Callable[[Taken, Settlement], None] = lambda _taken, _settlement: None,
+        tracing: Tracing | None = None,
+        clock: Callable[[], float] = time.time,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self._store = store
+        self._client = client
+        self._worker = worker
+        self._policies = policies
+        self._traffic = traffic or Traffic()
+        self._secrets = secrets
+        self._prepare = prepare
+        self._report = report
+        self._on_attempt = on_attempt
+        self._tracing = tracing or Tracing()
+        self._clock = clock
+        self._dice = dice
+        self._places: Counter[_Share] = Counter()
+        self._waiting: Counter[_Share] = Counter()
+        self._answering: OrderedDict[_Share, None] = OrderedDict()
+        self._silent: OrderedDict[_Share, None] = OrderedDict()
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._taken_at: dict[str, float] = {}
+        self._on_the_wire: dict[str, tuple[Taken, asyncio.Task[None]]] = {}
+        self._aborted: dict[str, None] = {}
+        self._pump = Pump(store, OUTBOX, self._traffic.total, self._take, self._deliver)
+
+    @property
+    def pump(self) -> Pump[Taken]:
+        """What keeps POSTs in hand, for whoever wants only those delivered that are due."""
+        return self._pump
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        watching = asyncio.create_task(self._watch())
+        try:
+            await self._pump.run()
+        finally:
+            watching.cancel()
+
+    async def drain(self, patience: float) -> None:
+        """Let the POSTs under way end; what cannot is delivered again by whoever comes next."""
+        await self._pump.drain(patience)
+
+    async def abort(self, ids: Sequence[str]) -> None:
+        """Stop these POSTs if they are in our hands, and wait until they are. They were deleted: nobody sends them again."""
+        tasks = [task for id in ids if (task := self._under_way.get(id))]
+        # What was taken in the same flush may be on its way to us still; what is in others' hands never comes.
+        self._aborted.update(dict.fromkeys(id for id in ids if id not in self._under_way))
+        while len(self._aborted) > _MOST_ABORTED:
+            del self._aborted[next(iter(self._aborted))]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the outbox can be read."""
+        return self._pump.healthy
+
+    @property
+    def under_way(self) -> int:
+        """How many POSTs are being made now."""
+        return len(self._under_way)
+
+    @property
+    def silent_origins(self) -> int:
+        """How many origins have left their last POST without an answer."""
+        return len({origin for origin, _ in self._silent})
+
+    @contextlib.contextmanager
+    def place_for(self, outgoing: Sequence[Outgoing]) -> Iterator[str | None]:
+        """The name under which these POSTs may be taken at once and handed to us; None if there are none, or no room for them.
+
+        As long as the context lasts their places are kept.
+        """
+        first_of_lanes = {one.lane: _share(one) for one in outgoing}  # the others of a lane wait for it
+        wanted = Counter(first_of_lanes.values())
+        if not wanted or not self._has_room(wanted) or not self._pump.reserve(wanted.total()):
+            yield None
+            return
+        self._places.update(wanted)
+        try:
+            yield self._worker
+        finally:
+            for share in wanted.elements():
+                self._one_less(share)
+            self._pump.release(wanted.total())
+
+    def hand(self, taken: Sequence[Taken], since: float) -> None:
+        """Deliver what was taken under our name, by a commit that was begun at that time of the event loop."""
+        self._taken_at.update((one.outgoing.id, since) for one in taken)
+        for one in taken:
+            self._places[_share(one.outgoing)] += 1
+            self._pump.hand(one)
+
+    def _has_room(self, wanted: Mapping[_Share, int]) -> bool:
+        full = any(map(self._is_silent, wanted)) and self._silent_is_full()
+        return all(self._room(share, full) >= count for share, count in wanted.items())
+
+    def _room(self, share: _Share, silent_is_full: bool) -> int:
+        """How many more POSTs of a share may be in hand."""
+        if silent_is_full and self._is_silent(share):
+            return 0
+        most = self._most_unproven() if self._is_unproven(share) else self._most_answering()
+        return most - self._places[share]
+
+    def _is_silent(self, share: _Share) -> bool:
+        return share in self._silent or self._waiting[share] >= self._traffic.per_silent_origin
+
+    def _is_unproven(self, share: _Share) -> bool:
+        return share not in self._answering or self._is_silent(share)
+
+    def _silent_is_full(self) -> bool:
+        in_hand = sum(places for share, places in self._places.items() if self._is_silent(share))
+        return in_hand >= self._traffic.silent
+
+    def _most_answering(self) -> int:
+        return self._traffic.share_of(self._pump.free)
+
+    def _most_unproven(self) -> int:
+        free, traffic = self._pump.free, self._traffic
+        if free <= traffic.reserve:
+            return 0
+        return min(traffic.per_silent_origin, traffic.share_of(free))
+
+    def _quota(self) -> Quota[_Share]:
+        """How much may be taken of each share. Of those not listed nothing is in hand, and they are unproven."""
+        listed = dict.fromkeys(self._answering, self._most_answering())
+        if full := self._silent_is_full():
+            listed.update(dict.fromkeys(self._silent, 0))
+        listed.update((share, self._room(share, full)) for share in self._places)
+        return Quota(listed, others=self._most_unproven())
+
+    async def _take(self, limit: int) -> list[Taken]:
+        above_reserve = self._pump.free - self._traffic.reserve
+        if above_reserve > 0:
+            limit = min(limit, above_reserve)  # so that this round leaves the reserve to the next
+        since = asyncio.get_running_loop().time()
+        taken = await self._store.take(self._worker, limit, self._quota())
+        self._taken_at.update((one.outgoing.id, since) for one in taken)
+        # Counted here, before the next round asks.
+        self._places.update(_share(one.outgoing) for one in taken)
+        return taken
+
+    async def _deliver(self, taken: Taken) -> None:
+        outgoing = taken.outgoing
+        task = asyncio.current_task()
+        assert task is not None
+        self._under_way[outgoing.id] = task  # if it was taken twice, the first is no longer ours
+        taken_at = self._taken_at.pop(outgoing.id, None)
+        try:
+            if outgoing.id in self._aborted:
+                del self._aborted[outgoing.id]
+                return
+            if not await self._is_ours(taken, taken_at):
+                return  # another process has deleted it, or taken it over
+            settlement = await self._attempt(taken)
+            if not outgoing.once:
+                await self._settle(taken, settlement)
+            self._on_attempt(taken, settlement)  # last, so that nothing depends on whoever counts
+        finally:
+            self._one_less(_share(outgoing))
+            if self._under_way.get(outgoing.id) is task:
+                del self._under_way[outgoing.id]
+
+    async def _is_ours(self, taken: Taken, taken_at: float | None) -> bool:
+        """Whether the POST may be made: its row is looked at, unless that was done a moment ago, when it was taken."""
+        if taken.outgoing.once:
+            return True
+        if taken_at is not None and asyncio.get_running_loop().time() - taken_at < _LOOK_AGAIN_AFTER:
+            return True
+        return taken.outgoing.id in await insist(lambda: self._store.held([taken]))
+
+    async def _watch(self) -> None:
+        """Abort POSTs that another process has deleted while they are on the wire (semantics 20)."""
+        while True:
+            before = dict(self._on_the_wire)
+            await asyncio.sleep(_LOOK_AT_ROWS_EVERY)
+            waiting = [wait for id, wait in before.items() if self._on_the_wire.get(id) is wait]
+            if not waiting:
+                continue
+            try:
+                held = await self._store.held([taken for taken, _ in waiting])
+            except StoreError as error:
+                log.debug("cannot look at the POSTs under way: %s", error)
+                continue
+            for wait in waiting:
+                taken, task = wait
+                # Only one that still waits for its answer: after that its row may have been deleted by itself.
+                if taken.outgoing.id not in held and self._on_the_wire.get(taken.outgoing.id) is wait:
+                    task.cancel()
+
+    def _one_less(self, share: _Share) -> None:
+        self._places[share] -= 1
+        if not self._places[share]:
+            del self._places[share]  # there is no end to the origins strangers can name
+
+    def _has_answered(self, share: _Share) -> None:
+        self._silent.pop(share, None)
+        _remember(self._answering, share)
+
+    def _has_not_answered(self, share: _Share) -> None:
+        self._answering.pop(share, None)
+        _remember(self._silent, share)
+
+    @contextlib.contextmanager
+    def _waiting_for_the_answer(self, taken: Taken) -> Iterator[None]:
+        """While the answer is awaited the row is watched, and after a while the POST counts against its origin's silent places alone."""
+        share, task = _share(taken.outgoing), asyncio.current_task()
+        assert task is not None
+        slow = False
+
+        def count_apart() -> None:
+            nonlocal slow
+            slow = True
+            self._waiting[share] += 1
+            if share not in self._answering:
+                self._has_not_answered(share)
+            self._pump.set_apart(task)
+
+        timer = asyncio.get_running_loop().call_later(self._traffic.patience, count_apart)
+        wait = (taken, task)
+        if not taken.outgoing.once:  # then it has no row any more
+            self._on_the_wire[taken.outgoing.id] = wait
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if self._on_the_wire.get(taken.outgoing.id) is wait:
+                del self._on_the_wire[taken.outgoing.id]
+            if slow:
+                self._waiting[share] -= 1
+                if not self._waiting[share]:
+                    del self._waiting[share]
+
+    async def _attempt(self, taken: Taken) -> Settlement:
+        outgoing = taken.outgoing
+        with self._tracing.post(
+            outgoing.traceparent,
+            kind=outgoing.kind,
+            message_id=outgoing.id,
+            origin=outgoing.origin,
+            attempt=taken.attempts,
+        ) as span:
+            settlement = await self._post(taken, span)
+            span.ended(settlement.outcome)
+        return settlement
+
+    async def _post(self, taken: Taken, span: Span) -> Settlement:
+        outgoing = taken.outgoing
+        sent_at = self._clock()
+        try:
+            answer = await self._send(taken, span)
+        except (ForbiddenTarget, _Unsendable) as error:
+            return await self._end(taken, Fate(Outcome.DEAD, None, str(error), sent_at))
+        except DeliveryError as error:
+            self._has_not_answered(_share(outgoing))
+            return await self._try_again(taken, None, str(error), sent_at)
+        except Exception as error:
+            # A mistake of ours: a person must know, and the next version may get it through.
+            log.critical("a message could not be sent", exc_info=error, extra={"message_id": outgoing.id})
+            return await self._try_again(
+                taken, None, f"{outgoing.origin}: it could not be sent; the log says why", sent_at
+            )
+        self._has_answered(_share(outgoing))
+        span.answered(answer.status)
+        if outgoing.kind == Kind.NOTICE and answer.status in _NOT_IMPLEMENTED:
+            # Notices are optional, and many servers have no endpoint for them: no reason to alarm a person.
+            problem = f"{outgoing.origin} answered {answer.status} to a notice"
+            log.debug("%s", problem, extra={"message_id": outgoing.id})
+            return Settlement(Outcome.DEAD, problem)
+        match verdict(answer.status):
+            case Verdict.DELIVERED:
+                return await self._end(taken, Fate(Outcome.DELIVERED, answer.status, None, sent_at))
+            case Verdict.GONE if outgoing.kind == Kind.CANCELLED:
+                # nobody waits for it, as it should be
+                return await self._end(taken, Fate(Outcome.DELIVERED, answer.status, None, sent_at))
+            case Verdict.RETRY:
+                return await self._try_again(taken, answer, f"{outgoing.origin} answered {answer.status}", sent_at)
+            case Verdict.GONE | Verdict.REFUSED:
+                problem = f"{outgoing.origin} answered {answer.status}"
+                return await self._end(taken, Fate(Outcome.DEAD, answer.status, problem, sent_at), answer.reason)
+
+    async def _send(self, taken: Taken, span: Span) -> Answer:
+        outgoing = taken.outgoing
+        try:
+            body, more = await self._prepare(taken)
+        except DeliveryError:
+            raise
+        except RapkitError as error:
+            raise _Unsendable(str(error)) from error
+        stamp = {**more, **headers(outgoing.id, self._clock(), body, self._secrets)}
+        if span.traceparent:
+            stamp[HEADER] = span.traceparent
+        with self._waiting_for_the_answer(taken):
+            return await self._client.post(outgoing.url, body, stamp)
+
+    async def _try_again(self, taken: Taken, answer: Answer | None, problem: str, sent_at: float) -> Settlement:
+        policy = self._policies[Kind(taken.outgoing.kind)]
+        retry_after = answer.retry_after if answer else None
+        delay = policy.delay(taken.attempts, taken.age, self._dice(), retry_after)
+        if delay is None:
+            status = answer.status if answer else None
+            attempts = f"{taken.attempts} attempt{'s' * (taken.attempts != 1)}"
+            problem = f"{problem.rstrip('.')}; given up after {attempts}"
+            return await self._end(taken, Fate(Outcome.DEAD, status, problem, sent_at))
+        log.info(
+            "%s; attempt %d, next in %.1f s",
+            problem.rstrip("."),
+            taken.attempts,
+            delay,
+            extra={"message_id": taken.outgoing.id},
+        )
+        return Settlement(Outcome.RETRY, problem, delay)
+
+    async def _end(self, taken: Taken, fate: Fate, reason: str | None = None) -> Settlement:
+        if fate.outcome is Outcome.DEAD and taken.outgoing.latest:
+            # A view is not worth sending later: the next one, or the result, tells more.
+            log.info("not shown: %s", fate.problem, extra={"message_id": taken.outgoing.id})
+            return Settlement(Outcome.DROPPED, fate.problem)
+        if fate.outcome is Outcome.DEAD:
+            # The reason is for whoever runs this: it is no part of the fate, which threads and models are told.
+            said = f"; it says: {reason}" if reason else ""
+            log.warning("undeliverable: %s%s", fate.problem, said, extra={"message_id": taken.outgoing.id})
+        consequence = await self._report(taken, fate)
+        return Settlement(fate.outcome, fate.problem, letter=consequence.letter, fact=consequence.fact)
+
+    async def _settle(self, taken: Taken, settlement: Settlement) -> None:
+        while True:
+            try:
+                return await self._store.settle(taken, settlement)
+            except StoreError as error:
+                # Not settled means delivered again once our lease ends; better to insist while it lasts.
+                log.error("cannot settle %s: %s", taken.outgoing.id, error)
+                await asyncio.sleep(_PAUSE_BEFORE_SETTLING_AGAIN)

@@ -1,0 +1,129 @@
+"""A model made of rules."""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rapkit.kernel.completion import Question, Reply, Usage, WantedCall
+from rapkit.kernel.conversation import Said
+from rapkit.models import templates
+from rapkit.models.errors import ModelError
+from rapkit.models.rules import Rule
+from rapkit.models.transcript import Hearing, hear
+
+Found = tuple[Rule, int, dict[str, str]]
+
+
+class Script:
+    """Says what the first rule says that fits the newest thing heard.
+
+    Which rule that is depends on the conversation alone, so it is the same in another process, after a crash. Only failures are counted
+    in memory.
+    """
+
+    def __init__(self, rules: tuple[Rule, ...], *, name: str, source: str) -> None:
+        self._rules = rules
+        self._name = name
+        self._source = source
+        self._failed: Counter[int] = Counter()
+
+    @property
+    def name(self) -> str:
+        """`scripted:` and the file."""
+        return self._name
+
+    @property
+    def takes_images(self) -> bool:
+        """It reads only."""
+        return False
+
+    @property
+    def context_window(self) -> int | None:
+        """It has none: its rules look at what was heard last."""
+        return None
+
+    async def complete(self, question: Question, on_text: Callable[[str], None]) -> Reply:
+        """Make one completion; see `Model`. A summary is made without a rule."""
+        if question.for_summary:
+            return Reply(f"({len(question.conversation)} turns were said.)", usage=Usage(1), model=self._name)
+        hearing = hear(question.conversation)
+        found = self._find(hearing)
+        if found is None:
+            reply, stream = Reply(self._no_rule(hearing), usage=Usage(1), model=self._name), False
+        else:
+            rule = found[0]
+            if rule.delay:
+                await asyncio.sleep(rule.delay)
+            self._fail(rule)
+            reply, stream = self._reply(question, hearing, found), rule.stream
+        for piece in _words(reply.text) if stream else filter(None, [reply.text]):
+            on_text(piece)
+            await asyncio.sleep(0)  # so that what listens sees pieces, and not one heap of them
+        return reply
+
+    def _find(self, hearing: Hearing) -> Found | None:
+        for number, rule in itertools.product(hearing.newest, self._rules):
+            match = rule.match(hearing.pieces[number])
+            if match is None or (rule.nth is not None and rule.nth != _count(rule, hearing, number)):
+                continue
+            if rule.speaks or self._will_fail(rule):
+                return rule, number, match
+        return None
+
+    def _will_fail(self, rule: Rule) -> bool:
+        failure = rule.failure
+        return failure is not None and (failure.times is None or self._failed[rule.number] < failure.times)
+
+    def _fail(self, rule: Rule) -> None:
+        if rule.failure is not None and self._will_fail(rule):
+            self._failed[rule.number] += 1
+            failure = rule.failure
+            raise ModelError(failure.message, retryable=failure.retryable, retry_after=failure.retry_after)
+
+    def _reply(self, question: Question, hearing: Hearing, found: Found) -> Reply:
+        rule, places = found[0], _places(hearing, found)
+        turn = sum(isinstance(turn, Said) for turn in question.conversation)
+        calls = tuple(
+            WantedCall(f"call_{turn}_{index}", tool, templates.fill(arguments, places))
+            for index, (tool, arguments) in enumerate(rule.calls)
+        )
+        return Reply(templates.fill_text(rule.say, places), calls, usage=rule.usage, model=self._name)
+
+    def _no_rule(self, hearing: Hearing) -> str:
+        heard = hearing.pieces[hearing.newest[0]] if hearing.newest else "nothing"
+        return f"{self._source} has no rule for what I heard last: {heard}."
+
+
+def _count(rule: Rule, hearing: Hearing, number: int) -> int:
+    """How often the rule was about something, up to this."""
+    return sum(rule.match(piece) is not None for piece in hearing.pieces[: number + 1])
+
+
+def _places(hearing: Hearing, found: Found) -> dict[str, Any]:
+    rule, number, match = found
+    piece = hearing.pieces[number]
+    answers = [each.text for each in hearing.pieces[: number + 1] if each.kind != "user"]
+    last = [hearing.pieces[each] for each in reversed(hearing.newest)]
+    return {
+        "text": piece.text,
+        "match": match,
+        "answer": answers[-1] if answers else "",
+        "answers": "\n".join(each.text for each in last if each.kind != "user"),
+        "call_id": piece.call_id or next(reversed(hearing.calls.values()), ""),
+        "calls": hearing.calls,
+        "count": _count(rule, hearing, number),
+    }
+
+
+def _words(text: str) -> Iterator[str]:
+    """Word by word, each with the space before it."""
+    word = ""
+    for character in text:
+        if character.isspace() and word and not word[-1].isspace():
+            yield word
+            word = ""
+        word += character
+    if word:
+        yield word

@@ -1,0 +1,70 @@
+"""The alarm of an agent without a worker: rings when something is due and nobody comes.
+
+What is accepted rings by itself. This is for what becomes due by time: timers, retries, schedules, the threads of a process that was lost.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from rapkit.clock import Clock
+from rapkit.errors import StoreError
+from rapkit.mailbox import Store
+from rapkit.runtime.wake_hook import Doorbell
+
+_LOOK_EVERY = 1.0
+_PATIENCE = 5.0
+_LONGEST_PATIENCE = 300.0
+
+log = logging.getLogger("rapkit.doorbell")
+
+
+async def soonest(store: Store, topics: Sequence[str]) -> float | None:
+    """Seconds until something of these topics is due (0 if it is), or None."""
+    times = [await store.next_due(topic) for topic in topics]
+    return min((each for each in times if each is not None), default=None)
+
+
+class Alarm:
+    """Looks what is due when, and rings at that time; then less and less often, as long as nobody does it.
+
+    What somebody has in hand is not rung for, however long it takes, as long as that one lives.
+    """
+
+    def __init__(self, store: Store, topics: Sequence[str], clock: Clock, bell: Doorbell) -> None:
+        self._store = store
+        self._topics = topics
+        self._clock = clock
+        self._bell = bell
+        self._patience = _PATIENCE
+        self._heard = bell.rung
+        self._ring_at: float | None = None
+        self._in_vain = False
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        while True:
+            try:
+                due = await soonest(self._store, self._topics)
+            except StoreError as error:
+                log.error("cannot see what is due: %s", error)
+                due = None
+            await self._clock.sleep(self._look(due))
+
+    def _look(self, due: float | None) -> float:
+        """Ring, if it is time to; seconds until the next look."""
+        if due != 0:
+            self._ring_at, self._in_vain, self._heard = None, False, self._bell.rung
+            if due is None or due > self._store.lease.seconds:
+                # It was done. Before that, it may just be in the hands of somebody who is lost with it.
+                self._patience = _PATIENCE
+            return _LOOK_EVERY if due is None else min(due, _LOOK_EVERY)
+        now = self._clock.now()
+        if self._ring_at is None:
+            # If it has rung since nothing was due, it was for this: whoever heard it is on the way.
+            self._ring_at = now if self._bell.rung == self._heard else now + self._patience
+        if now >= self._ring_at:
+            if self._in_vain:
+                self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
+            self._bell.ring("")
+            self._ring_at, self._in_vain = now + self._patience, True
+        return _LOOK_EVERY

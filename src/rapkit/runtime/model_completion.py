@@ -1,0 +1,153 @@
+"""Asking the model: whether it may be asked, what it is shown, and what follows from what it says."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from functools import lru_cache
+from typing import Any
+
+from rapkit.call_ids import call_id_suffix
+from rapkit.kernel.budgets import used_up
+from rapkit.kernel.builtins import offered
+from rapkit.kernel.catalog import Catalog
+from rapkit.kernel.compaction import Cut, compacted, is_due, not_compacted, room_for, summary_question, takes_less
+from rapkit.kernel.completion import Question, Reply, Usage
+from rapkit.kernel.effects import Step
+from rapkit.kernel.reply import model_failed, out_of_budget, reply
+from rapkit.kernel.thread import Thread
+from rapkit.models.errors import ModelError
+from rapkit.runtime.broadcast import Delta, Reset
+from rapkit.runtime.history import View
+from rapkit.runtime.instructions import instructions_for
+from rapkit.runtime.services import Premises
+
+log = logging.getLogger("rapkit.threads")
+
+
+class Interrupted(BaseException):
+    """The completion is not wanted any more."""
+
+
+class Asking:
+    """One completion for a thread. It can be interrupted, also before it has begun."""
+
+    def __init__(self, premises: Premises) -> None:
+        self._premises = premises
+        self._limits = premises.plan.limits
+        self.began = False
+        """Whether the model was asked."""
+        self._completing: asyncio.Task[Reply] | None = None
+        self._more_urgent = asyncio.Event()
+
+    async def ask(self, thread: Thread, view: View, catalog: Catalog) -> Step:
+        """Ask the model, if there is money left for it; for a summary first, if it would be shown too much.
+
+        Raises `Interrupted` if somebody wants that.
+        """
+        clock, limits = self._premises.clock, self._limits
+        if reason := used_up(thread, limits):
+            return out_of_budget(thread, reason, None, clock.now(), limits)
+        spending = self._premises.spending
+        if spending is not None and (over := await spending.exceeded()) is not None:
+            return out_of_budget(thread, over.reason, over.until, clock.now(), limits)
+        room = room_for(thread, limits, self._premises.plan.model.context_window)
+        if is_due(thread, limits, room, view.tokens) and (where := view.cut(limits, room)) is not None:
+            return await self._compact(thread, view, where, room)
+        question = Question(
+            instructions_for(self._premises.plan, thread, catalog, clock.now()),
+            view.conversation(limits, room),
+            (*offered(thread, limits), *catalog.tools),
+        )
+        try:
+            said = await self._complete(thread.id, question)
+        except ModelError as error:
+            self._premises.hub.tell(thread.id, Reset())
+            return self._failed(thread, view, room, error)
+        suffix = call_id_suffix(self._premises.store.incarnation, thread.id)
+        return reply(thread, said, catalog, clock.now(), limits, id_suffix=suffix)
+
+    def _failed(self, thread: Thread, view: View, room: int, error: ModelError) -> Step:
+        log.warning("the model failed: %s", error, extra={"thread_id": thread.id})
+        now, limits = self._premises.clock.now(), self._limits
+        if error.too_long and (step := takes_less(thread, room, view.tokens, now, limits)) is not None:
+            return step
+        return model_failed(thread, str(error), now, limits, retryable=error.retryable, retry_after=error.retry_after)
+
+    async def _compact(self, thread: Thread, view: View, where: Cut, room: int) -> Step:
+        """Have what was said long ago summed up. The thread does not stop if that is not to be had."""
+        limits = self._limits
+        question = summary_question(view.before(where, limits, room))
+        usage = Usage()
+        try:
+            said = await self._complete(thread.id, question)
+            if said.text.strip():
+                return compacted(thread, said, where, self._premises.clock.now(), limits)
+            problem, usage = "the model wrote nothing", said.usage
+        except ModelError as error:
+            now = self._premises.clock.now()
+            if error.too_long and (step := takes_less(thread, room, view.tokens, now, limits)) is not None:
+                return step
+            if error.retryable and thread.failures + 1 < limits.attempts:
+                return self._failed(thread, view, room, error)
+            problem, usage = str(error), Usage(requests=1)
+        log.warning("no summary could be made: %s", problem, extra={"thread_id": thread.id})
+        return not_compacted(thread, problem, usage, self._premises.clock.now(), limits)
+
+    async def _complete(self, thread_id: str, question: Question) -> Reply:
+        premises = self._premises
+        patience = premises.plan.patience.completion
+
+        def tell(text: str) -> None:
+            if not question.for_summary:  # which nobody has asked for
+                premises.hub.tell(thread_id, Delta(text))
+
+        model = premises.plan.model
+        taken = Usage(requests=1)  # at least: what a completion took that was cut off, nobody says
+        with premises.metrics.completion() as outcome, premises.tracing.completion(model.name, thread_id) as span:
+            try:
+                self.began = True
+                async with premises.clock.timeout(patience):
+                    said = await self._interruptible(model.complete(question, tell))
+                taken = said.usage
+            except TimeoutError:
+                raise ModelError(f"The model did not answer within {patience:g} s.", retryable=True) from None
+            finally:
+                if premises.spending is not None:
+                    premises.spending.add(taken)
+            outcome.said(said)
+            span.used(taken.input_tokens, taken.output_tokens, taken.cost)
+        if self._limits_cost and not taken.cost and taken.input_tokens:
+            _warn_of_unknown_price(model.name)
+        return said
+
+    @property
+    def _limits_cost(self) -> bool:
+        budget = self._premises.plan.budget
+        return self._limits.cost is not None or (budget is not None and budget.cost is not None)
+
+    async def _interruptible(self, completing: Coroutine[Any, Any, Reply]) -> Reply:
+        """What a completion gives, unless somebody interrupts it because there is something more urgent."""
+        if self._more_urgent.is_set():
+            completing.close()
+            raise Interrupted
+        self._completing = asyncio.create_task(completing)
+        try:
+            return await self._completing
+        except asyncio.CancelledError:
+            if self._more_urgent.is_set() and self._completing.cancelled():
+                raise Interrupted from None
+            raise
+        finally:
+            self._completing.cancel()
+            self._completing = None
+
+    def interrupt(self) -> None:
+        """Let the model be: the thread is to see its mail first."""
+        self._more_urgent.set()
+        if self._completing is not None:
+            self._completing.cancel()
+
+
+@lru_cache(maxsize=16)  # so that it is said once
+def _warn_of_unknown_price(model: str) -> None:
+    log.warning("the price of %s is not known: a budget of costs does not bound it. Limit tokens or slices.", model)

@@ -1,0 +1,81 @@
+"""The doorbell: telling somebody outside that an agent has something to do.
+
+An agent without a worker only receives. Whoever has it woken, be it another process or a serverless platform, learns from this bell when.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+
+from rapkit.work import maintenance
+
+_MOST_AT_ONCE = 32
+_PATIENCE = 60.0
+_PATIENCE_AT_THE_END = 1.0
+
+OnAccept = Callable[[str], Awaitable[None] | None]
+"""What is called when a thread has got something to do, with its id; with "" when the time of something has come.
+
+A plain function is called in a thread of its own, so that it may take its time.
+"""
+
+log = logging.getLogger("rapkit.doorbell")
+
+
+class Doorbell:
+    """Calls a function of the user's in the background. Best effort: what it is about is in the store, whether the bell is heard or not.
+
+    `rung` is how often.
+    """
+
+    def __init__(self, on_accept: OnAccept | None) -> None:
+        self._on_accept = on_accept
+        self.rung = 0
+        self._calls: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+        self._room = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._context = contextvars.copy_context()
+
+    def ring(self, thread_id: str) -> None:
+        """Have the function called, after this returns. While it is being called for this thread, it is called once more, not several."""
+        if self._on_accept is None:
+            return
+        self.rung += 1
+        if thread_id in self._calls:
+            self._again.add(thread_id)
+            return
+        # In a context of ours: what a request has set is no business of whoever hears the bell.
+        self._calls[thread_id] = asyncio.create_task(self._ring(thread_id), context=self._context.copy())
+
+    async def _ring(self, thread_id: str) -> None:
+        try:
+            async with self._room:
+                await self._call(thread_id)
+                while thread_id in self._again:
+                    self._again.discard(thread_id)
+                    await self._call(thread_id)
+        finally:
+            self._again.discard(thread_id)
+            del self._calls[thread_id]
+
+    async def _call(self, thread_id: str) -> None:
+        assert self._on_accept is not None
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                if inspect.iscoroutinefunction(self._on_accept):
+                    await self._on_accept(thread_id)
+                else:
+                    called = await asyncio.to_thread(self._on_accept, thread_id)
+                    if inspect.isawaitable(called):
+                        await called
+        except Exception as error:
+            # Whatever it is, it is not ours, and must not become anybody's trouble: the message is safe, and the bell rings again.
+            log.error("on_accept failed: %r", error, exc_info=error, extra={"thread_id": thread_id or None})
+
+    async def close(self) -> None:
+        """Let calls under way end, for a moment."""
+        if self._calls:
+            await asyncio.wait(set(self._calls.values()), timeout=_PATIENCE_AT_THE_END)
+        await maintenance.end(*self._calls.values())

@@ -1,0 +1,187 @@
+"""One run of a handler: what it works with, and what becomes of that when it ends."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, NoReturn
+
+from rapkit.errors import Fenced, StoreError, ToolError
+from rapkit.mailbox import Commit, Fact, Letter, NewBox, Outgoing
+from rapkit.protocol import Invocation
+from rapkit.server.claimed_box import Hold
+from rapkit.server.interaction.questions import Questions
+from rapkit.server.interaction.user_interaction import People
+from rapkit.server.invocation import Call
+from rapkit.server.resources.thread_resources import Resources
+from rapkit.server.services import Premises
+from rapkit.server.subscriptions.confirmation import NewSubscription, new_subscription
+from rapkit.server.tools.checkpoint import Checkpoint
+from rapkit.server.tools.context import Context, Means
+from rapkit.server.tools.handler import bound, invoke
+from rapkit.server.tools.hooks import HookedCall, around
+from rapkit.server.tools.output import Output
+from rapkit.server.tools.tool import Tool
+from rapkit.server.views import Views
+
+log = logging.getLogger("rapkit.calls")
+
+
+class Suspension:
+    """How a handler stops to wait for somebody: the hold is let go, and the handler interrupted.
+
+    It knows nothing of the visit, so that one that is over is gone at once: a thread is in use as long as anything holds on to its space.
+    """
+
+    def __init__(self, hold: Hold, views: Views, task: "asyncio.Task[None]") -> None:
+        self.happened = False
+        self.lost = False
+        self._hold = hold
+        self._views = views
+        self._task = task
+
+    async def __call__(self, commit: Commit, afterwards: Callable[[], Awaitable[None]] | None) -> NoReturn:
+        """Write the commit, with what is still to be shown, do what is to be done after that, and stop. This never returns."""
+        # What the state was changed to is not kept: the handler changes it again when it runs again.
+        self._check(not self._task.done())
+        if await self._hold.insist(replace(commit, outgoing=[*self._views.take(), *commit.outgoing])):
+            self.happened = True
+            await self._do(afterwards)
+        else:
+            self.lost = True
+        self._check(self._task.cancel())
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    def _check(self, running: bool) -> None:
+        # Whoever asks after the end is a task that the handler has left behind: nobody would ever end its waiting.
+        if not running:
+            raise RuntimeError("The handler has ended: it is too late to ask.")
+
+    async def _do(self, afterwards: Callable[[], Awaitable[None]] | None) -> None:
+        try:
+            if afterwards is not None:
+                await afterwards()
+        except (StoreError, ToolError) as error:
+            log.error("a call that waits may have to wait longer: %s", error)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a call ends: what is answered, the POSTs that leave before that, and what is written with it.
+
+    `subscription` is the one that the call has made, if it has. `cancelled` says that the call was stopped: its text does not, since an
+    author may raise `ToolError("Cancelled.")`.
+    """
+
+    output: Output
+    before: Sequence[Outgoing] = ()
+    spawn: Sequence[NewBox] = ()
+    facts: Sequence[Fact] = ()
+    letters: Sequence[Letter] = ()
+    subscription: NewSubscription | None = None
+    cancelled: bool = False
+
+
+class Visit:
+    """One run of a handler: what it works with, and what becomes of that when it ends."""
+
+    def __init__(
+        self,
+        premises: Premises,
+        resources: Resources,
+        hold: Hold,
+        tool: Tool,
+        call: Call,
+        task: "asyncio.Task[None]",
+    ) -> None:
+        self._premises = premises
+        self._hold = hold
+        self._tool = tool
+        self._call = call
+        self._space = resources.space(call)
+        self._views = Views(hold, premises.clock, call.message.group_id, premises.plan.limits.result)
+        self._processes = premises.processes(hold)
+        self._suspension = Suspension(hold, self._views, task)
+        self._subscription: NewSubscription | None = None
+
+    @property
+    def suspended(self) -> bool:
+        """Whether the handler waits for somebody, and the hold has been let go."""
+        return self._suspension.happened
+
+    @property
+    def lost(self) -> bool:
+        """Whether the handler was interrupted because the hold was no longer ours."""
+        return self._suspension.lost
+
+    @cached_property
+    def _people(self) -> People:
+        """The way to people, for handlers that can ask them."""
+        premises = self._premises
+        questions = Questions(premises.store, self._hold, premises.clock, self._suspension)
+        return People(premises, self._hold, self._call, self._tool.name, questions)
+
+    async def context(self) -> Context:
+        """The context of the handler."""
+        await self._space.load()
+        means = Means(
+            self._premises.clock, self._views, self._space, self._processes, self._people, self._store_checkpoint
+        )
+        checkpoint = self._call.checkpoint
+        cursor = None if checkpoint is None else checkpoint.cursor
+        return Context(self._call, self._tool.name, means, cursor, is_async=self._tool.signature.is_async)
+
+    async def _store_checkpoint(self, cursor: str) -> None:
+        known = self._call.checkpoint
+        if known is None or known.cursor != cursor:  # else there is no progress, and the runs since then still count
+            known = Checkpoint(cursor, self._hold.claim.attempts)
+        call = replace(self._call, checkpoint=known)
+        changes = self._space.changes(kept=True)
+        commit = Commit(state=call.to_state(), spawn=changes.spawn, facts=changes.facts, keep=True, charge=True)
+        if not await self._hold.insist(commit):
+            raise Fenced("The call was cancelled, or taken over.")
+        self._call = call
+
+    async def handle(self, message: Invocation, context: Context | None) -> Any:
+        """Call the handler, with the hooks around it."""
+        arguments = bound(self._tool.signature, message, context)
+        result = await self._with_hooks(arguments, context)
+        self._space.settle()
+        return result
+
+    async def _with_hooks(self, arguments: dict[str, Any], context: Context | None) -> Any:
+        hooks = self._premises.plan.hooks
+        if not hooks or context is None:
+            return await self._handle(arguments)
+        seen = {name: value for name, value in arguments.items() if name != self._tool.signature.context_parameter}
+        hooked = HookedCall(self._tool.name, self._call.caller, seen, context)
+        return await around(hooks, hooked, partial(self._handle, arguments))
+
+    async def _handle(self, arguments: dict[str, Any]) -> Any:
+        if self._tool.subscription is None:
+            return await invoke(self._tool.signature, arguments, self._premises.threads)
+        provider = self._tool.traits.requires_auth
+        if provider is not None and provider in self._premises.oauth.providers:
+            # Now, because once the subscription is confirmed its call is answered, and nobody can be asked any more.
+            await self._people.oauth(provider, None)
+        self._subscription = await new_subscription(self._premises, self._tool, self._call)
+        return self._subscription.text
+
+    def ending(self, output: Output) -> Ending:
+        """How the call ends if the handler has this to say."""
+        changes = self._space.changes(kept=not output.failed)
+        views = self._views.take()
+        subscription = None if output.failed else self._subscription
+        if subscription is None:
+            return Ending(output, views, changes.spawn, changes.facts)
+        made = subscription.commit
+        return Ending(output, views, [*made.spawn, *changes.spawn], changes.facts, made.letters, subscription)
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+        try:
+            await self._views.close()
+        finally:
+            await self._processes.close()

@@ -1,0 +1,55 @@
+"""A toolset that is served in a test, by a process that can be lost."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from rapkit.delivery.http_client import Poster
+from rapkit.server.engine import Surroundings
+from rapkit.server.toolset import Toolset
+from rapkit.testing.activity import Activity
+from rapkit.testing.clock import ManualClock
+from rapkit.testing.process import Process
+from rapkit.testing.process_run import Life
+from rapkit.testing.providers import Providers
+from rapkit.testing.requests import Requests
+
+HOST = "127.0.0.1:8001"
+
+
+class Served:
+    """The toolset, the way in, and the OAuth providers of its users. What it sends goes to `callers`."""
+
+    def __init__(
+        self,
+        tools: Toolset,
+        clock: ManualClock,
+        activity: Activity,
+        callers: Poster,
+        workspaces: Path,
+        host: str = HOST,
+    ) -> None:
+        self.tools = tools
+        self.requests = Requests(tools, host)
+        self.providers = Providers(clock)
+        self.process = Process(self._work, clock, activity)
+        self._clock = clock
+        self._activity = activity
+        self._callers = callers
+        self._workspaces = workspaces
+
+    @contextlib.asynccontextmanager
+    async def _work(self, life: Life) -> AsyncIterator[None]:
+        surroundings = Surroundings(
+            clock=self._clock,
+            open_store=lambda _plan: life.store,
+            open_client=lambda _guard, _timeouts: life.line(self._callers),
+            oauth_client=self.providers,
+            workspaces=lambda _plan: self._workspaces,
+            threads=self._activity.threads,
+            is_lost=lambda: life.over,
+        )
+        async with self.tools.lifespan(loopback_callbacks=True, surroundings=surroundings):
+            if not life.workers:
+                raise RuntimeError(f"The toolset {self.tools.name!r} is being served already. End that first.")
+            yield

@@ -1,0 +1,134 @@
+"""Checks are made at the same time; one that hangs or breaks takes nothing from the others."""
+
+import threading
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from rapkit.cli.doctor import model, open_files, versions
+from rapkit.cli.doctor.check_result import Verdict
+from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.report import as_json, summary
+from rapkit.cli.doctor.run_checks import CHECKS, examine
+from tests.cli.doctor.checked_agents import patient
+
+NOBODY = Patient(Path("rapkit.toml"), None, "There is none.", Path())
+
+
+def well(_: Patient) -> list[Verdict]:
+    return [Verdict("well", "ok", "fine")]
+
+
+def ignore(_: Collection[str]) -> None:
+    pass
+
+
+def test_one_that_hangs_is_given_up_and_told_of() -> None:
+    released = threading.Event()
+    waited_for: list[Collection[str]] = []
+
+    def hang(_: Patient) -> list[Verdict]:
+        released.wait()
+        return []
+
+    verdicts = examine(NOBODY, waited_for.append, {"hangs": hang, "well": well}, patience=1.0)
+    released.set()
+
+    assert [(each.check, each.state) for each in verdicts] == [("hangs", "failed"), ("well", "ok")]
+    assert verdicts[0].seen == "it did not end within 1 s"
+    assert list(waited_for[0]) == ["hangs", "well"]
+    assert list(waited_for[-1]) == ["hangs"]
+
+
+def test_checks_are_made_at_the_same_time() -> None:
+    met = threading.Barrier(2)
+
+    def meet(_: Patient) -> list[Verdict]:
+        met.wait()
+        return [Verdict("met", "ok", "")]
+
+    assert len(examine(NOBODY, ignore, {"one": meet, "two": meet})) == 2
+
+
+def test_one_that_breaks_says_so_and_shows_nothing_of_what_it_had_in_its_hands() -> None:
+    def broken(_: Patient) -> list[Verdict]:
+        raise RuntimeError("the token is xyzzy")
+
+    verdicts = examine(NOBODY, ignore, {"broken": broken, "well": well})
+
+    assert [(each.check, each.state) for each in verdicts] == [("broken", "skipped"), ("well", "ok")]
+    assert verdicts[0].seen == "the check itself broke: RuntimeError"
+    assert "xyzzy" not in as_json(verdicts)
+
+
+def test_what_is_told_has_the_order_of_the_checks_and_not_of_their_ends() -> None:
+    assert [*CHECKS][:3] == ["versions", "config", "store"]
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        (["ok", "skipped"], "All is well."),
+        (["ok", "warning"], "1 warning. After"),
+        (["failed", "warning", "warning"], "1 failed and 2 warnings. After"),
+    ],
+)
+def test_it_all_comes_to_one_sentence(states: list[str], said: str) -> None:
+    assert summary([Verdict("x", state, "") for state in states]).startswith(said)  # type: ignore[arg-type]
+
+
+# Small ones
+
+
+def test_versions_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    (verdict,) = versions.check(NOBODY)
+    assert verdict.state == "ok"
+    assert "rapkit 0" in verdict.seen
+    assert "Python 3" in verdict.seen
+    assert "SQLite 3" in verdict.seen
+
+    monkeypatch.setattr(versions.apsw, "sqlite_lib_version", lambda: "3.46.1")  # type: ignore[attr-defined]
+    (old,) = versions.check(NOBODY)
+    assert (old.state, old.do) == ("failed", "Run: pip install -U apsw")
+
+
+def test_few_open_files_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+
+    (verdict,) = open_files.check(NOBODY)
+
+    assert (verdict.state, verdict.seen) == ("warning", "up to 256 at once, which is few")
+    assert verdict.do == "Run: ulimit -n 4096, up to 4,096 without asking anybody."
+
+
+def test_a_script_is_a_model_that_needs_no_key(tmp_path: Path) -> None:
+    (verdict,) = model.check(patient(tmp_path))
+    assert verdict.state == "ok"
+    assert verdict.seen.endswith("plan.yaml, a script that needs no key")
+
+
+def test_a_model_that_is_asked(tmp_path: Path) -> None:
+    (verdict,) = model.check(patient(tmp_path, ask_model=True))
+    assert verdict.state == "ok"
+    assert "plan.yaml answered: 0.0 s" in verdict.seen
+
+    (tmp_path / "failing.yaml").write_text("- fail: The key is wrong.\n  retryable: false\n")
+    (refused,) = model.check(patient(tmp_path, model="scripted:failing.yaml", ask_model=True))
+    assert refused.state == "failed"
+    assert "The key is wrong." in refused.seen
+    assert refused.do == "Check the key, the name of the model and the account."
+
+
+def test_a_model_without_a_key_and_one_whose_key_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (without,) = model.check(patient(tmp_path, model="openai:gpt-5-mini"))
+    assert without.state == "failed"
+    assert "set OPENAI_API_KEY" in without.seen
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-xyzzy-xyzzy-xyzzy")
+    (untried,) = model.check(patient(tmp_path, model="openai:gpt-5-mini"))
+    assert untried.state == "ok"
+    assert "`--ask-model`" in untried.seen
+    assert "xyzzy" not in untried.seen

@@ -1,0 +1,71 @@
+"""What those are told who look on."""
+
+from rapkit.runtime.broadcast import Changed, Delta, Hub, News, Over, Perhaps, Reset, Watcher
+
+MANY = 3000
+
+
+async def told(watcher: Watcher) -> list[News]:
+    """Everything, without waiting for more."""
+    news = []
+    while (one := await watcher.next(0)) != Perhaps():
+        news.append(one)
+    return news
+
+
+async def test_everybody_who_looks_at_a_thread_is_told_in_order() -> None:
+    hub = Hub()
+    with hub.watch("t") as first, hub.watch("t") as second, hub.watch("u") as other:
+        for news in (Changed(), Delta("a"), Delta("a")):
+            hub.tell("t", news)
+
+        assert await told(first) == await told(second) == [Changed(), Delta("a"), Delta("a")]
+        assert await told(other) == []
+        assert hub.watched == 2
+    assert hub.watched == 0
+
+
+async def test_pieces_of_what_is_in_the_journal_by_now_are_not_told_any_more() -> None:
+    watcher = Watcher()
+    for news in (Delta("he"), Delta("llo"), Changed(), Delta("bye"), Reset(), Delta("good")):
+        watcher.tell(news)
+
+    assert await told(watcher) == [Changed(), Reset(), Delta("good")]
+
+
+async def test_who_is_too_slow_misses_pieces_and_is_told_so() -> None:
+    watcher = Watcher()
+    for number in range(MANY):
+        watcher.tell(Delta(str(number)))
+
+    assert await told(watcher) == [Reset(), Changed()]
+
+    watcher.tell(Delta("the end of what was lost"))
+    watcher.tell(Changed())
+    watcher.tell(Delta("the next text"))
+    assert await told(watcher) == [Changed(), Delta("the next text")]
+
+
+async def test_changes_are_never_missed_and_never_pile_up() -> None:
+    watcher = Watcher()
+    for _ in range(MANY):
+        watcher.tell(Changed())
+    assert await told(watcher) == [Changed()]
+
+    for _ in range(MANY):
+        watcher.tell(Reset())
+        watcher.tell(Changed())
+    pile = await told(watcher)
+    assert len(pile) <= MANY
+    assert pile[-1] == Changed()
+
+
+async def test_the_end_is_told_to_everybody_even_to_those_who_come_later() -> None:
+    hub = Hub()
+    with hub.watch("t") as slow:
+        for number in range(MANY):
+            hub.tell("t", Delta(str(number)))
+        hub.end()
+        assert (await told(slow))[-1] == Over()
+    with hub.watch("t") as late:
+        assert await told(late) == [Over()]
