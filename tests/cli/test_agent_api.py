@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rapkit.cli.agent_api import AgentApi, AgentAway, AgentLate, AgentRefused, StreamEvent
-from rapkit.cli.agent_selection import Wanted, reached
+from rapkit.cli.agent_api import AgentApi, AgentRefused, AgentTimeout, AgentUnreachable, StreamEvent
+from rapkit.cli.agent_selection import AgentSelection, reached
 from rapkit.errors import ConfigError
 from tests.cli.fake_agent import Answer, Impostor, document, entry, events, problem, raw
 
@@ -28,7 +28,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentApi]:
     (folder / "rapkit.toml").write_text(
         f'[agent]\nmodel = "scripted:plan.yaml"\nport = 0\n[agent.tokens]\nme = "{TOKEN}"\n'
     )
-    with reached(Wanted(str(folder / "rapkit.toml")), working=True) as agent:
+    with reached(AgentSelection(str(folder / "rapkit.toml")), working=True) as agent:
         yield agent.api
 
 
@@ -97,7 +97,7 @@ def test_nobody_there() -> None:
         bound.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(
-            AgentAway, match=f"^{url} cannot be reached: Connection refused. Is the agent running there"
+            AgentUnreachable, match=f"^{url} cannot be reached: Connection refused. Is the agent running there"
         ):
             AgentApi(url).get("threads")
 
@@ -111,7 +111,7 @@ def test_what_is_no_agent(impostor: Impostor) -> None:
     with pytest.raises(AgentRefused, match=r"answered 404\. Is there an agent\?"):
         api.get("threads")
     impostor.answers = [raw(b"<html>Oh</html>", 502)]
-    with pytest.raises(AgentAway, match=r"answered 502: Is there an agent\?"):
+    with pytest.raises(AgentUnreachable, match=r"answered 502: Is there an agent\?"):
         api.get("threads")
 
 
@@ -166,7 +166,7 @@ def test_an_answer_that_never_ends_is_given_up(impostor: Impostor, part: str, mo
                 time.sleep(0.01)
 
     impostor.answers = [drip]
-    with pytest.raises(AgentAway, match=r"cannot be reached: no whole answer within 0\.5 s"):
+    with pytest.raises(AgentUnreachable, match=r"cannot be reached: no whole answer within 0\.5 s"):
         AgentApi(impostor.url).get("threads")
 
 
@@ -186,7 +186,7 @@ def test_what_does_not_even_speak_http() -> None:
             connection.close()
 
         threading.Thread(target=babble, daemon=True).start()
-        with pytest.raises(AgentAway, match="cannot be reached: 220 mail\N{REPLACEMENT CHARACTER}") as caught:
+        with pytest.raises(AgentUnreachable, match="cannot be reached: 220 mail\N{REPLACEMENT CHARACTER}") as caught:
             AgentApi(f"http://127.0.0.1:{listener.getsockname()[1]}").get("threads")
 
     assert str(caught.value).isprintable()
@@ -216,7 +216,7 @@ def test_an_agent_is_waited_for_as_long_as_there_is_time(impostor: Impostor, how
 
     impostor.answers = [problem(503, "Not now.") if how == "is away" else dawdle]
     try:
-        with pytest.raises(AgentLate, match="did not answer in time"):
+        with pytest.raises(AgentTimeout, match="did not answer in time"):
             AgentApi(impostor.url, ends_at=time.monotonic() + 0.5).post("threads", patience=3600)
     finally:
         over.set()
@@ -225,7 +225,7 @@ def test_an_agent_is_waited_for_as_long_as_there_is_time(impostor: Impostor, how
 def test_without_patience_it_is_sent_once(impostor: Impostor) -> None:
     impostor.answers = [problem(503, "Not now.")]
 
-    with pytest.raises(AgentAway, match=r"answered 503: Not now\."):
+    with pytest.raises(AgentUnreachable, match=r"answered 503: Not now\."):
         AgentApi(impostor.url).post("threads")
 
     assert len(impostor.requests) == 1
@@ -272,7 +272,7 @@ def test_a_stream_that_breaks_off_is_an_agent_that_is_away(impostor: Impostor) -
     stream = iter(AgentApi(impostor.url).stream("t"))
 
     assert next(stream).id == "1"
-    with pytest.raises(AgentAway):
+    with pytest.raises(AgentUnreachable):
         next(stream)
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from rapkit.cli import agent_selection
-from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused, StreamEvent
-from rapkit.cli.agent_selection import Reached, Wanted, reached
-from rapkit.cli.reconnecting_stream import Following
+from rapkit.cli.agent_api import AgentApi, AgentRefused, AgentUnreachable, StreamEvent
+from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, reached
+from rapkit.cli.reconnecting_stream import ReconnectingStream
 from rapkit.errors import ConfigError
 from rapkit.runtime.config import Patience
 from rapkit.settings.settings import Flags
@@ -44,8 +44,8 @@ class Folder:
         port = self.port if port is None else port
         (self.path / "rapkit.toml").write_text(f'[agent]\nmodel = "scripted:plan.yaml"\nport = {port}\n{more}')
 
-    def wanted(self, **said: Any) -> Wanted:
-        return Wanted(str(self.path / "rapkit.toml"), **said)
+    def wanted(self, **said: Any) -> AgentSelection:
+        return AgentSelection(str(self.path / "rapkit.toml"), **said)
 
     def dump(self) -> list[str]:
         """Everything in the store; but for its seal, which is renewed by whoever opens it."""
@@ -220,7 +220,7 @@ def running(folder: Folder) -> Iterator[AgentApi]:
 
 
 def test_one_that_runs_is_found_by_its_settings_or_its_url(folder: Folder, running: AgentApi, tmp_path: Path) -> None:
-    for wanted in (folder.wanted(), Wanted(str(tmp_path / "nothing.toml"), url=running.url)):
+    for wanted in (folder.wanted(), AgentSelection(str(tmp_path / "nothing.toml"), url=running.url)):
         for working in (True, False):
             with reached(wanted, working=working) as agent:
                 assert (agent.api.url, agent.is_ours, agent.works) == (running.url, False, True)
@@ -313,10 +313,10 @@ def test_one_of_many_heirs_goes_on_for_all(folder: Folder) -> None:
         thread_id = heirs[0].api.post("threads", {"text": "Hi"})["thread_id"]
         first.close()
 
-        def follow(heir: Reached) -> int:
+        def follow(heir: ReachedAgent) -> int:
             return next(
                 int(each.data["seq"])
-                for each in Following(heir.api, thread_id)
+                for each in ReconnectingStream(heir.api, thread_id)
                 if isinstance(each, StreamEvent) and each.kind == "entry"
             )
 
@@ -330,7 +330,7 @@ def test_who_only_looks_takes_nothing_over(folder: Folder) -> None:
         first.enter_context(reached(folder.wanted(), working=True))
         with reached(folder.wanted(), working=False) as looking:
             first.close()
-            with pytest.raises(AgentAway):
+            with pytest.raises(AgentUnreachable):
                 looking.api.get("threads")
             assert is_free(folder.port)
 
@@ -344,7 +344,7 @@ def test_one_that_is_run_for_good_is_waited_for(folder: Folder) -> None:
         folder.configure(port=int(impostor.url.rpartition(":")[2]))
         with reached(folder.wanted(), working=True) as agent:
             stack.close()
-            with pytest.raises(AgentAway):
+            with pytest.raises(AgentUnreachable):
                 agent.api.get("threads")
             assert not agent.is_ours
 
@@ -385,7 +385,10 @@ def test_two_that_begin_at_once_share_one(folder: Folder, monkeypatch: pytest.Mo
 
 
 def test_a_url_where_nobody_is(folder: Folder) -> None:
-    with pytest.raises(AgentAway, match="cannot be reached"), reached(folder.wanted(url=folder.url), working=True):
+    with (
+        pytest.raises(AgentUnreachable, match="cannot be reached"),
+        reached(folder.wanted(url=folder.url), working=True),
+    ):
         pass
 
 

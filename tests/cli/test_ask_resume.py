@@ -11,7 +11,7 @@ import pytest
 
 from rapkit.cli.agent_api import AgentApi
 from rapkit.cli.ask import answer_wait
-from rapkit.cli.ask.answer_wait import Awaiting
+from rapkit.cli.ask.answer_wait import AnswerWait
 from tests.cli.agent_home import Home, agent_home, command
 from tests.cli.command import Outcome, eventually, running
 
@@ -84,8 +84,8 @@ class TestAQuestionAtTheLastMoment:
 def when_waited(monkeypatch: pytest.MonkeyPatch, then: Callable[[AgentApi], None]) -> None:
     """Let something happen just when the waiting is over."""
 
-    class Interrupted(Awaiting):
-        def wait(self) -> answer_wait.Outcome:
+    class Interrupted(AnswerWait):
+        def wait(self) -> answer_wait.AnswerOutcome:
             outcome = super().wait()
             then(self._api)
             return outcome

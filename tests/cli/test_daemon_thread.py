@@ -5,13 +5,13 @@ import threading
 
 import pytest
 
-from rapkit.cli.daemon_thread import apart
+from rapkit.cli.daemon_thread import run_in_daemon_thread
 
 
 def test_what_it_comes_to_is_told() -> None:
-    assert apart(divmod, 7, 2).result() == (3, 1)
+    assert run_in_daemon_thread(divmod, 7, 2).result() == (3, 1)
     with pytest.raises(ZeroDivisionError):
-        apart(divmod, 7, 0).result()
+        run_in_daemon_thread(divmod, 7, 0).result()
 
 
 async def test_whoever_loses_patience_leaves_no_mess() -> None:
@@ -23,7 +23,7 @@ async def test_whoever_loses_patience_leaves_no_mess() -> None:
         go_on.wait()
         return threading.current_thread()
 
-    future = apart(work)
+    future = run_in_daemon_thread(work)
     waiting = asyncio.wrap_future(future)
     await asyncio.to_thread(begun.wait)
     waiting.cancel()

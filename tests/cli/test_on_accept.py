@@ -13,7 +13,7 @@ import pytest
 
 from rapkit.cli import on_accept
 from rapkit.cli.on_accept import OnAcceptCommand
-from rapkit.work import maintenance
+from rapkit.work import background
 from tests.log_records import ours
 from tests.server.served_toolset import until
 
@@ -46,12 +46,12 @@ def runs(folder: Path) -> list[int]:
 @asynccontextmanager
 async def commanding(command: str, at_most: float = NEVER) -> AsyncIterator[OnAcceptCommand]:
     bell = OnAcceptCommand(command, at_most)
-    task = maintenance.start(bell.run, "running the command")
+    task = background.start(bell.run, "running the command")
     try:
         yield bell
         assert not task.done()
     finally:
-        await maintenance.end(task)
+        await background.end(task)
 
 
 def told(caplog: pytest.LogCaptureFixture, level: int) -> Callable[[str], bool]:
@@ -138,11 +138,11 @@ async def test_one_that_does_not_hear_that_it_is_to_end_is_killed(
     pid = tmp_path / "pid"
     program = f"import os\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n{STUBBORN}"
     command = OnAcceptCommand(shlex.join([sys.executable, "-c", program]), NEVER)
-    task = maintenance.start(command.run, "running the command")
+    task = background.start(command.run, "running the command")
     await command.ring("t1")
     await until(lambda: told(caplog, logging.INFO)("deaf"))
 
-    await maintenance.end(task)
+    await background.end(task)
     assert is_gone(int(pid.read_text()))
 
 

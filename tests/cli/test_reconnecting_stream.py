@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from rapkit.cli import reconnecting_stream
-from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused, EventStream, StreamEvent
-from rapkit.cli.agent_selection import Wanted, reached
-from rapkit.cli.ask.answer_wait import Awaiting, Beginning, Outcome
-from rapkit.cli.command_hints import Said
-from rapkit.cli.reconnecting_stream import Back, Following, Lost
+from rapkit.cli.agent_api import AgentApi, AgentRefused, AgentUnreachable, EventStreamReader, StreamEvent
+from rapkit.cli.agent_selection import AgentSelection, reached
+from rapkit.cli.ask.answer_wait import AnswerOutcome, AnswerWait, WaitStart
+from rapkit.cli.command_hints import CommandHints
+from rapkit.cli.reconnecting_stream import ConnectionLost, Reconnected, ReconnectingStream
 from tests.cli.fake_agent import Answer, Impostor, document, entry, events, problem, raw
 
 
@@ -26,14 +26,14 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentApi]:
     folder: Path = tmp_path_factory.mktemp("agent")
     (folder / "plan.yaml").write_text("- say: Hello.\n")
     (folder / "rapkit.toml").write_text('[agent]\nmodel = "scripted:plan.yaml"\nport = 0\n')
-    with reached(Wanted(str(folder / "rapkit.toml")), working=True) as agent:
+    with reached(AgentSelection(str(folder / "rapkit.toml")), working=True) as agent:
         yield agent.api
 
 
 OVER: Answer = raw(b"", 204)
 
 
-def seqs(heard: list[StreamEvent | Lost | Back]) -> list[object]:
+def seqs(heard: list[StreamEvent | ConnectionLost | Reconnected]) -> list[object]:
     """The numbers of entries, and the kind of everything else."""
     return [
         each.data["seq"] if isinstance(each, StreamEvent) and each.kind == "entry" else type(each) for each in heard
@@ -42,7 +42,7 @@ def seqs(heard: list[StreamEvent | Lost | Back]) -> list[object]:
 
 def test_a_real_thread_is_followed_until_it_is_closed(agent: AgentApi) -> None:
     thread_id = agent.post("threads", {"text": "Hi"})["thread_id"]
-    follow = Following(agent, thread_id)
+    follow = ReconnectingStream(agent, thread_id)
     kinds = []
     for event in follow:
         assert isinstance(event, StreamEvent)
@@ -59,10 +59,10 @@ def test_one_can_begin_in_the_middle(agent: AgentApi) -> None:
     thread_id = agent.post("threads", {"text": "Hi"})["thread_id"]
     agent.post(f"threads/{thread_id}/close")
 
-    assert entries(Following(agent, thread_id, "1")) == entries(Following(agent, thread_id))[1:]
+    assert entries(ReconnectingStream(agent, thread_id, "1")) == entries(ReconnectingStream(agent, thread_id))[1:]
 
 
-def entries(follow: Following) -> list[StreamEvent]:
+def entries(follow: ReconnectingStream) -> list[StreamEvent]:
     return [each for each in follow if isinstance(each, StreamEvent) and each.kind == "entry"]
 
 
@@ -76,10 +76,10 @@ def test_an_agent_that_dies_is_taken_up_where_it_was_left(impostor: Impostor) ->
         OVER,
     ]
 
-    heard = list(Following(AgentApi(impostor.url), "t"))
+    heard = list(ReconnectingStream(AgentApi(impostor.url), "t"))
 
     # It is lost once, however often it is tried; and again when it is lost again.
-    assert seqs(heard) == [1, StreamEvent, Lost, Back, 2, Lost, Back, 3]
+    assert seqs(heard) == [1, StreamEvent, ConnectionLost, Reconnected, 2, ConnectionLost, Reconnected, 3]
     last_ids = [request.headers.get("last-event-id") for request in impostor.requests]
     assert last_ids == [None, "1", "1", "1", "2", "3"]
 
@@ -88,31 +88,34 @@ def test_streams_that_end_are_no_news(impostor: Impostor) -> None:
     """Every stream ends after ten minutes, and an agent that stops ends them all."""
     impostor.answers = [events(entry(1)), events(), events(entry(2)), OVER]
 
-    assert seqs(list(Following(AgentApi(impostor.url), "t"))) == [1, 2]
+    assert seqs(list(ReconnectingStream(AgentApi(impostor.url), "t"))) == [1, 2]
 
 
 def test_an_agent_that_does_not_let_us_is_not_asked_again(impostor: Impostor) -> None:
     for answer in (problem(404, "There is no thread."), problem(401, "No token."), document({})):
         impostor.answers, impostor.requests = [answer], []
         with pytest.raises(AgentRefused):
-            list(Following(AgentApi(impostor.url), "t"))
+            list(ReconnectingStream(AgentApi(impostor.url), "t"))
         assert len(impostor.requests) == 1
 
 
 def test_there_may_be_an_end_to_patience(agent: AgentApi, impostor: Impostor) -> None:
     thread_id = agent.post("threads")["thread_id"]
     with pytest.raises(TimeoutError):
-        list(Following(agent, thread_id, ends_at=time.monotonic() + 0.1))
+        list(ReconnectingStream(agent, thread_id, ends_at=time.monotonic() + 0.1))
     impostor.answers = [problem(503, "Not now.")]
     with pytest.raises(TimeoutError):
-        list(Following(AgentApi(impostor.url), "t", ends_at=time.monotonic() + 0.1))
+        list(ReconnectingStream(AgentApi(impostor.url), "t", ends_at=time.monotonic() + 0.1))
     with pytest.raises(TimeoutError):
-        list(Following(agent, thread_id, ends_at=time.monotonic() - 1))
+        list(ReconnectingStream(agent, thread_id, ends_at=time.monotonic() - 1))
 
 
 def test_it_can_be_closed_from_another_thread(agent: AgentApi, impostor: Impostor) -> None:
     impostor.answers = [problem(503, "Not now.")]
-    for follow in (Following(agent, agent.post("threads")["thread_id"]), Following(AgentApi(impostor.url), "t")):
+    for follow in (
+        ReconnectingStream(agent, agent.post("threads")["thread_id"]),
+        ReconnectingStream(AgentApi(impostor.url), "t"),
+    ):
         heard = threading.Event()
         closing = threading.Thread(target=close_after, args=(heard, follow))
         closing.start()
@@ -121,7 +124,7 @@ def test_it_can_be_closed_from_another_thread(agent: AgentApi, impostor: Imposto
         closing.join()
 
 
-def close_after(heard: threading.Event, follow: Following) -> None:
+def close_after(heard: threading.Event, follow: ReconnectingStream) -> None:
     heard.wait()
     follow.close()
 
@@ -129,13 +132,15 @@ def close_after(heard: threading.Event, follow: Following) -> None:
 # Waiting for an answer in what is followed
 
 
-def awaited(impostor: Impostor, *answers: Answer, message_id: str | None = "m1", patient: bool = False) -> Outcome:
+def awaited(
+    impostor: Impostor, *answers: Answer, message_id: str | None = "m1", patient: bool = False
+) -> AnswerOutcome:
     impostor.answers = list(answers)
-    awaiting = Awaiting(
+    awaiting = AnswerWait(
         AgentApi(impostor.url),
         "t",
-        Beginning("0", message_id),
-        said=Said(),
+        WaitStart("0", message_id),
+        said=CommandHints(),
         ends_at=None,
         patient=patient,
         tell=lambda _: None,
@@ -167,7 +172,7 @@ def test_only_the_answer_to_this_message_counts(impostor: Impostor) -> None:
         said(7, "and more"),
     )
 
-    assert awaited(impostor, stream) == Outcome("answered", "to ours", 6)
+    assert awaited(impostor, stream) == AnswerOutcome("answered", "to ours", 6)
 
 
 def test_a_message_that_is_set_aside_is_not_waited_for(impostor: Impostor) -> None:
@@ -176,7 +181,7 @@ def test_a_message_that_is_set_aside_is_not_waited_for(impostor: Impostor) -> No
 
     outcome = awaited(impostor, stream, document(thread))
 
-    assert outcome == Outcome("stopped", problem="The message was not taken: It cannot be read.")
+    assert outcome == AnswerOutcome("stopped", problem="The message was not taken: It cannot be read.")
 
 
 def test_another_message_that_is_set_aside_is_not_ours(impostor: Impostor) -> None:
@@ -201,7 +206,7 @@ def test_an_agent_that_cannot_be_looked_at_is_asked_again(impostor: Impostor) ->
 
     outcome = awaited(impostor, stream, problem(503, "Not now."), events(status("waiting", 1)), document(thread))
 
-    assert outcome == Outcome("asks")
+    assert outcome == AnswerOutcome("asks")
 
 
 def test_a_question_the_model_does_not_wait_for_is_no_hindrance(impostor: Impostor) -> None:
@@ -235,23 +240,23 @@ def test_a_question_that_was_perhaps_answered_is_looked_at_again(impostor: Impos
 
     outcome = awaited(impostor, stream, document(open_), document(read))
 
-    assert outcome == (Outcome("answered", "Well.", 3) if answered else Outcome("asks"))
+    assert outcome == (AnswerOutcome("answered", "Well.", 3) if answered else AnswerOutcome("asks"))
 
 
 def test_an_agent_that_is_away_for_days_is_still_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     tries = 1100  # by then a pause that doubles each time is more than a float can hold
 
-    class Nothing(EventStream):
+    class Nothing(EventStreamReader):
         def __iter__(self) -> Iterator[StreamEvent]:
             nonlocal tries
             tries -= 1
             if not tries:
                 follow.close()
-            raise AgentAway("It is away.")
+            raise AgentUnreachable("It is away.")
 
     monkeypatch.setattr(AgentApi, "stream", lambda api, thread_id, after: Nothing(api, thread_id, after))
     monkeypatch.setattr(reconnecting_stream, "_LONGEST_PAUSE", 0.0)
-    follow = Following(AgentApi("http://127.0.0.1:9"), "t1")
+    follow = ReconnectingStream(AgentApi("http://127.0.0.1:9"), "t1")
 
-    assert list(follow) == [Lost("It is away.")]
+    assert list(follow) == [ConnectionLost("It is away.")]
     assert tries == 0

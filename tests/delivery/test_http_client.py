@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from rapkit.delivery.guard import Guard
-from rapkit.delivery.http_client import Answer, HttpClient, Pool, Timeouts
+from rapkit.delivery.http_client import ClientTimeouts, HttpClient, HttpResponse, PoolLimits
 from rapkit.errors import DeliveryError, ForbiddenTarget
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -109,7 +109,7 @@ async def test_a_message_arrives_as_json_with_its_headers() -> None:
     async with serving() as server, HttpClient(LOCAL) as client:
         answer = await client.post(f"{server.url}/callback", body, {"webhook-id": "msg_1"})
 
-        assert answer == Answer(200, None)
+        assert answer == HttpResponse(200, None)
         assert server.bodies == [body]
         assert server.heads[0].startswith(b"POST /callback HTTP/1.1\r\n")
         assert server.header("content-type") == ["application/json"]
@@ -151,7 +151,7 @@ async def test_a_reason_that_breaks_off_does_not_take_back_the_refusal() -> None
         writer.close()
 
     async with serving(behave) as server, HttpClient(LOCAL) as client:
-        assert await client.post(server.url, b"{}", {}) == Answer(400)
+        assert await client.post(server.url, b"{}", {}) == HttpResponse(400)
 
 
 async def test_a_reason_does_not_repeat_our_token() -> None:
@@ -195,20 +195,20 @@ async def test_the_url_is_used_exactly_as_given(given: str, arrives: str) -> Non
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (b"HTTP/1.1 204 No Content\r\n\r\n", Answer(204)),
-        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone", Answer(404)),
-        (BUSY + b"Retry-After: 7\r\n\r\n", Answer(503, 7.0)),
-        (BUSY + b"Retry-After: soon\r\n\r\n", Answer(503)),
-        (BUSY + b"Retry-After: -5\r\n\r\n", Answer(503)),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", HttpResponse(204)),
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone", HttpResponse(404)),
+        (BUSY + b"Retry-After: 7\r\n\r\n", HttpResponse(503, 7.0)),
+        (BUSY + b"Retry-After: soon\r\n\r\n", HttpResponse(503)),
+        (BUSY + b"Retry-After: -5\r\n\r\n", HttpResponse(503)),
         (
             BUSY + b"Date: Wed, 21 Oct 2015 07:28:00 GMT\r\nRetry-After: Wed, 21 Oct 2015 07:30:00 GMT\r\n\r\n",
-            Answer(503, 120.0),
+            HttpResponse(503, 120.0),
         ),
-        (BUSY + b"Retry-After: Wed, 21 Oct 2015 07:30:00 GMT\r\n\r\n", Answer(503)),
-        (b"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n4\r\noops\r\n0\r\n\r\n", Answer(500)),
+        (BUSY + b"Retry-After: Wed, 21 Oct 2015 07:30:00 GMT\r\n\r\n", HttpResponse(503)),
+        (b"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n4\r\noops\r\n0\r\n\r\n", HttpResponse(500)),
     ],
 )
-async def test_every_status_is_an_answer(answer: bytes, expected: Answer) -> None:
+async def test_every_status_is_an_answer(answer: bytes, expected: HttpResponse) -> None:
     async with serving(answering(answer)) as server, HttpClient(LOCAL) as client:
         assert await client.post(server.url, b"{}", {}) == expected
 
@@ -247,7 +247,7 @@ async def test_a_redirect_is_an_answer_and_not_followed() -> None:
     async with serving() as inner:
         redirect = f"HTTP/1.1 307 Elsewhere\r\nLocation: {inner.url}/admin\r\nContent-Length: 0\r\n\r\n".encode()
         async with serving(answering(redirect)) as server, HttpClient(LOCAL) as client:
-            assert await client.post(server.url, b"{}", {}) == Answer(307)
+            assert await client.post(server.url, b"{}", {}) == HttpResponse(307)
 
         assert inner.heads == []
 
@@ -285,7 +285,7 @@ async def test_a_huge_body_is_not_read_to_its_end() -> None:
             sent += 0x10000
 
     async with serving(behave) as server, HttpClient(LOCAL) as client:
-        assert await client.post(server.url, b"{}", {}) == Answer(200)
+        assert await client.post(server.url, b"{}", {}) == HttpResponse(200)
         while server.handlers:
             await asyncio.sleep(0.01)
 
@@ -297,7 +297,7 @@ async def test_a_bomb_is_not_unpacked() -> None:
     bomb = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nbomb"
     async with serving(answering(bomb)) as server, HttpClient(LOCAL) as client:
         for _ in range(2):
-            assert await client.post(server.url, b"{}", {}) == Answer(200)
+            assert await client.post(server.url, b"{}", {}) == HttpResponse(200)
 
         assert server.connections == 1
 
@@ -307,8 +307,8 @@ async def test_a_body_that_stalls_does_not_take_back_the_answer() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
         await asyncio.sleep(60)
 
-    async with serving(behave) as server, HttpClient(LOCAL, Timeouts(total=0.3)) as client:
-        assert await client.post(server.url, b"{}", {}) == Answer(200)
+    async with serving(behave) as server, HttpClient(LOCAL, ClientTimeouts(total=0.3)) as client:
+        assert await client.post(server.url, b"{}", {}) == HttpResponse(200)
 
 
 async def test_a_body_that_breaks_off_does_not_take_back_the_answer() -> None:
@@ -318,7 +318,7 @@ async def test_a_body_that_breaks_off_does_not_take_back_the_answer() -> None:
         writer.transport.abort()
 
     async with serving(behave) as server, HttpClient(LOCAL) as client:
-        assert await client.post(server.url, b"{}", {}) == Answer(200)
+        assert await client.post(server.url, b"{}", {}) == HttpResponse(200)
 
 
 async def reset(writer: asyncio.StreamWriter) -> None:
@@ -346,7 +346,7 @@ async def silence(writer: asyncio.StreamWriter) -> None:
 )
 async def test_no_answer_is_a_delivery_error_without_the_urls_secrets(behave: Behaviour, text: str) -> None:
     """INV-4, CB-3."""
-    async with serving(behave) as server, HttpClient(LOCAL, Timeouts(total=0.3)) as client:
+    async with serving(behave) as server, HttpClient(LOCAL, ClientTimeouts(total=0.3)) as client:
         with pytest.raises(DeliveryError, match=re.escape(f"{server.url}: ")) as caught:
             await client.post(f"{server.url}/SECRET?SECRET", b"{}", {})
 
@@ -368,7 +368,7 @@ async def test_a_host_that_does_not_accept_is_given_up_in_the_time_to_connect() 
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
-        async with HttpClient(LOCAL, Timeouts(connect=0.2, total=10)) as client:
+        async with HttpClient(LOCAL, ClientTimeouts(connect=0.2, total=10)) as client:
             with pytest.raises(DeliveryError, match=r"no connection within 0\.2 s"):
                 await client.post(f"http://127.0.0.1:{full.getsockname()[1]}/", b"{}", {})
 
@@ -428,13 +428,13 @@ async def test_a_name_that_changes_its_mind_is_not_dialled_unchecked() -> None:
     guard = Guard(["127.0.0.1"], resolver=names)
     async with serving(host="0.0.0.0") as server:
         url = f"http://rebinding.test:{server.port}/"
-        async with HttpClient(guard, pool=Pool(ttl=3600)) as client:
+        async with HttpClient(guard, pool=PoolLimits(ttl=3600)) as client:
             for _ in range(3):
                 await client.post(url, b"{}", {})
         assert (len(names.lookups), len(server.heads)) == (1, 3)
 
         names.answers = [["127.0.0.1"], ["127.0.0.2"]]
-        async with HttpClient(guard, pool=Pool(ttl=0)) as client:
+        async with HttpClient(guard, pool=PoolLimits(ttl=0)) as client:
             await client.post(url, b"{}", {})
             with pytest.raises(ForbiddenTarget, match=r"127\.0\.0\.2"):
                 await client.post(url, b"{}", {})
@@ -453,7 +453,7 @@ async def test_a_name_with_one_good_and_one_bad_address_is_not_dialled() -> None
 async def test_the_name_is_looked_up_again_after_its_time_and_connections_outlive_that() -> None:
     names = Names(["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"])
     async with serving(host="0.0.0.0") as server:
-        async with HttpClient(Guard(loopback=True, resolver=names), pool=Pool(ttl=0)) as client:
+        async with HttpClient(Guard(loopback=True, resolver=names), pool=PoolLimits(ttl=0)) as client:
             for _ in range(4):
                 await client.post(f"http://agent.test:{server.port}/", b"{}", {})
 
@@ -468,13 +468,13 @@ async def test_a_host_that_moved_is_followed_to_its_new_address() -> None:
             with pytest.raises(DeliveryError, match="refused"):
                 await client.post(f"http://agent.test:{server.port}/", b"{}", {})
 
-            assert await client.post(f"http://agent.test:{server.port}/", b"{}", {}) == Answer(200)
+            assert await client.post(f"http://agent.test:{server.port}/", b"{}", {}) == HttpResponse(200)
 
 
 async def test_an_address_that_does_not_accept_gives_way_to_one_that_does() -> None:
     names = Names(["127.0.0.9", "::1", "127.0.0.1"])
     async with serving(host="127.0.0.1") as server, HttpClient(Guard(loopback=True, resolver=names)) as client:
-        assert await client.post(f"http://agent.test:{server.port}/", b"{}", {}) == Answer(200)
+        assert await client.post(f"http://agent.test:{server.port}/", b"{}", {}) == HttpResponse(200)
 
 
 async def test_an_address_that_stops_accepting_gives_way_at_the_next_attempt() -> None:
@@ -482,7 +482,7 @@ async def test_an_address_that_stops_accepting_gives_way_at_the_next_attempt() -
     async with HttpClient(Guard(loopback=True, resolver=names)) as client:
         async with serving(host="127.0.0.1") as first:
             url = f"http://agent.test:{first.port}/"
-            assert await client.post(url, b"{}", {}) == Answer(200)
+            assert await client.post(url, b"{}", {}) == HttpResponse(200)
         second = Server(answering(OK))
         listener = await asyncio.start_server(second.handle, "127.0.0.2", first.port)
         async with listener:
@@ -491,7 +491,7 @@ async def test_an_address_that_stops_accepting_gives_way_at_the_next_attempt() -
                 with contextlib.suppress(DeliveryError):
                     answers.append(await client.post(url, b"{}", {}))
 
-            assert answers[-1:] == [Answer(200)]
+            assert answers[-1:] == [HttpResponse(200)]
             assert len(second.heads) == len(answers) < 3
         for task in list(second.handlers):
             task.cancel()
@@ -503,7 +503,7 @@ async def test_a_name_that_does_not_resolve_is_a_delivery_error_and_tried_again(
         with pytest.raises(DeliveryError, match="does not resolve"):
             await client.post(f"http://agent.test:{server.port}/", b"{}", {})
 
-        assert await client.post(f"http://agent.test:{server.port}/", b"{}", {}) == Answer(200)
+        assert await client.post(f"http://agent.test:{server.port}/", b"{}", {}) == HttpResponse(200)
 
 
 async def test_a_name_server_that_is_silent_costs_only_the_time_to_connect() -> None:
@@ -511,7 +511,7 @@ async def test_a_name_server_that_is_silent_costs_only_the_time_to_connect() -> 
         await asyncio.sleep(60)
         return []
 
-    async with HttpClient(Guard(resolver=resolver), Timeouts(connect=0.1)) as client:
+    async with HttpClient(Guard(resolver=resolver), ClientTimeouts(connect=0.1)) as client:
         with pytest.raises(DeliveryError, match="too long to resolve"):
             await client.post("https://agent.test/", b"{}", {})
 
@@ -536,14 +536,14 @@ async def test_many_posts_share_one_lookup_and_a_cancelled_one_harms_nobody() ->
         answers = await asyncio.gather(*posts, return_exceptions=True)
 
         assert isinstance(answers[0], asyncio.CancelledError)
-        assert answers[1:] == [Answer(200)] * 9
+        assert answers[1:] == [HttpResponse(200)] * 9
         assert lookups == 1
 
 
 async def test_the_least_recently_used_origin_loses_its_connections() -> None:
     names = Names(["127.0.0.1"])
     guard = Guard(loopback=True, resolver=names)
-    async with serving() as server, HttpClient(guard, pool=Pool(origins=2)) as client:
+    async with serving() as server, HttpClient(guard, pool=PoolLimits(origins=2)) as client:
         for host in ("a", "b", "a", "c", "a", "b"):
             await client.post(f"http://{host}.test:{server.port}/", b"{}", {})
 
@@ -559,13 +559,13 @@ async def test_a_post_under_way_survives_the_loss_of_its_origins_place() -> None
         writer.write(OK)
 
     guard = Guard(loopback=True, resolver=Names(["127.0.0.1"]))
-    async with serving(behave) as slow, serving() as other, HttpClient(guard, pool=Pool(origins=1)) as client:
+    async with serving(behave) as slow, serving() as other, HttpClient(guard, pool=PoolLimits(origins=1)) as client:
         post = asyncio.create_task(client.post(f"http://slow.test:{slow.port}/", b"{}", {}))
         await arrived.wait()
         await client.post(f"http://other.test:{other.port}/", b"{}", {})
         release.set()
 
-        assert await post == Answer(200)
+        assert await post == HttpResponse(200)
 
 
 async def test_closing_ends_posts_under_way_and_refuses_new_ones() -> None:
@@ -648,7 +648,7 @@ async def test_https_works_with_a_certificate_the_system_trusts(
     tls.load_cert_chain(certificate)
     guard = Guard(loopback=True, resolver=Names(["127.0.0.1"]))
     async with serving(tls=tls) as server, HttpClient(guard) as client:
-        assert await client.post(f"https://agent.test:{server.port}/x", b"{}", {}) == Answer(200)
+        assert await client.post(f"https://agent.test:{server.port}/x", b"{}", {}) == HttpResponse(200)
         assert server.header("host") == [f"agent.test:{server.port}"]
         with pytest.raises(DeliveryError, match="certificate"):
             await client.post(f"https://other.test:{server.port}/x", b"{}", {})
@@ -660,7 +660,7 @@ async def test_a_machine_without_trusted_certificates_can_still_speak_http(
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     async with serving() as server, HttpClient(LOCAL) as client:
-        assert await client.post(server.url, b"{}", {}) == Answer(200)
+        assert await client.post(server.url, b"{}", {}) == HttpResponse(200)
         with pytest.raises(DeliveryError, match=r"https is not possible here.*certificates"):
             await client.post(f"https://127.0.0.1:{server.port}/", b"{}", {})
 
@@ -733,7 +733,7 @@ class TestFetching:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
             await asyncio.sleep(60)
 
-        async with serving(behave) as server, HttpClient(LOCAL, Timeouts(total=0.3)) as client:
+        async with serving(behave) as server, HttpClient(LOCAL, ClientTimeouts(total=0.3)) as client:
             with pytest.raises(DeliveryError, match=r"no answer within 0\.3 s"):
                 await client.get(server.url, {}, limit=100)
 

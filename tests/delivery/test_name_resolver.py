@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rapkit.delivery.name_resolver import Lookups
+from rapkit.delivery.name_resolver import NameResolver
 from rapkit.errors import ConfigError
 
 PATIENCE = 30.0
@@ -34,19 +34,19 @@ def names() -> Iterator[Names]:
     names.release.set()
 
 
-async def ask(lookups: Lookups, host: str) -> list[str]:
+async def ask(lookups: NameResolver, host: str) -> list[str]:
     async with asyncio.timeout(PATIENCE):
         return list(await lookups(host, 443))
 
 
-async def hang(lookups: Lookups, *hosts: str) -> list["asyncio.Task[list[str]]"]:
+async def hang(lookups: NameResolver, *hosts: str) -> list["asyncio.Task[list[str]]"]:
     """Ask for names that hang, and let their lookups begin."""
     asking = [asyncio.create_task(ask(lookups, host)) for host in hosts]
     await asyncio.sleep(0)
     return asking
 
 
-async def until_slow(lookups: Lookups, names: Names, *hosts: str) -> None:
+async def until_slow(lookups: NameResolver, names: Names, *hosts: str) -> None:
     """Ask for names that hang until all are known to be slow, then let them end."""
     asking = await hang(lookups, *hosts)
     await asyncio.sleep(0.1)
@@ -62,11 +62,11 @@ async def give_up(asking: list["asyncio.Task[list[str]]"]) -> None:
 
 
 async def test_the_operating_system_is_asked() -> None:
-    assert set(await Lookups()("localhost", 80)) <= {"127.0.0.1", "::1"}
+    assert set(await NameResolver()("localhost", 80)) <= {"127.0.0.1", "::1"}
 
 
 async def test_a_name_that_does_not_exist_fails_and_can_be_asked_for_again(names: Names) -> None:
-    lookups = Lookups(lookup=names)
+    lookups = NameResolver(lookup=names)
     for _ in range(2):
         with pytest.raises(OSError, match="not known"):
             await ask(lookups, "none.test")
@@ -75,7 +75,7 @@ async def test_a_name_that_does_not_exist_fails_and_can_be_asked_for_again(names
 
 
 async def test_new_names_that_hang_leave_threads_to_names_that_resolved_before(names: Names) -> None:
-    lookups = Lookups(8, lookup=names)
+    lookups = NameResolver(8, lookup=names)
     await ask(lookups, "known.test")
     asking = await hang(lookups, *(f"hang-{number}.test" for number in range(50)))
     assert lookups.running == 6
@@ -85,7 +85,7 @@ async def test_new_names_that_hang_leave_threads_to_names_that_resolved_before(n
 
 
 async def test_names_that_were_slow_leave_threads_to_names_nobody_has_asked_for_yet(names: Names) -> None:
-    lookups = Lookups(16, patience=0.05, lookup=names)
+    lookups = NameResolver(16, patience=0.05, lookup=names)
     slow = [f"hang-{number}.test" for number in range(12)]
     await until_slow(lookups, names, *slow)
     asking = await hang(lookups, *slow)
@@ -96,7 +96,7 @@ async def test_names_that_were_slow_leave_threads_to_names_nobody_has_asked_for_
 
 
 async def test_a_slow_name_that_answers_at_once_is_slow_no_longer(names: Names) -> None:
-    lookups = Lookups(8, patience=0.05, lookup=names)
+    lookups = NameResolver(8, patience=0.05, lookup=names)
     await until_slow(lookups, names, "hang-1.test", "hang-2.test")
     names.release.set()
     await ask(lookups, "hang-1.test")
@@ -109,7 +109,7 @@ async def test_a_slow_name_that_answers_at_once_is_slow_no_longer(names: Names) 
 
 
 async def test_a_name_is_looked_up_once_at_a_time_even_if_those_who_asked_gave_up(names: Names) -> None:
-    lookups = Lookups(8, lookup=names)
+    lookups = NameResolver(8, lookup=names)
     for _ in range(5):
         await give_up(await hang(lookups, "hang.test"))
     (asking,) = await hang(lookups, "hang.test")
@@ -120,7 +120,7 @@ async def test_a_name_is_looked_up_once_at_a_time_even_if_those_who_asked_gave_u
 
 
 async def test_a_name_nobody_waits_for_any_more_is_not_looked_up(names: Names) -> None:
-    lookups = Lookups(1, lookup=names)
+    lookups = NameResolver(1, lookup=names)
     first = await hang(lookups, "hang-1.test")
     await give_up(await hang(lookups, "hang-2.test"))
     last = await hang(lookups, "hang-3.test")
@@ -136,7 +136,7 @@ async def test_without_a_thread_to_start_a_lookup_fails_and_the_next_may_succeed
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    lookups = Lookups(8, lookup=names)
+    lookups = NameResolver(8, lookup=names)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start new thread"):
@@ -147,4 +147,4 @@ async def test_without_a_thread_to_start_a_lookup_fails_and_the_next_may_succeed
 
 def test_no_thread_at_all_is_refused() -> None:
     with pytest.raises(ConfigError, match="lookups"):
-        Lookups(0)
+        NameResolver(0)

@@ -18,18 +18,18 @@ from standardwebhooks import Webhook
 from tests.server.sink import PATIENCE, Sink, after, answer, listening, never, reset
 
 from rapkit.delivery.guard import Guard
-from rapkit.delivery.http_client import Answer, HttpClient, Timeouts
-from rapkit.delivery.outbox_sender import Consequence, Courier, Fate, Report, Traffic
-from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
+from rapkit.delivery.http_client import ClientTimeouts, HttpClient, HttpResponse
+from rapkit.delivery.outbox_sender import DeliveryOutcome, FollowUp, OutboxSender, Report, SendLimits
+from rapkit.delivery.retry import POLICIES, PostKind, RetryPolicy
 from rapkit.errors import ConfigError
-from rapkit.mailbox import Commit, Letter, NewBox, Outcome, Outgoing, Parcel, Settlement, Store, Taken
+from rapkit.mailbox import Commit, NewBox, NewMail, OutboxRow, Outcome, Outgoing, Settlement, Store, TakenPost
 from rapkit.stores import open_store
 from rapkit.tracing import Tracing
 
 SECRETS = ("whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldY", "whsec_" + "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4")
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 TRACEPARENT = f"00-{TRACE}-b7ad6b7169203331-01"
-EAGER: Mapping[Kind, RetryPolicy] = {**POLICIES, Kind.CALLBACK: RetryPolicy(0.01, 1, 0.02, 60)}
+EAGER: Mapping[PostKind, RetryPolicy] = {**POLICIES, PostKind.CALLBACK: RetryPolicy(0.01, 1, 0.02, 60)}
 
 _numbers = itertools.count(1)
 
@@ -49,12 +49,12 @@ class Post:
         await self.store.commit(claim, Commit(outgoing=outgoing))
 
     @contextlib.asynccontextmanager
-    async def courier(self, *, timeouts: Timeouts | None = None, **options: Any) -> AsyncIterator[Courier]:
+    async def courier(self, *, timeouts: ClientTimeouts | None = None, **options: Any) -> AsyncIterator[OutboxSender]:
         """A courier at work, under a lease of its own; in the end it is told to drain."""
         worker = f"worker {next(_numbers)}"
         await self.store.renew(worker)
         async with HttpClient(Guard(loopback=True), timeouts) as client:
-            courier = Courier(self.store, client, worker, **{"policies": EAGER, **options})
+            courier = OutboxSender(self.store, client, worker, **{"policies": EAGER, **options})
             running = asyncio.create_task(courier.run())
             try:
                 yield courier
@@ -70,7 +70,7 @@ class Post:
             while await self.store.outbox(dead=False, limit=1):
                 await asyncio.sleep(0.01)
 
-    async def waiting(self) -> Parcel:
+    async def waiting(self) -> OutboxRow:
         """The one message that failed and waits for its next attempt."""
         async with asyncio.timeout(PATIENCE):
             while not [parcel for parcel in await self.store.outbox(dead=False) if parcel.problem]:
@@ -87,7 +87,7 @@ async def post(tmp_path: Path) -> AsyncIterator[Post]:
 
 
 def to(sink: Sink, id: str, lane: str | None = None, **more: Any) -> Outgoing:
-    fields = {"kind": Kind.CALLBACK, "origin": sink.url, "url": f"{sink.url}/{id}", "body": f'"{id}"'.encode()}
+    fields = {"kind": PostKind.CALLBACK, "origin": sink.url, "url": f"{sink.url}/{id}", "body": f'"{id}"'.encode()}
     return Outgoing(id=id, lane=lane or id, **{**fields, **more})
 
 
@@ -134,7 +134,7 @@ async def test_a_receiver_that_takes_too_long_is_tried_again(post: Post, sink: S
     """CB-3"""
     sink.script = [never]
     await post.send(to(sink, "m1"))
-    async with post.courier(timeouts=Timeouts(connect=1, total=0.1)):
+    async with post.courier(timeouts=ClientTimeouts(connect=1, total=0.1)):
         first, second = await sink.received(2)
         await post.empty()
 
@@ -169,7 +169,7 @@ async def test_a_client_error_ends_a_message_at_once(post: Post, sink: Sink, sta
 async def test_a_message_is_given_up_at_its_horizon(post: Post, sink: Sink) -> None:
     """CB-3"""
     sink.otherwise = answer(503)
-    policies = {**POLICIES, Kind.CALLBACK: RetryPolicy(0.02, 1, 0.02, 0.1)}
+    policies = {**POLICIES, PostKind.CALLBACK: RetryPolicy(0.02, 1, 0.02, 0.1)}
     await post.send(to(sink, "m1"))
     async with post.courier(policies=policies):
         await post.empty()
@@ -182,7 +182,7 @@ async def test_a_message_is_given_up_at_its_horizon(post: Post, sink: Sink) -> N
 async def test_one_that_reached_nobody_and_was_given_up_is_told_in_one_clean_line(post: Post, sink: Sink) -> None:
     """The client's error ends in a full stop, and one attempt is not several."""
     await post.send(replace(to(sink, "m1"), url="http://127.0.0.1:1/cb"))
-    async with post.courier(policies={**POLICIES, Kind.CALLBACK: RetryPolicy(1, 1, 1, 0)}):
+    async with post.courier(policies={**POLICIES, PostKind.CALLBACK: RetryPolicy(1, 1, 1, 0)}):
         await post.empty()
 
     (dead,) = await post.store.outbox(dead=True)
@@ -255,7 +255,7 @@ async def test_an_origin_that_never_answers_holds_up_nobody_else(post: Post, sin
         dead.otherwise = never
         await post.send(*(to(dead, f"dead-{number}") for number in range(400)))
         await post.send(*(to(sink, f"m{number}") for number in range(50)))
-        async with post.courier(traffic=Traffic(total=150, per_origin=10)):
+        async with post.courier(traffic=SendLimits(total=150, per_origin=10)):
             await sink.received(50)
 
             assert 0 < len(dead.posts) <= 4
@@ -270,7 +270,7 @@ async def test_many_origins_that_do_not_answer_together_hold_up_nobody_else(
         dead = [await stack.enter_async_context(listening()) for _ in range(18)]
         for each in dead:
             each.script, each.otherwise = [answer(200)] if first_answers else [], never
-        async with post.courier(traffic=Traffic(total=256, per_origin=16, patience=3600)) as courier:
+        async with post.courier(traffic=SendLimits(total=256, per_origin=16, patience=3600)) as courier:
             if first_answers:
                 await post.send(*(to(each, f"first-{number}") for number, each in enumerate(dead)))
                 await post.empty()
@@ -289,7 +289,7 @@ async def test_origins_that_have_answered_have_places_that_new_ones_cannot_take(
         dead = [await stack.enter_async_context(listening()) for _ in range(20)]
         for each in dead:
             each.otherwise = never
-        async with post.courier(traffic=Traffic(total=16, patience=3600)) as courier:
+        async with post.courier(traffic=SendLimits(total=16, patience=3600)) as courier:
             await post.send(to(sink, "first"))
             await post.empty()
             await post.send(*(to(each, f"dead-{number}") for number, each in enumerate(dead)))
@@ -304,7 +304,7 @@ async def test_origins_that_have_answered_have_places_that_new_ones_cannot_take(
 
 async def test_an_origin_stays_silent_between_two_attempts_until_it_answers(post: Post, sink: Sink) -> None:
     sink.otherwise = reset
-    policies = {**POLICIES, Kind.CALLBACK: RetryPolicy(3600, 1, 3600, 7200)}
+    policies = {**POLICIES, PostKind.CALLBACK: RetryPolicy(3600, 1, 3600, 7200)}
     async with post.courier(policies=policies) as courier:
         await post.send(to(sink, "m1"))
         await post.waiting()
@@ -323,12 +323,12 @@ async def test_an_origin_stays_silent_between_two_attempts_until_it_answers(post
 
 
 async def test_all_silent_origins_together_have_a_part_of_the_places(post: Post, sink: Sink) -> None:
-    policies = {**POLICIES, Kind.CALLBACK: RetryPolicy(3600, 1, 3600, 7200)}
+    policies = {**POLICIES, PostKind.CALLBACK: RetryPolicy(3600, 1, 3600, 7200)}
     async with contextlib.AsyncExitStack() as stack:
         dead = [await stack.enter_async_context(listening()) for _ in range(20)]
         for each in dead:
             each.script, each.otherwise = [reset], never
-        async with post.courier(policies=policies, traffic=Traffic(total=32, patience=3600)) as courier:
+        async with post.courier(policies=policies, traffic=SendLimits(total=32, patience=3600)) as courier:
             await post.send(*(to(each, f"first-{number}") for number, each in enumerate(dead)))
             async with asyncio.timeout(PATIENCE):
                 while courier.silent_origins < 20:
@@ -350,7 +350,7 @@ async def test_slow_answers_leave_the_common_places_to_others(post: Post, sink: 
     async with listening() as slow:
         slow.otherwise = after(release, answer(200))
         await post.send(*(to(slow, f"slow-{number}") for number in range(6)))
-        traffic = Traffic(total=1, per_silent_origin=1, patience=0.05)
+        traffic = SendLimits(total=1, per_silent_origin=1, patience=0.05)
         async with post.courier(traffic=traffic):
             await slow.received(1)
             await post.send(*(to(sink, f"m{number}") for number in range(20)))
@@ -366,9 +366,9 @@ async def test_views_do_not_take_the_places_of_results(post: Post, sink: Sink) -
     """Item 7: an origin that hangs on views has answered every one of its results."""
     hanging = asyncio.Event()
     sink.script = [after(hanging, answer(200))] * 2
-    views = [to(sink, f"v{number}", kind=Kind.VIEW, latest=True) for number in range(20)]
+    views = [to(sink, f"v{number}", kind=PostKind.VIEW, latest=True) for number in range(20)]
     await post.send(*views)
-    async with post.courier(traffic=Traffic(per_origin=2, per_silent_origin=2, patience=0.05)):
+    async with post.courier(traffic=SendLimits(per_origin=2, per_silent_origin=2, patience=0.05)):
         await sink.received(2)
         sink.otherwise = answer(200)
         await post.send(*(to(sink, f"m{number}") for number in range(20)))
@@ -383,13 +383,13 @@ async def test_views_that_are_handed_over_at_once_take_no_more_places_than_other
     """Item 7: an origin that hangs on views has its share of the places and no more, so that other origins are served."""
     store = post.store
     sink.otherwise = never
-    async with post.courier(traffic=Traffic(total=100, per_origin=2)) as courier:
+    async with post.courier(traffic=SendLimits(total=100, per_origin=2)) as courier:
         await store.renew("sender")
         await store.create(NewBox("b1", "box"))
         (claim,) = await store.claim("sender", "box", 1)
         senders: list[bool] = []
         for number in range(4):
-            views = [to(sink, f"v{number}", kind=Kind.VIEW, latest=True)]
+            views = [to(sink, f"v{number}", kind=PostKind.VIEW, latest=True)]
             with courier.place_for(views) as sender:
                 senders.append(sender is not None)
                 taken = await store.commit(claim, Commit(outgoing=views, keep=True), sender)
@@ -403,7 +403,7 @@ async def test_views_that_are_handed_over_at_once_take_no_more_places_than_other
 @pytest.mark.parametrize("trouble", [answer(400), answer(404)])
 async def test_a_refused_view_leaves_no_dead_letter(post: Post, sink: Sink, trouble: Any) -> None:
     sink.otherwise = trouble
-    await post.send(to(sink, "v1", kind=Kind.VIEW, latest=True))
+    await post.send(to(sink, "v1", kind=PostKind.VIEW, latest=True))
     async with post.courier():
         await sink.received(1)
         await post.empty()
@@ -415,7 +415,7 @@ async def test_an_origin_that_answers_again_gets_the_rest(post: Post, sink: Sink
     release = asyncio.Event()
     sink.otherwise = after(release, answer(200))
     await post.send(*(to(sink, f"m{number}") for number in range(100)))
-    async with post.courier(traffic=Traffic(total=80, per_origin=5)):
+    async with post.courier(traffic=SendLimits(total=80, per_origin=5)):
         await sink.received(4)
         release.set()
         await post.empty()
@@ -428,7 +428,7 @@ async def test_an_origin_that_answers_again_gets_the_rest(post: Post, sink: Sink
 )
 async def test_a_notice_is_sent_once_whatever_happens(post: Post, sink: Sink, trouble: Any) -> None:
     sink.otherwise = trouble
-    await post.send(to(sink, "n1", kind=Kind.NOTICE, once=True))
+    await post.send(to(sink, "n1", kind=PostKind.NOTICE, once=True))
     async with post.courier():
         await sink.received(1)
         await post.empty()
@@ -448,7 +448,7 @@ async def test_a_notice_the_server_has_no_endpoint_for_alarms_nobody(
     """Item 16: notices are optional; servers that lack them answer 404."""
     caplog.set_level("DEBUG", "rapkit.delivery")
     sink.otherwise = answer(status)
-    await post.send(to(sink, "n1", kind=Kind.NOTICE, once=True))
+    await post.send(to(sink, "n1", kind=PostKind.NOTICE, once=True))
     done = asyncio.Event()
     async with post.courier(on_attempt=lambda _taken, _settlement: done.set()):
         async with asyncio.timeout(PATIENCE):
@@ -461,7 +461,7 @@ async def test_a_notice_the_server_has_no_endpoint_for_alarms_nobody(
 
 async def test_a_notice_nobody_receives_is_not_sent_later(post: Post, sink: Sink) -> None:
     await sink.down()
-    await post.send(to(sink, "n1", kind=Kind.NOTICE, once=True))
+    await post.send(to(sink, "n1", kind=PostKind.NOTICE, once=True))
     async with post.courier():
         await post.empty()
     await sink.up()
@@ -487,12 +487,12 @@ async def test_a_receiver_may_ask_for_more_time(post: Post, sink: Sink) -> None:
 async def test_waits_grow_from_attempt_to_attempt(post: Post, sink: Sink) -> None:
     """CB-3"""
     sink.otherwise = answer(503)
-    growing = {**POLICIES, Kind.CALLBACK: RetryPolicy(0.05, 100, 3600, 7200, jitter=0)}
+    growing = {**POLICIES, PostKind.CALLBACK: RetryPolicy(0.05, 100, 3600, 7200, jitter=0)}
     await post.send(to(sink, "m1"))
     async with post.courier(policies=growing):
         await sink.received(2)
 
-        async def failed_twice() -> Parcel:
+        async def failed_twice() -> OutboxRow:
             while True:
                 (parcel,) = await post.store.outbox(dead=False)
                 if parcel.attempts == 2 and parcel.due_at and parcel.due_at - time.time() < 5.5:
@@ -525,7 +525,7 @@ async def test_an_aborted_post_is_broken_off_and_its_lane_goes_on(post: Post, si
     await store.create(NewBox("b1", "box", parent="thread", name="c1"))
     (claim,) = await store.claim("sender", "box", 1)
     await store.commit(claim, Commit(outgoing=[to(sink, "m1", "b1"), to(sink, "m2", "b1")]))
-    async with post.courier(traffic=Traffic(total=1, per_origin=1)) as courier:
+    async with post.courier(traffic=SendLimits(total=1, per_origin=1)) as courier:
         await sink.received(1)
         stopped = await store.stop(["box"], "thread", "c1", remember_for=60)
         assert stopped.in_flight == ("m1",)
@@ -590,11 +590,11 @@ async def test_what_could_not_end_is_delivered_by_whoever_comes_next(post: Post,
 async def test_why_a_post_was_refused_is_for_the_log_and_for_nobody_else(
     post: Post, sink: Sink, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fates: list[Fate] = []
+    fates: list[DeliveryOutcome] = []
 
-    async def report(_taken: Taken, fate: Fate) -> Consequence:
+    async def report(_taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
         fates.append(fate)
-        return Consequence()
+        return FollowUp()
 
     problem = b'{"detail": "It leads to 127.0.0.1."}'
     sink.script = [answer(400, "Content-Type: application/problem+json\r\n", problem)]
@@ -603,25 +603,25 @@ async def test_why_a_post_was_refused_is_for_the_log_and_for_nobody_else(
         await post.empty()
 
     assert f"undeliverable: {sink.url} answered 400; it says: It leads to 127.0.0.1." in caplog.messages
-    assert fates == [Fate(Outcome.DEAD, 400, f"{sink.url} answered 400")]
+    assert fates == [DeliveryOutcome(Outcome.DEAD, 400, f"{sink.url} answered 400")]
 
 
 @pytest.mark.parametrize(
     ("behaviour", "fate"),
     [
-        (answer(200), Fate(Outcome.DELIVERED, 200, None)),
-        (answer(410), Fate(Outcome.DEAD, 410, "{url} answered 410")),
+        (answer(200), DeliveryOutcome(Outcome.DELIVERED, 200, None)),
+        (answer(410), DeliveryOutcome(Outcome.DEAD, 410, "{url} answered 410")),
     ],
     ids=["delivered", "dead"],
 )
 async def test_whoever_wants_to_know_gets_a_letter_with_the_fate(
-    post: Post, sink: Sink, behaviour: Any, fate: Fate
+    post: Post, sink: Sink, behaviour: Any, fate: DeliveryOutcome
 ) -> None:
-    told: list[tuple[str, Fate]] = []
+    told: list[tuple[str, DeliveryOutcome]] = []
 
-    async def report(taken: Taken, fate: Fate) -> Consequence:
+    async def report(taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
         told.append((taken.outgoing.id, fate))
-        return Consequence(Letter("thread", "fate", taken.outgoing.id.encode(), dedup=taken.outgoing.id))
+        return FollowUp(NewMail("thread", "fate", taken.outgoing.id.encode(), dedup=taken.outgoing.id))
 
     reporting: Report = report
     sink.script = [answer(503), behaviour]
@@ -631,7 +631,7 @@ async def test_whoever_wants_to_know_gets_a_letter_with_the_fate(
         await post.empty()
 
     problem = fate.problem and fate.problem.format(url=sink.url)
-    assert told == [("m1", Fate(fate.outcome, fate.status, problem))]
+    assert told == [("m1", DeliveryOutcome(fate.outcome, fate.status, problem))]
     await post.store.renew("reader")
     (claim,) = await post.store.claim("reader", "thread", 1)
     assert [(mail.kind, mail.body) for mail in claim.mail] == [("fate", b"m1")]
@@ -745,11 +745,13 @@ async def test_without_an_sdk_the_receiver_is_told_of_the_trace_as_it_came(post:
 async def test_whoever_counts_is_told_of_every_attempt(post: Post, sink: Sink) -> None:
     told: list[tuple[str, int, Outcome]] = []
 
-    def count(taken: Taken, settlement: Settlement) -> None:
+    def count(taken: TakenPost, settlement: Settlement) -> None:
         told.append((taken.outgoing.id, taken.attempts, settlement.outcome))
 
     sink.script = [answer(503), reset, answer(200), answer(410), answer(503)]
-    await post.send(to(sink, "m1", "lane"), to(sink, "m2", "lane"), to(sink, "n1", "lane", kind=Kind.NOTICE, once=True))
+    await post.send(
+        to(sink, "m1", "lane"), to(sink, "m2", "lane"), to(sink, "n1", "lane", kind=PostKind.NOTICE, once=True)
+    )
     async with post.courier(on_attempt=count):
         await sink.received(5)
         async with asyncio.timeout(PATIENCE):
@@ -766,7 +768,7 @@ async def test_whoever_counts_is_told_of_every_attempt(post: Post, sink: Sink) -
 
 
 async def test_nothing_depends_on_whoever_counts(post: Post, sink: Sink, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(taken: Taken, settlement: Settlement) -> None:
+    def fail(taken: TakenPost, settlement: Settlement) -> None:
         raise RuntimeError("cannot count")
 
     await post.send(to(sink, "m1", "lane"), to(sink, "m2", "lane"))
@@ -784,7 +786,7 @@ async def test_a_message_that_we_fail_to_send_for_a_reason_of_our_own_is_sent_la
     really_post = HttpClient.post
     tries: list[str] = []
 
-    async def fail_at_first(client: HttpClient, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def fail_at_first(client: HttpClient, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         tries.append(url)
         if len(tries) <= 2:
             raise RuntimeError("can't start new thread")
@@ -799,7 +801,7 @@ async def test_a_message_that_we_fail_to_send_for_a_reason_of_our_own_is_sent_la
     assert "can't start new thread" in caplog.text
 
 
-async def with_token(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+async def with_token(taken: TakenPost) -> tuple[bytes, Mapping[str, str]]:
     """Each attempt has a body and a token of its own."""
     body = json.dumps({"id": taken.outgoing.id, "attempt": taken.attempts, "token": "s3cret"}).encode()
     return body, {"authorization": f"Bearer s3cret-{taken.attempts}", "webhook-id": "forged"}
@@ -823,7 +825,7 @@ async def test_what_is_prepared_for_an_attempt_is_sent_and_signed_and_never_stor
 
 
 async def test_what_can_never_be_prepared_is_given_up_with_the_reason(post: Post, sink: Sink) -> None:
-    async def prepare(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+    async def prepare(taken: TakenPost) -> tuple[bytes, Mapping[str, str]]:
         if taken.outgoing.id == "m1":
             raise ConfigError("No token for http://tool.test. Set RAPKIT_TOKENS.")
         return taken.outgoing.body, {}
@@ -839,7 +841,7 @@ async def test_what_can_never_be_prepared_is_given_up_with_the_reason(post: Post
 
 
 async def test_what_we_fail_to_prepare_is_sent_later(post: Post, sink: Sink, caplog: pytest.LogCaptureFixture) -> None:
-    async def prepare(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+    async def prepare(taken: TakenPost) -> tuple[bytes, Mapping[str, str]]:
         if taken.attempts < 3:
             raise RuntimeError("a mistake of ours")
         return taken.outgoing.body, {}
@@ -852,21 +854,21 @@ async def test_what_we_fail_to_prepare_is_sent_later(post: Post, sink: Sink, cap
     assert "a mistake of ours" in caplog.text
 
 
-@pytest.mark.parametrize("kind", [Kind.INVOCATION, Kind.ANSWER])
+@pytest.mark.parametrize("kind", [PostKind.INVOCATION, PostKind.ANSWER])
 @pytest.mark.parametrize("how", ["refused", "nobody answered", "not prepared"])
 async def test_a_thread_is_told_of_an_invocation_or_answer_that_was_given_up(
-    post: Post, sink: Sink, kind: Kind, how: str
+    post: Post, sink: Sink, kind: PostKind, how: str
 ) -> None:
     """INV-5, INV-6: whatever kept it from getting there, the model must be told that nothing will come."""
 
-    async def prepare(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+    async def prepare(taken: TakenPost) -> tuple[bytes, Mapping[str, str]]:
         if how == "not prepared":
             raise ConfigError("no token")
         return taken.outgoing.body, {}
 
-    async def report(taken: Taken, fate: Fate) -> Consequence:
+    async def report(taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
         told = f"{taken.outgoing.kind} {fate.outcome} {fate.status}: {fate.problem}"
-        return Consequence(Letter("thread", "fate", told.encode(), dedup=taken.outgoing.id))
+        return FollowUp(NewMail("thread", "fate", told.encode(), dedup=taken.outgoing.id))
 
     problems = {
         "refused": f"422: {sink.url} answered 422",
@@ -903,7 +905,7 @@ async def test_what_another_process_has_deleted_is_not_begun(post: Post, sink: S
     taken = await post.store.take("by hand", 2)
     Elsewhere(post.path).delete("m1")
     async with HttpClient(Guard(loopback=True)) as client:
-        courier = Courier(post.store, client, "by hand", policies=EAGER)
+        courier = OutboxSender(post.store, client, "by hand", policies=EAGER)
         courier.hand(taken, since=asyncio.get_running_loop().time() - 1)
         await post.empty()
         await courier.drain(PATIENCE)

@@ -11,7 +11,7 @@ from rapkit.http.body_limits import BodyLimits
 from rapkit.http.limits import HttpLimits
 from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import Refusal
-from rapkit.http.unauthenticated import ForStrangers, stranger_of
+from rapkit.http.unauthenticated import UnauthenticatedEndpoint, rate_key
 from tests.server.endpoint_server import opened
 from tests.server.served_toolset import exchange
 
@@ -30,8 +30,8 @@ class Echo:
         await PlainTextResponse(body)(scope, receive, send)
 
 
-def guarded(endpoint: ASGIApp, rate: float | None = None) -> ForStrangers:
-    return ForStrangers(endpoint, RateLimit(rate, lambda: 0.0), LARGEST)
+def guarded(endpoint: ASGIApp, rate: float | None = None) -> UnauthenticatedEndpoint:
+    return UnauthenticatedEndpoint(endpoint, RateLimit(rate, lambda: 0.0), LARGEST)
 
 
 async def test_what_is_within_the_limits_gets_through() -> None:
@@ -74,7 +74,7 @@ async def test_each_address_has_a_rate_of_its_own() -> None:
     ],
 )
 def test_who_a_stranger_is(client: tuple[str, int] | None, who: str) -> None:
-    assert stranger_of({"client": client}) == who
+    assert rate_key({"client": client}) == who
 
 
 async def test_a_body_that_is_too_large_is_refused_however_it_comes() -> None:

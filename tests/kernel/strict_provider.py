@@ -3,7 +3,7 @@
 import json
 import re
 
-from rapkit.kernel.conversation import Answer, Conversation, Heard, Said
+from rapkit.kernel.conversation import Conversation, Heard, Said, ToolAnswer
 from rapkit.protocol import TextContent
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -52,7 +52,7 @@ def _accept_heard(heard: Heard, before: Said) -> None:
         _accept_answer(answer)
 
 
-def _accept_answer(answer: Answer) -> None:
+def _accept_answer(answer: ToolAnswer) -> None:
     assert answer.content, "an answer without content"
     for item in answer.content:
         assert not isinstance(item, TextContent) or item.text.strip(), "a blank answer"

@@ -13,7 +13,7 @@ from rapkit.kernel.compaction import (
     takes_less,
 )
 from rapkit.kernel.completion import Reply, Usage
-from rapkit.kernel.conversation import Answer, Heard, Said, SaidCall
+from rapkit.kernel.conversation import Heard, Said, SaidCall, ToolAnswer
 from rapkit.kernel.effects import MakeChild
 from rapkit.kernel.entries import (
     Answered,
@@ -450,7 +450,7 @@ def test_a_summary_that_was_written_ends_the_failures_before_it() -> None:
 
 def test_the_model_is_asked_for_a_summary_behind_what_it_is_of_and_without_tools() -> None:
     call = SaidCall("c1_t1", "forecast", {})
-    heard = Heard((Answer("c1_t1", "forecast", (TextContent(text="sunny"),)),), ("Well?",))
+    heard = Heard((ToolAnswer("c1_t1", "forecast", (TextContent(text="sunny"),)),), ("Well?",))
     now = "(Write the summary of everything above now.)"
     for conversation, expected in [
         ((), (Heard(texts=(now,)),)),

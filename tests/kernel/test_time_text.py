@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rapkit.kernel.time_text import moment, spoken
+from rapkit.kernel.time_text import format_time, parse_time
 
 
 def utc(text: str) -> float:
@@ -33,7 +33,7 @@ NOW = utc("2030-01-01T00:00")
 def test_a_date_and_time_is_meant_in_its_zone_unless_it_has_an_offset_of_its_own(
     text: str, zone: str | None, means: str
 ) -> None:
-    assert moment(text, zone, NOW) == utc(means)
+    assert parse_time(text, zone, NOW) == utc(means)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_a_date_and_time_is_meant_in_its_zone_unless_it_has_an_offset_of_its_own
     ],
 )
 def test_a_time_that_the_clocks_skip_is_as_long_after_the_change(text: str, means: str) -> None:
-    assert moment(text, "Europe/Berlin", NOW) == utc(means)
-    assert moment(text, "Europe/Berlin", utc("2030-03-31T01:10")) == utc(means)
+    assert parse_time(text, "Europe/Berlin", NOW) == utc(means)
+    assert parse_time(text, "Europe/Berlin", utc("2030-03-31T01:10")) == utc(means)
 
 
 @pytest.mark.parametrize(
@@ -61,20 +61,20 @@ def test_a_time_that_the_clocks_skip_is_as_long_after_the_change(text: str, mean
     ],
 )
 def test_of_a_time_that_comes_twice_the_first_is_meant_unless_that_is_over(now: str, means: str) -> None:
-    assert moment("2030-10-27T02:30", "Europe/Berlin", utc(now)) == utc(means)
+    assert parse_time("2030-10-27T02:30", "Europe/Berlin", utc(now)) == utc(means)
 
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "9:00", "2030-02-30T09:00", "2030-01-31T25:00", "1893456000", "NaN"])
 def test_anything_else_is_no_date_and_time(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no date and time. Write it like 2030-01-31T09:00."):
-        moment(text, None, NOW)
+        parse_time(text, None, NOW)
 
 
 @pytest.mark.parametrize("zone", ["Europe", "Mars/Olympus", "../UTC", "/etc/localtime", "+02:00", "x" * 300, "a\0b"])
 def test_anything_else_is_no_zone(zone: str) -> None:
     with pytest.raises(ValueError, match=r"is no IANA time zone. Write one like Europe/Berlin."):
-        moment("2030-01-31T09:00", zone, NOW)
+        parse_time("2030-01-31T09:00", zone, NOW)
 
 
 def test_a_moment_in_words() -> None:
-    assert spoken(NOW + 0.7) == "Tuesday 2030-01-01 00:00:00 UTC"
+    assert format_time(NOW + 0.7) == "Tuesday 2030-01-01 00:00:00 UTC"

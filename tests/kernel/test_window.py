@@ -2,7 +2,7 @@
 
 import pytest
 
-from rapkit.kernel.conversation import Answer, Conversation, Heard, Said
+from rapkit.kernel.conversation import Conversation, Heard, Said, ToolAnswer
 from rapkit.kernel.entries import Answered, Happened, JournalEntry, MadeCall, ModelSaid, UserSaid
 from rapkit.kernel.projection import Numbered, Stretch, project
 from rapkit.kernel.window import ANSWER_CHARS, TOTAL_CHARS
@@ -30,7 +30,7 @@ def texts(conversation: Conversation) -> list[str]:
     return [text for turn in heard for text in turn.texts] + [text for answer in answers for text in _texts(answer)]
 
 
-def _texts(answer: Answer) -> list[str]:
+def _texts(answer: ToolAnswer) -> list[str]:
     return [item.text for item in answer.content if isinstance(item, TextContent)]
 
 
@@ -123,7 +123,7 @@ def test_when_there_is_nothing_else_to_leave_out_the_oldest_turns_are() -> None:
     accept_question(shown)
     assert size(shown) < 6000
     assert shown[0] == Heard(texts=("(What was said before is not shown.)",))
-    assert shown[-1] == Heard((Answer("c19_t1", "forecast", (TextContent(text="ok"),)),))
+    assert shown[-1] == Heard((ToolAnswer("c19_t1", "forecast", (TextContent(text="ok"),)),))
 
 
 def test_what_is_to_be_replied_to_is_never_left_out_as_a_whole() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rapkit.kernel.compaction import CHARS_PER_TOKEN, Cut, compacted, cut, room_for, summary_question
 from rapkit.kernel.completion import Reply, Usage, WantedCall
-from rapkit.kernel.conversation import Answer, Conversation, Heard, Said
+from rapkit.kernel.conversation import Conversation, Heard, Said, ToolAnswer
 from rapkit.kernel.effects import Effect, MakeChild, Spawn, Step, Write
 from rapkit.kernel.entries import Answered, Happened, Ignored, JournalEntry
 from rapkit.kernel.incoming import EventForChild, Incoming, Task, TimerDue, UserMessage
@@ -184,7 +184,7 @@ class Talk:
         return [line for message in self.conversation() for line in _lines(message)]
 
 
-def text_of(answer: Answer) -> str:
+def text_of(answer: ToolAnswer) -> str:
     return "".join(item.text for item in answer.content if isinstance(item, TextContent))
 
 

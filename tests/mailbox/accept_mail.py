@@ -2,7 +2,7 @@
 
 import asyncio
 
-from rapkit.mailbox import Box, Commit, NewBox, Reception, Record
+from rapkit.mailbox import AcceptResult, Box, Commit, NewBox, Record
 from tests.mailbox.harness import (
     KIND,
     Harness,
@@ -98,7 +98,7 @@ class LettersContract:
         await idle(store)
         await accepted(store, letter("first", dedup="m1"))
 
-        assert await store.accept(letter("again", dedup="m1")) is Reception.DUPLICATE
+        assert await store.accept(letter("again", dedup="m1")) is AcceptResult.DUPLICATE
 
         assert texts(await claim_one(store)) == ["first"]
 
@@ -108,7 +108,7 @@ class LettersContract:
 
         told = await asyncio.gather(*(store.accept(letter("once", dedup="m1")) for _ in range(20)))
 
-        assert sorted(told) == [Reception.ACCEPTED] + [Reception.DUPLICATE] * 19
+        assert sorted(told) == [AcceptResult.ACCEPTED] + [AcceptResult.DUPLICATE] * 19
         assert texts(await claim_one(store)) == ["once"]
 
     async def test_a_repetition_is_recognised_after_its_letter_was_consumed(self, harness: Harness) -> None:
@@ -120,7 +120,7 @@ class LettersContract:
 
         await harness.advance(10 * 86_400)
 
-        assert await store.accept(letter("first", dedup="m1")) is Reception.DUPLICATE
+        assert await store.accept(letter("first", dedup="m1")) is AcceptResult.DUPLICATE
         assert await claim(store) == []
 
     async def test_a_repetition_does_not_make_an_idle_box_due(self, harness: Harness) -> None:
@@ -153,11 +153,11 @@ class LettersContract:
 
     async def test_a_letter_to_nobody_is_not_remembered(self, harness: Harness) -> None:
         store = harness.store
-        assert await store.accept(letter("too early", dedup="m1")) is Reception.UNKNOWN
+        assert await store.accept(letter("too early", dedup="m1")) is AcceptResult.UNKNOWN
 
         await idle(store)
 
-        assert await store.accept(letter("in time", dedup="m1")) is Reception.ACCEPTED
+        assert await store.accept(letter("in time", dedup="m1")) is AcceptResult.ACCEPTED
 
     async def test_a_closed_box_takes_no_letters_but_knows_those_it_had(self, harness: Harness) -> None:
         store = harness.store
@@ -166,9 +166,9 @@ class LettersContract:
         claimed = await claim_one(store)
         await store.commit(claimed, Commit(consumed=seqs(claimed), status="closed"))
 
-        assert await store.accept(letter("first", dedup="m1")) is Reception.DUPLICATE
-        assert await store.accept(letter("new", dedup="m2")) is Reception.UNKNOWN
-        assert await store.accept(letter("new")) is Reception.UNKNOWN
+        assert await store.accept(letter("first", dedup="m1")) is AcceptResult.DUPLICATE
+        assert await store.accept(letter("new", dedup="m2")) is AcceptResult.UNKNOWN
+        assert await store.accept(letter("new")) is AcceptResult.UNKNOWN
         assert await claim(store) == []
 
     async def test_it_can_be_asked_whether_a_letter_would_be_a_repetition(self, harness: Harness) -> None:
@@ -181,7 +181,7 @@ class LettersContract:
             return [await store.remembers(box, dedup) for box, dedup in asked]
 
         assert await remembered() == [True, True, False, False]
-        assert await store.accept(letter("new", dedup="m3")) is Reception.ACCEPTED  # to ask leaves no trace
+        assert await store.accept(letter("new", dedup="m3")) is AcceptResult.ACCEPTED  # to ask leaves no trace
         await harness.advance(61)
         assert await remembered() == [True, False, True, False]
 
@@ -192,11 +192,11 @@ class LettersContract:
         await store.commit(await claim_one(store), Commit(forget_for=60.0))
 
         await harness.advance(58)
-        assert await store.accept(letter("first", dedup="m1")) is Reception.DUPLICATE
-        assert await store.accept(letter("new", dedup="m2")) is Reception.UNKNOWN
+        assert await store.accept(letter("first", dedup="m1")) is AcceptResult.DUPLICATE
+        assert await store.accept(letter("new", dedup="m2")) is AcceptResult.UNKNOWN
 
         await harness.advance(3)
-        assert await store.accept(letter("first", dedup="m1")) is Reception.UNKNOWN
+        assert await store.accept(letter("first", dedup="m1")) is AcceptResult.UNKNOWN
 
     async def test_a_letter_can_be_remembered_for_less_than_its_box_lives(self, harness: Harness) -> None:
         store = harness.store
@@ -205,15 +205,15 @@ class LettersContract:
         await accepted(store, event, letter("call", dedup="m2"))
 
         await harness.advance(58)
-        assert await store.accept(event) is Reception.DUPLICATE
+        assert await store.accept(event) is AcceptResult.DUPLICATE
 
         await harness.advance(3)
-        assert await store.accept(event) is Reception.ACCEPTED
-        assert await store.accept(letter("call", dedup="m2")) is Reception.DUPLICATE
+        assert await store.accept(event) is AcceptResult.ACCEPTED
+        assert await store.accept(letter("call", dedup="m2")) is AcceptResult.DUPLICATE
         assert texts(await claim_one(store)) == ["event", "call", "event"]
 
         await harness.advance(58)
-        assert await store.accept(event) is Reception.DUPLICATE
+        assert await store.accept(event) is AcceptResult.DUPLICATE
 
     async def test_a_repetition_does_not_prolong_how_long_its_letter_is_remembered(self, harness: Harness) -> None:
         store = harness.store
@@ -222,13 +222,13 @@ class LettersContract:
         await accepted(store, event)
 
         await harness.advance(40)
-        assert await store.accept(event) is Reception.DUPLICATE
-        assert await store.accept(letter("event", dedup="m1")) is Reception.DUPLICATE
+        assert await store.accept(event) is AcceptResult.DUPLICATE
+        assert await store.accept(letter("event", dedup="m1")) is AcceptResult.DUPLICATE
 
         await harness.advance(21)
-        assert await store.accept(letter("event", dedup="m1")) is Reception.ACCEPTED
+        assert await store.accept(letter("event", dedup="m1")) is AcceptResult.ACCEPTED
         await harness.advance(10 * 86_400)
-        assert await store.accept(event) is Reception.DUPLICATE
+        assert await store.accept(event) is AcceptResult.DUPLICATE
 
     async def test_a_forgotten_box_knows_no_letter_longer_than_the_letter_said_or_its_id(
         self, harness: Harness
@@ -240,8 +240,8 @@ class LettersContract:
         await store.commit(await claim_one(store), Commit(forget_for=60))
 
         await harness.advance(31)
-        assert await store.accept(brief) is Reception.UNKNOWN
-        assert await store.accept(long) is Reception.DUPLICATE
+        assert await store.accept(brief) is AcceptResult.UNKNOWN
+        assert await store.accept(long) is AcceptResult.DUPLICATE
 
         await harness.advance(30)
         await store.create(NewBox("b1", KIND))
@@ -254,9 +254,9 @@ class LettersContract:
         await store.commit(await running(store), Commit(letters=[event, event]))
         assert texts(await claim_one(store)) == ["event"]
 
-        assert await store.accept(event) is Reception.DUPLICATE
+        assert await store.accept(event) is AcceptResult.DUPLICATE
         await harness.advance(61)
-        assert await store.accept(event) is Reception.ACCEPTED
+        assert await store.accept(event) is AcceptResult.ACCEPTED
 
     async def test_a_commit_can_have_letters_known_that_never_came(self, harness: Harness) -> None:
         store = harness.store
@@ -264,10 +264,10 @@ class LettersContract:
         await store.commit(box, Commit(remember={"k": 60.0}))
 
         await harness.advance(58)
-        assert await store.accept(letter("again", dedup="k")) is Reception.DUPLICATE
-        assert await store.accept(letter("again", dedup="k", needs=("call", "c1"))) is Reception.DUPLICATE
+        assert await store.accept(letter("again", dedup="k")) is AcceptResult.DUPLICATE
+        assert await store.accept(letter("again", dedup="k", needs=("call", "c1"))) is AcceptResult.DUPLICATE
         await harness.advance(4)
-        assert await store.accept(letter("another", dedup="k")) is Reception.ACCEPTED
+        assert await store.accept(letter("another", dedup="k")) is AcceptResult.ACCEPTED
 
     async def test_a_box_made_anew_takes_a_letter_like_one_its_predecessor_had(self, harness: Harness) -> None:
         store = harness.store
@@ -277,30 +277,30 @@ class LettersContract:
         await harness.advance(61)
         await store.create(NewBox("b1", KIND))
 
-        assert await store.accept(letter("another life", dedup="m1")) is Reception.ACCEPTED
-        assert await store.accept(letter("another life", dedup="m1")) is Reception.DUPLICATE
+        assert await store.accept(letter("another life", dedup="m1")) is AcceptResult.ACCEPTED
+        assert await store.accept(letter("another life", dedup="m1")) is AcceptResult.DUPLICATE
         assert texts(await claim_one(store)) == ["another life"]
 
     async def test_a_letter_that_needs_a_record_is_unwanted_without_it(self, harness: Harness) -> None:
         store = harness.store
         await idle(store, put=[Record("call", "c1")])
 
-        assert await store.accept(letter("result", needs=("call", "c2"))) is Reception.UNWANTED
-        assert await store.accept(letter("result", needs=("subscription", "c1"))) is Reception.UNWANTED
+        assert await store.accept(letter("result", needs=("call", "c2"))) is AcceptResult.UNWANTED
+        assert await store.accept(letter("result", needs=("subscription", "c1"))) is AcceptResult.UNWANTED
         assert await claim(store) == []
 
-        assert await store.accept(letter("result", needs=("call", "c1"))) is Reception.ACCEPTED
+        assert await store.accept(letter("result", needs=("call", "c1"))) is AcceptResult.ACCEPTED
         assert texts(await claim_one(store)) == ["result"]
 
     async def test_an_unwanted_letter_is_not_remembered(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
         event = letter("event", dedup="m1", needs=("call", "c1"))
-        assert await store.accept(event) is Reception.UNWANTED
+        assert await store.accept(event) is AcceptResult.UNWANTED
         await accepted(store, letter("wake up"))
         await store.commit(await claim_one(store), Commit(put=[Record("call", "c1")]))
 
-        assert await store.accept(event) is Reception.ACCEPTED
+        assert await store.accept(event) is AcceptResult.ACCEPTED
 
     async def test_a_repetition_is_recognised_though_its_record_is_gone(self, harness: Harness) -> None:
         store = harness.store
@@ -309,8 +309,8 @@ class LettersContract:
         await accepted(store, result)
         await store.commit(await claim_one(store), Commit(drop=[("call", "c1")]))
 
-        assert await store.accept(result) is Reception.DUPLICATE
-        assert await store.accept(letter("late", dedup="m2", needs=("call", "c1"))) is Reception.UNWANTED
+        assert await store.accept(result) is AcceptResult.DUPLICATE
+        assert await store.accept(letter("late", dedup="m2", needs=("call", "c1"))) is AcceptResult.UNWANTED
 
     async def test_no_key_a_stranger_chooses_is_mistaken_for_something_else(self, harness: Harness) -> None:
         """Keys come from headers strangers write; ids of stopped and of finished boxes are remembered too."""
@@ -319,5 +319,5 @@ class LettersContract:
         await store.stop(["child"], "b1", "c1", remember_for=60)
 
         for key in ("", "child/c1", "/", "stopped/child/c1"):
-            assert await store.accept(letter("mine", dedup=key)) is Reception.ACCEPTED
-            assert await store.accept(letter("mine", dedup=key)) is Reception.DUPLICATE
+            assert await store.accept(letter("mine", dedup=key)) is AcceptResult.ACCEPTED
+            assert await store.accept(letter("mine", dedup=key)) is AcceptResult.DUPLICATE

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rapkit.errors import Fenced
-from rapkit.mailbox import Commit, Letter, NewBox, Reception
+from rapkit.mailbox import AcceptResult, Commit, NewBox, NewMail
 from tests.mailbox.harness import (
     ANNA,
     BERT,
@@ -75,9 +75,9 @@ class ShortcutsContract:
         await store.renew(ANNA)
         await store.create(NewBox("b1", KIND, b"state", idle=True))
 
-        reception, claimed = await store.accept_claimed(Letter("b1", "hello", b"body"), ANNA)
+        reception, claimed = await store.accept_claimed(NewMail("b1", "hello", b"body"), ANNA)
 
-        assert reception is Reception.ACCEPTED
+        assert reception is AcceptResult.ACCEPTED
         assert claimed is not None
         assert claimed.box == await store.box("b1")
         assert (claimed.worker, claimed.attempts, claimed.timers) == (ANNA, 1, ())
@@ -90,13 +90,13 @@ class ShortcutsContract:
         store = harness.store
         await store.renew(ANNA)
         await store.create(NewBox("b1", KIND, idle=True))
-        await store.accept(Letter("b1", "first", b""))
+        await store.accept(NewMail("b1", "first", b""))
 
-        assert await store.accept_claimed(Letter("b1", "second", b""), ANNA) == (Reception.ACCEPTED, None)
+        assert await store.accept_claimed(NewMail("b1", "second", b""), ANNA) == (AcceptResult.ACCEPTED, None)
 
         both = await claim_one(store)
         assert [mail.kind for mail in both.mail] == ["first", "second"]
-        assert await store.accept_claimed(Letter("b1", "third", b""), ANNA) == (Reception.ACCEPTED, None)
+        assert await store.accept_claimed(NewMail("b1", "third", b""), ANNA) == (AcceptResult.ACCEPTED, None)
         await store.commit(both, Commit(consumed=[mail.seq for mail in both.mail]))
         assert [mail.kind for mail in (await claim_one(store)).mail] == ["third"]
 
@@ -104,11 +104,11 @@ class ShortcutsContract:
         store = harness.store
         await store.renew(ANNA)
         await store.create(NewBox("b1", KIND, idle=True))
-        await store.accept(Letter("b1", "first", b""))
+        await store.accept(NewMail("b1", "first", b""))
         failed = await claim_one(store)
         await store.commit(failed, Commit(charge=True, again_at=failed.now + 3600))
 
-        assert await store.accept_claimed(Letter("b1", "second", b""), ANNA) == (Reception.ACCEPTED, None)
+        assert await store.accept_claimed(NewMail("b1", "second", b""), ANNA) == (AcceptResult.ACCEPTED, None)
 
         assert [mail.kind for mail in (await claim_one(store)).mail] == ["first", "second"]
 
@@ -116,21 +116,21 @@ class ShortcutsContract:
         store = harness.store
         await store.renew(ANNA)
         await store.create(NewBox("b1", KIND, idle=True))
-        needy = Letter("b1", "x", b"", needs=("call", "c1"))
+        needy = NewMail("b1", "x", b"", needs=("call", "c1"))
 
-        assert await store.accept_claimed(needy, ANNA) == (Reception.UNWANTED, None)
-        assert await store.accept_claimed(Letter("b2", "x", b""), ANNA) == (Reception.UNKNOWN, None)
-        _, claimed = await store.accept_claimed(Letter("b1", "x", b"", dedup="d"), ANNA)
+        assert await store.accept_claimed(needy, ANNA) == (AcceptResult.UNWANTED, None)
+        assert await store.accept_claimed(NewMail("b2", "x", b""), ANNA) == (AcceptResult.UNKNOWN, None)
+        _, claimed = await store.accept_claimed(NewMail("b1", "x", b"", dedup="d"), ANNA)
         assert claimed is not None
         await store.commit(claimed, Commit(consumed=[mail.seq for mail in claimed.mail]))
-        assert await store.accept_claimed(Letter("b1", "x", b"", dedup="d"), ANNA) == (Reception.DUPLICATE, None)
+        assert await store.accept_claimed(NewMail("b1", "x", b"", dedup="d"), ANNA) == (AcceptResult.DUPLICATE, None)
         assert await claim(store, BERT) == []
 
     async def test_a_box_claimed_with_its_letter_by_a_worker_that_is_lost_is_taken_over(self, harness: Harness) -> None:
         store = harness.store
         await store.renew(ANNA)
         await store.create(NewBox("b1", KIND, idle=True))
-        _, lost = await store.accept_claimed(Letter("b1", "x", b""), ANNA)
+        _, lost = await store.accept_claimed(NewMail("b1", "x", b""), ANNA)
         assert lost is not None
 
         heir = await taken_over(harness, store, BERT)

@@ -3,7 +3,7 @@
 import pytest
 
 from rapkit.errors import StoreError
-from rapkit.mailbox import Commit, Entry, NewBox, Reception, Record, Timer
+from rapkit.mailbox import AcceptResult, Commit, Entry, NewBox, Record, Timer
 from tests.mailbox.harness import (
     BERT,
     KIND,
@@ -183,7 +183,7 @@ class CommitContract:
         assert texts(both["child"]) == ["first", "second"]
         assert (both["child"].box.state, both["child"].box.parent, both["child"].box.name) == (b"born", "parent", "c1")
         assert texts(both["parent"]) == ["self"]
-        assert await store.accept(letter("second", "child", dedup="m2")) is Reception.DUPLICATE
+        assert await store.accept(letter("second", "child", dedup="m2")) is AcceptResult.DUPLICATE
 
     async def test_letters_nobody_can_take_do_not_spoil_a_commit(self, harness: Harness) -> None:
         store = harness.store

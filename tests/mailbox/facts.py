@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rapkit.errors import Fenced, StoreError
-from rapkit.mailbox import Commit, Fact, NewBox, Reception, Record, Store, Timer
+from rapkit.mailbox import AcceptResult, Commit, Fact, NewBox, Record, Store, Timer
 from tests.mailbox.harness import (
     BERT,
     KIND,
@@ -273,7 +273,7 @@ class NotesContract:
 
         with pytest.raises(Fenced):
             await store.commit(lost, Commit())
-        assert await store.accept(letter("hello", needs=("call", "c1"))) is Reception.ACCEPTED
+        assert await store.accept(letter("hello", needs=("call", "c1"))) is AcceptResult.ACCEPTED
         await store.commit(heir, Commit(drop=[("call", "c1")]))
         assert (await claim_one(store)).timers == ("alarm",)
         assert (await take_one(store)).outgoing.id == "p1"

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rapkit.errors import StoreError
-from rapkit.mailbox import Commit, Entry, Fact, NewBox, Reception
+from rapkit.mailbox import AcceptResult, Commit, Entry, Fact, NewBox
 from tests.mailbox.harness import (
     ANNA,
     KIND,
@@ -29,7 +29,7 @@ class BeginningsContract:
 
         claimed = await claim_one(store)
         assert (claimed.box.state, texts(claimed)) == (b"state", ["first"])
-        assert await store.accept(letter("first", dedup="m1")) is Reception.DUPLICATE
+        assert await store.accept(letter("first", dedup="m1")) is AcceptResult.DUPLICATE
 
     async def test_making_a_box_again_with_the_same_letter_changes_nothing(self, harness: Harness) -> None:
         store = harness.store

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from rapkit.mailbox import OUTBOX, Fact, Outcome, Outgoing, Parcel, Quota, Reception, Record, Settlement
+from rapkit.mailbox import OUTBOX, AcceptResult, Fact, OutboxRow, Outcome, Outgoing, Quota, Record, Settlement
 from tests.mailbox.harness import (
     ANNA,
     BERT,
@@ -408,7 +408,7 @@ class OutboxContract:
             await take_one(store), Settlement(Outcome.DEAD, "400", 0.0, news, Fact("b1", "open", "q1", None))
         )
 
-        assert await store.accept(letter("late", needs=("open", "q1"))) is Reception.UNWANTED
+        assert await store.accept(letter("late", needs=("open", "q1"))) is AcceptResult.UNWANTED
         assert texts(await claim_one(store)) == ["refused"]
 
     async def test_the_outcome_and_its_fact_are_written_together(self, harness: Harness) -> None:
@@ -491,7 +491,7 @@ class OutboxContract:
         assert dead.dead_at is not None
         assert dead.dead_at >= dead.created_at
         assert (waiting.id, waiting.attempts, waiting.dead_at) == ("p2", 1, None)
-        assert not {"url", "body"} & {field.name for field in fields(Parcel)}
+        assert not {"url", "body"} & {field.name for field in fields(OutboxRow)}
         assert "/callback/" not in repr(dead)
 
     async def test_the_problem_of_a_retry_is_shown(self, harness: Harness) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from rapkit.errors import Fenced
-from rapkit.mailbox import Commit, NewBox, Reception, Stopped, Store, Timer, lane_under
+from rapkit.mailbox import AcceptResult, Commit, NewBox, StoppedBoxes, Store, Timer, lane_under
 from tests.mailbox.harness import (
     ANNA,
     BERT,
@@ -21,7 +21,7 @@ from tests.mailbox.harness import (
     texts,
 )
 
-NOTHING = Stopped((), ())
+NOTHING = StoppedBoxes((), ())
 
 
 async def waiting(store: Store) -> list[str]:
@@ -39,7 +39,7 @@ class StoppingContract:
         await store.commit(await claim_one(store), Commit())
         assert await claim(store) == []
 
-        assert await store.stop([KIND], "thread", "c1", remember_for=60) == Stopped(("b1",), ())
+        assert await store.stop([KIND], "thread", "c1", remember_for=60) == StoppedBoxes(("b1",), ())
 
         box = await store.box("b1")
         assert box is not None
@@ -83,7 +83,7 @@ class StoppingContract:
             await store.commit(each, Commit(outgoing=[post(f"of {id}", id)], keep=True))
         assert len(await take(store, BERT)) == 2
 
-        assert await store.stop_box("b1") == Stopped(("b1",), ("of b1",))
+        assert await store.stop_box("b1") == StoppedBoxes(("b1",), ("of b1",))
         assert await store.stop_box("unknown") == NOTHING
 
         with pytest.raises(Fenced):
@@ -241,7 +241,7 @@ class StoppingContract:
 
         stopped = await store.stop([KIND], "thread", "c1", remember_for=60)
 
-        assert stopped == Stopped(("b1",), ("p1",))
+        assert stopped == StoppedBoxes(("b1",), ("p1",))
         await store.settle(flying, retry(0))
         assert ids(await take(store)) == ["p4"]
         assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p4", "p5"]
@@ -258,7 +258,7 @@ class StoppingContract:
         )
         assert ids(await take(store, BERT, 1)) == ["p1"]
 
-        assert await store.stop([KIND], "thread", "c1", remember_for=60) == Stopped(("b1",), ("p1",))
+        assert await store.stop([KIND], "thread", "c1", remember_for=60) == StoppedBoxes(("b1",), ("p1",))
         assert await waiting(store) == ["p2", "p3", "p4"]
 
         await store.stop([KIND], "thread", None, remember_for=60)
@@ -275,7 +275,7 @@ class StoppingContract:
         flying = (await take(store, BERT, 1))[0]
         assert flying.outgoing.id == "view of b1"
 
-        assert await store.stop([KIND], "thread", "c1", remember_for=60) == Stopped((), ("view of b1",))
+        assert await store.stop([KIND], "thread", "c1", remember_for=60) == StoppedBoxes((), ("view of b1",))
 
         await store.settle(flying, retry(0))
         results = [f"result of b{number}" for number in (1, 2, 3, 4)]
@@ -326,7 +326,7 @@ class StoppingContract:
         first = await store.stop([KIND], "thread", "c1", remember_for=60)
         second = await store.stop([KIND], "thread", "c1", remember_for=60)
 
-        assert first == second == Stopped(("b1",), ())
+        assert first == second == StoppedBoxes(("b1",), ())
         assert (await claim_one(store)).box.stopped
 
     async def test_a_stopped_box_still_takes_letters(self, harness: Harness) -> None:
@@ -334,7 +334,7 @@ class StoppingContract:
         await store.create(child("b1", "c1"))
         await store.stop([KIND], "thread", "c1", remember_for=60)
 
-        assert await store.accept(letter("late")) is Reception.ACCEPTED
+        assert await store.accept(letter("late")) is AcceptResult.ACCEPTED
 
     async def test_a_finished_box_is_not_stopped(self, harness: Harness) -> None:
         store = harness.store

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rapkit.errors import StoreError
-from rapkit.mailbox import Commit, NewBox, Reception, Timer
+from rapkit.mailbox import AcceptResult, Commit, NewBox, Timer
 from tests.mailbox.harness import (
     DEAD,
     KIND,
@@ -38,7 +38,7 @@ class HousekeepingContract:
         await harness.advance(DAY / 2)
 
         assert await store.sweep(DAY) == 0
-        assert await store.accept(letter("kept", "alive", dedup="m1")) is Reception.DUPLICATE
+        assert await store.accept(letter("kept", "alive", dedup="m1")) is AcceptResult.DUPLICATE
         assert not await store.create(NewBox("ended", KIND))
         await store.create(NewBox("b1", KIND, parent="thread", name="c1"))
         stopped = await store.box("b1")
@@ -59,7 +59,7 @@ class HousekeepingContract:
         assert await store.sweep(DAY) >= 1
 
         assert [parcel.id for parcel in await store.outbox(dead=True)] == ["p2"]
-        assert await store.accept(letter("kept", "alive", dedup="m1")) is Reception.DUPLICATE
+        assert await store.accept(letter("kept", "alive", dedup="m1")) is AcceptResult.DUPLICATE
         assert len((await claim_one(store)).mail) == 2
 
     async def test_everything_remembered_of_a_finished_box_is_swept_in_the_end(self, harness: Harness) -> None:
@@ -90,7 +90,7 @@ class HousekeepingContract:
         assert await store.sweep(DAY) == 5
         assert await store.sweep(DAY) == 0
         for kept in ("kept", "for long"):
-            assert await store.accept(letter("x", dedup=kept)) is Reception.DUPLICATE
+            assert await store.accept(letter("x", dedup=kept)) is AcceptResult.DUPLICATE
         assert len((await claim_one(store)).mail) == 7
 
     async def test_a_sweep_does_a_little_at_a_time_and_comes_to_an_end(self, harness: Harness) -> None:

@@ -1,6 +1,6 @@
 """Traces: what belongs together is known again by whoever comes next, in whatever process, however much later."""
 
-from rapkit.mailbox import Commit, Fact, Letter, NewBox, Record, Store, Timer
+from rapkit.mailbox import Commit, Fact, NewBox, NewMail, Record, Store, Timer
 from tests.mailbox.harness import ANNA, BERT, KIND, Harness, accepted, claim_one, idle, letter, running, seqs
 
 ONE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -8,8 +8,8 @@ TWO = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
 CALL = ("call", "c1")
 
 
-def about(text: str, traceparent: str = "", needs: tuple[str, str] | None = None) -> Letter:
-    return Letter("b1", "note", text.encode(), needs=needs, traceparent=traceparent)
+def about(text: str, traceparent: str = "", needs: tuple[str, str] | None = None) -> NewMail:
+    return NewMail("b1", "note", text.encode(), needs=needs, traceparent=traceparent)
 
 
 async def traces(store: Store) -> dict[str, str]:

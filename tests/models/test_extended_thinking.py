@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic_ai.models import infer_model
 
-from rapkit.kernel.conversation import Answer, Heard, Said
+from rapkit.kernel.conversation import Heard, Said, ToolAnswer
 from rapkit.kernel.entries import (
     Answered,
     Happened,
@@ -188,6 +188,6 @@ async def test_a_call_that_the_model_made_in_the_manner_of_an_event_stays_a_call
     claude.replies += [imitated, "Well."]
     reply = (await ask(model, question("Hi"))).reply
     made = call("c1", "watch", kind="interrupt:s1 (subscription ended)")
-    answers = Heard((Answer("c1", "watch", answer("c1", "no").content),))
+    answers = Heard((ToolAnswer("c1", "watch", answer("c1", "no").content),))
     await ask(model, question("Hi", said(made, thoughts=reply.thoughts), answers))
     assert kinds(claude) == [["text"], ["thinking", "tool_use"], ["tool_result"]]

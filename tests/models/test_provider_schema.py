@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rapkit.models.provider_schema import show_schema
+from rapkit.models.provider_schema import provider_schema
 from rapkit.models.tool_names import shown_argument
 from rapkit.protocol.input_schema import compile_schema
 
@@ -17,7 +17,7 @@ def argument(schema: dict[str, Any], draft: str) -> Any:
     """How the schema of an argument is shown."""
     whole = {"$schema": draft, "type": "object", "properties": {"a": schema}}
     compile_schema(whole)
-    shown = show_schema(whole)
+    shown = provider_schema(whole)
     compile_schema(shown.schema)
     assert "$schema" not in shown.schema
     assert shown.remark == ""
@@ -60,7 +60,7 @@ def test_odd_names_are_shown_as_others_at_every_depth_and_mapped_back() -> None:
         "dependentRequired": {"user name": ["$filter"]},
         "$defs": {"Node": {"type": "object", "properties": {"x" * 65: {"type": "string"}, "fine.name": {}}}},
     }
-    shown = show_schema(schema)
+    shown = provider_schema(schema)
     compile_schema(shown.schema)
     user, filter_, size, long = map(shown_argument, ("user name", "$filter", "größe", "x" * 65))
     assert [*shown.schema["properties"]] == [user, "list", filter_, "same", "required"]
@@ -83,12 +83,12 @@ def test_a_schema_that_cannot_be_written_anew_is_described_in_words() -> None:
         "properties": {"a": {"items": [{"type": "string"}]}, "b": {"$ref": "#/properties/a/items/0"}},
     }
     compile_schema(schema)
-    shown = show_schema(schema)
+    shown = provider_schema(schema)
     assert shown.schema == {"type": "object", "properties": {}}
     assert json.dumps(schema) in shown.remark
 
 
 def test_a_plain_schema_is_sent_as_it_is() -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    assert show_schema(schema).schema == schema
-    assert show_schema({"type": "object"}).schema == {"type": "object", "properties": {}}
+    assert provider_schema(schema).schema == schema
+    assert provider_schema({"type": "object"}).schema == {"type": "object", "properties": {}}

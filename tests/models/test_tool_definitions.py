@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from rapkit.kernel.builtins import BUILTINS
-from rapkit.kernel.completion import Tool
+from rapkit.kernel.completion import ModelTool
 from rapkit.models import open_model
 from rapkit.models.tool_names import shown_argument
 from tests.models.conversations import FORECAST, answer, ask, call, heard, question, said
 from tests.models.replies import Call, ProviderServer, Say
 
-ODD = Tool(
+ODD = ModelTool(
     "search",
     "Search.",
     {
@@ -61,7 +61,7 @@ async def test_a_schema_of_an_older_draft_is_taken(name: str, server: ProviderSe
         "properties": {"days": argument},
     }
     server.replies.append("Yes")
-    await ask(open_model(name), question("Hi", tools=(Tool("old", "Old.", schema), FORECAST)))
+    await ask(open_model(name), question("Hi", tools=(ModelTool("old", "Old.", schema), FORECAST)))
     assert [tool["name"] for tool in offered(server)] == ["old", "forecast"]
 
 
@@ -74,14 +74,14 @@ async def test_a_schema_that_cannot_be_sent_is_told_and_its_arguments_are_taken(
         "properties": {"a b": {"items": [{"type": "string"}]}, "c": {"$ref": "#/properties/a%20b/items/0"}},
     }
     server.replies.append(Say(calls=(Call("odd", {"a b": ["x"], "c": "y"}),)))
-    (wanted,) = (await ask(open_model(name), question("Hi", tools=(Tool("odd", "Odd.", odd),)))).reply.calls
+    (wanted,) = (await ask(open_model(name), question("Hi", tools=(ModelTool("odd", "Odd.", odd),)))).reply.calls
     assert wanted.arguments == {"a b": ["x"], "c": "y"}
     assert '"a b"' in offered(server)[0]["description"]
 
 
 async def test_a_long_description_goes_on_in_the_schema(name: str, server: ProviderServer) -> None:
     server.replies.append("Yes")
-    long = Tool("long", "begin " + "x" * 3000 + " end", {"type": "object", "description": "Their own."})
+    long = ModelTool("long", "begin " + "x" * 3000 + " end", {"type": "object", "description": "Their own."})
     await ask(open_model(name), question("Hi", tools=(long,)))
     (tool,) = offered(server)
     assert tool["description"].startswith("begin x")
@@ -93,7 +93,7 @@ async def test_a_long_description_goes_on_in_the_schema(name: str, server: Provi
 async def test_of_too_many_tools_the_last_are_left_out_and_a_person_is_told_once(
     name: str, server: ProviderServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    many = tuple(Tool(f"tool_{number}", "One of many.", {"type": "object"}) for number in range(130))
+    many = tuple(ModelTool(f"tool_{number}", "One of many.", {"type": "object"}) for number in range(130))
     ours = tuple(builtin.tool for builtin in BUILTINS.values())
     server.answering = lambda body: "Yes"
     model = open_model(name)

@@ -4,19 +4,19 @@ import pytest
 
 from rapkit.protocol.input_schema import compile_schema
 from rapkit.protocol.json_value import MAX_DEPTH
-from rapkit.protocol.validation_cost import BACKTRACKING, MAX_STACK, MAX_WORK, Effort, TooMuchWork
+from rapkit.protocol.validation_cost import BACKTRACKING, MAX_STACK, MAX_WORK, TooMuchWork, ValidationCost
 
 AGAIN = {"$ref": "#/$defs/a"}
 DEEP = MAX_DEPTH - 2
 
 
-def effort(**schema: Any) -> Effort:
+def effort(**schema: Any) -> ValidationCost:
     schema = {"type": "object"} | schema
     compile_schema(schema)
-    return Effort(schema)
+    return ValidationCost(schema)
 
 
-def recursive(**definition: Any) -> Effort:
+def recursive(**definition: Any) -> ValidationCost:
     return effort(**{"properties": {"x": AGAIN}, "$defs": {"a": definition}})
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from rapkit.runtime.agent import Agent
-from rapkit.runtime.config import Plan
-from rapkit.runtime.engine import Surroundings, opened
+from rapkit.runtime.config import AgentConfig
+from rapkit.runtime.engine import AgentEnvironment, opened
 from rapkit.runtime.wake_hook import OnAccept
 
 _OFTEN = 0.02
@@ -105,7 +105,7 @@ def lived(life: Life) -> Iterator[Life]:
         _lived.pop()
 
 
-def waking(plan: Plan, surroundings: Surroundings | None) -> OnAccept:
+def waking(plan: AgentConfig, surroundings: AgentEnvironment | None) -> OnAccept:
     """A bell at which the agent is woken: by a second one, that is gone when nothing is due."""
 
     async def ring(_thread_id: str) -> None:

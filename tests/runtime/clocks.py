@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rapkit.keyring import load_keyring
 from rapkit.mailbox import Lease, Store
-from rapkit.runtime.config import Plan
-from rapkit.runtime.engine import Surroundings
+from rapkit.runtime.config import AgentConfig
+from rapkit.runtime.engine import AgentEnvironment
 from rapkit.stores.sqlite import SqliteStore
 
 
@@ -33,11 +33,11 @@ class ManualClock:
         for store in self._stores:
             store.ring()
 
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> AgentEnvironment:
         """Where this clock is the agent's, and its store's."""
-        return Surroundings(clock=self, open_store=self._open)
+        return AgentEnvironment(clock=self, open_store=self._open)
 
-    def _open(self, plan: Plan) -> Store:
+    def _open(self, plan: AgentConfig) -> Store:
         path = Path(plan.store.removeprefix("sqlite:///"))
         # Nobody is lost here, so leases never end.
         store = SqliteStore(str(path), load_keyring(path), lease=Lease(10**9), clock=self.now)

@@ -1,20 +1,29 @@
 """What those are told who look on."""
 
-from rapkit.runtime.broadcast import Changed, Delta, Hub, News, Over, Perhaps, Reset, Watcher
+from rapkit.runtime.broadcast import (
+    Broadcast,
+    BroadcastEnded,
+    BroadcastMessage,
+    Changed,
+    Delta,
+    MaybeChanged,
+    Reset,
+    Watcher,
+)
 
 MANY = 3000
 
 
-async def told(watcher: Watcher) -> list[News]:
+async def told(watcher: Watcher) -> list[BroadcastMessage]:
     """Everything, without waiting for more."""
     news = []
-    while (one := await watcher.next(0)) != Perhaps():
+    while (one := await watcher.next(0)) != MaybeChanged():
         news.append(one)
     return news
 
 
 async def test_everybody_who_looks_at_a_thread_is_told_in_order() -> None:
-    hub = Hub()
+    hub = Broadcast()
     with hub.watch("t") as first, hub.watch("t") as second, hub.watch("u") as other:
         for news in (Changed(), Delta("a"), Delta("a")):
             hub.tell("t", news)
@@ -61,11 +70,11 @@ async def test_changes_are_never_missed_and_never_pile_up() -> None:
 
 
 async def test_the_end_is_told_to_everybody_even_to_those_who_come_later() -> None:
-    hub = Hub()
+    hub = Broadcast()
     with hub.watch("t") as slow:
         for number in range(MANY):
             hub.tell("t", Delta(str(number)))
         hub.end()
-        assert (await told(slow))[-1] == Over()
+        assert (await told(slow))[-1] == BroadcastEnded()
     with hub.watch("t") as late:
-        assert await told(late) == [Over()]
+        assert await told(late) == [BroadcastEnded()]

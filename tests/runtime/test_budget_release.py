@@ -15,7 +15,7 @@ from rapkit.models.scripted import Scripted
 from rapkit.runtime import budget_release
 from rapkit.runtime.agent import AgentThread
 from rapkit.runtime.budget import Per
-from rapkit.runtime.budget_release import Reviving
+from rapkit.runtime.budget_release import BudgetRelease
 from tests.runtime.agents import Obedient
 from tests.runtime.agents import opened as handle_on
 from tests.server.served_toolset import until
@@ -92,7 +92,7 @@ async def asked_to_revive(
     """What a store is asked for when nobody else is there."""
     async with handle_on(store) as handle:
         counting: Any = Counting(handle)
-        await Reviving(counting, "w1", budget, limits, spending).run()
+        await BudgetRelease(counting, "w1", budget, limits, spending).run()
         return counting.asked  # type: ignore[no-any-return]
 
 
@@ -203,7 +203,7 @@ async def test_where_nothing_changed_it_costs_one_look(store: str) -> None:
 
         async def cost(budget: Budget | None, limits: ThreadLimits = NO_LIMITS) -> list[str]:
             counting.asked.clear()
-            await Reviving(counting, "w1", budget, limits, None).run_if_changed()
+            await BudgetRelease(counting, "w1", budget, limits, None).run_if_changed()
             return list(counting.asked)
 
         assert await cost(None) == ["records"]
@@ -222,7 +222,7 @@ async def test_a_store_that_fails_is_asked_again(
         counting.fails = True
 
         monkeypatch.setattr(budget_release, "_AGAIN_AFTER", 0.0)
-        await Reviving(counting, "w1", Budget(slices=1), NO_LIMITS, None).run()
+        await BudgetRelease(counting, "w1", Budget(slices=1), NO_LIMITS, None).run()
 
         assert counting.asked == ["boxes", "boxes", "note"]
         assert "will try again: The disk is gone." in caplog.text

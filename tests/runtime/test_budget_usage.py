@@ -16,7 +16,7 @@ from rapkit.kernel.completion import Usage
 from rapkit.keyring import Keyring
 from rapkit.mailbox import Fact, NewBox, Record
 from rapkit.runtime.budget import Budget, Exceeded, Per
-from rapkit.runtime.budget_usage import Spending
+from rapkit.runtime.budget_usage import BudgetUsage
 from rapkit.stores.sqlite import SqliteStore
 
 HOUR = 3600.0
@@ -111,9 +111,9 @@ class Premises:
         self._stores.append(store)
         return store
 
-    def spending(self, worker: str, budget: Budget | None = None, store: Fragile | None = None) -> Spending:
+    def spending(self, worker: str, budget: Budget | None = None, store: Fragile | None = None) -> BudgetUsage:
         """What a process counts that writes when it is told to."""
-        return Spending(store or self.store, worker, budget or Budget(slices=PLENTY), self.clock.now, sleep=pause)
+        return BudgetUsage(store or self.store, worker, budget or Budget(slices=PLENTY), self.clock.now, sleep=pause)
 
     async def counted(self, per: Per = "day") -> int:
         """The completions that somebody finds who comes now."""
@@ -138,7 +138,7 @@ def slices(number: int) -> Usage:
     return Usage(requests=number)
 
 
-async def written(spending: Spending) -> None:
+async def written(spending: BudgetUsage) -> None:
     """Let it write what there is."""
     with pytest.raises(Paused):
         async with asyncio.timeout(60):
@@ -393,7 +393,7 @@ async def test_it_is_written_at_once_and_then_once_a_second(premises: Premises) 
         paused.put_nowait(seconds)
         await go_on.acquire()
 
-    spending = Spending(premises.store, "w1", Budget(slices=PLENTY), premises.clock.now, sleep=wait)
+    spending = BudgetUsage(premises.store, "w1", Budget(slices=PLENTY), premises.clock.now, sleep=wait)
     running = asyncio.create_task(spending.run())
     try:
         spending.add(slices(1))
@@ -775,7 +775,7 @@ async def test_a_process_that_lives_for_long_drops_old_ledgers_itself(premises: 
             raise Paused
         spending.add(slices(1))
 
-    spending = Spending(premises.store, "w1", Budget(slices=PLENTY), premises.clock.now, sleep=next_day)
+    spending = BudgetUsage(premises.store, "w1", Budget(slices=PLENTY), premises.clock.now, sleep=next_day)
     spending.add(slices(1))
     await written(spending)
     assert len(await premises.ledgers()) <= 3

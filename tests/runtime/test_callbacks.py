@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rapkit.kernel.entries import Answered, Happened, Ignored, ViewChanged
-from rapkit.mailbox import Letter, Reception
+from rapkit.mailbox import AcceptResult, NewMail
 from rapkit.protocol import Callback, parse_callback
 from rapkit.runtime.event_feed import EventName
 from rapkit.work.offload import LARGE
@@ -290,7 +290,7 @@ async def test_two_results_at_once_are_one_result_and_one_that_is_ignored(
     async with opened(store) as other_process:
         # One after the other into the mail, in one moment: no slice can come between.
         letters = [
-            Letter(
+            NewMail(
                 talk.id,
                 f"tool_result/{invocation.id}",
                 json.dumps({**named, "text": text}).encode(),
@@ -299,7 +299,7 @@ async def test_two_results_at_once_are_one_result_and_one_that_is_ignored(
             for text in ("first", "second")
         ]
         with failing(store, "INSERT", "entries"):
-            assert [await other_process.accept(letter) for letter in letters] == [Reception.ACCEPTED] * 2
+            assert [await other_process.accept(letter) for letter in letters] == [AcceptResult.ACCEPTED] * 2
 
     await talk.hears("heard: first")
     await agent.quiet()

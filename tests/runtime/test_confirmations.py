@@ -11,7 +11,7 @@ from rapkit.errors import ThreadError
 from rapkit.kernel.entries import Answered, ChoiceAsked, ChoiceMadeEntry, UserSaid
 from rapkit.kernel.limits import Confirmations, Timeouts
 from rapkit.models.scripted import Scripted
-from rapkit.runtime.config import Plan
+from rapkit.runtime.config import AgentConfig
 from rapkit.runtime.engine import running
 from rapkit.runtime.server import Server
 from tests.call_ids import plain
@@ -422,7 +422,7 @@ async def test_a_permission_counts_that_came_in_time_whenever_the_agent_is_woken
     stranger.tools = [tool("work", annotations={"destructive": True})]
     clock = ManualClock()
     limits = ThreadLimits(question_timeout=60, timeouts=Timeouts(call=7200))  # which begins when the call is made
-    plan = Plan(Scripted(model), (Server(stranger.url),), store, URL, limits=limits)
+    plan = AgentConfig(Scripted(model), (Server(stranger.url),), store, URL, limits=limits)
     async with running(plan, clock.surroundings(), worker=False) as engine:
         talk = Talk(engine.threads, await engine.threads.create(text=please(call("work"))))
         await engine.wake()
@@ -446,7 +446,7 @@ async def test_a_permission_that_comes_too_late_counts_for_nothing(
     """DIS-11: the time is over when somebody has said so, which is when the agent is woken."""
     stranger.tools = [tool("work", annotations={"destructive": True})]
     clock = ManualClock()
-    plan = Plan(Scripted(model), (Server(stranger.url),), store, URL, limits=ThreadLimits(question_timeout=60))
+    plan = AgentConfig(Scripted(model), (Server(stranger.url),), store, URL, limits=ThreadLimits(question_timeout=60))
     async with running(plan, clock.surroundings(), worker=False) as engine:
         talk = Talk(engine.threads, await engine.threads.create(text=please(call("work"))))
         await engine.wake()

@@ -10,13 +10,13 @@ import pytest
 
 from rapkit.delivery.guard import Guard
 from rapkit.delivery.http_client import HttpClient
-from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
+from rapkit.delivery.retry import POLICIES, PostKind, RetryPolicy
 from rapkit.errors import ConfigError, ForbiddenTarget
 from rapkit.kernel.entries import Answered, Ignored
-from rapkit.mailbox import Taken
-from rapkit.runtime.callback_urls import Addresses
+from rapkit.mailbox import TakenPost
+from rapkit.runtime.callback_urls import CallbackUrls
 from rapkit.runtime.dispatch import Dispatch
-from rapkit.runtime.engine import Surroundings
+from rapkit.runtime.engine import AgentEnvironment
 from rapkit.runtime.server import Server
 from rapkit.signer import Signer
 from tests.runtime.agents import Obedient, Working, call, quick, working
@@ -269,7 +269,7 @@ async def test_a_call_that_has_its_result_is_not_sent_again_because_its_acknowle
     """INV-4, INV-13: it was done, so that doing it again could only do harm."""
     answered = asyncio.Event()
     stranger.script[INVOKE] = [after(answered, answer(502))]
-    soon = {**POLICIES, Kind.INVOCATION: RetryPolicy(first=0.3, factor=1, cap=0.3, horizon=60)}
+    soon = {**POLICIES, PostKind.INVOCATION: RetryPolicy(first=0.3, factor=1, cap=0.3, horizon=60)}
     async with working(model, [stranger.url], store, policies=soon) as agent:
         talk = await agent.doing(call("work"))
         invocation = await stranger.invoked()
@@ -392,7 +392,7 @@ async def agent_of_far(model: Obedient, near: Stranger, store: str, endpoint: st
     class Line(FarLine):
         document = json.dumps({"name": "far", "endpoint": endpoint, "tools": [tool("far_work")]}).encode()
 
-    outside = Surroundings(open_line=Line)
+    outside = AgentEnvironment(open_line=Line)
     async with working(model, [near.url, FAR], store, surroundings=outside, policies=quick(0.2)) as agent:
         yield agent
 
@@ -432,12 +432,12 @@ async def test_nor_is_it_reached_by_another_spelling(
 
 async def test_what_a_server_elsewhere_had_us_send_here_is_not_sent() -> None:
     """TRA-2: whatever became of the checks before, and whenever it was put into the outbox."""
-    addresses = Addresses("https://agent.example.com", Signer([b"k" * 32]))
+    addresses = CallbackUrls("https://agent.example.com", Signer([b"k" * 32]))
     dispatch = Dispatch([Server(FAR), Server("http://127.0.0.1:1")], addresses, Guard(loopback=True))
 
     async def prepare(server: str, url: str) -> object:
         outgoing = dispatch.choice("thr_1", "call_1", server, url, 0)
-        return await dispatch.prepare(Taken(outgoing, seq=1, epoch=1, attempts=1, age=0.0))
+        return await dispatch.prepare(TakenPost(outgoing, seq=1, epoch=1, attempts=1, age=0.0))
 
     for url in ("http://127.0.0.1:9/answer", "http://localhost/answer", "http://[::1]:9/answer"):
         with pytest.raises(ForbiddenTarget, match=f"{FAR} is not on this machine, and may not have us call"):

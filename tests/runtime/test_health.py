@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from rapkit.delivery.outbox_sender import Courier
-from rapkit.runtime.thread_runner import Worker
+from rapkit.delivery.outbox_sender import OutboxSender
+from rapkit.runtime.thread_runner import ThreadRunner
 from tests.runtime.agents import Obedient, Working, working
 from tests.runtime.foreign_toolset import Stranger
 from tests.runtime.test_metrics import get
@@ -39,7 +39,7 @@ async def test_an_agent_whose_store_cannot_be_written_is_alive_and_not_ready(age
     await until_ready(agent, True)
 
 
-@pytest.mark.parametrize("who", [Worker, Courier], ids=["worker", "courier"])
+@pytest.mark.parametrize("who", [ThreadRunner, OutboxSender], ids=["worker", "courier"])
 async def test_an_agent_without_its_worker_or_its_courier_is_not_ready(
     model: Obedient, stranger: Stranger, store: str, monkeypatch: pytest.MonkeyPatch, who: type[Any]
 ) -> None:

@@ -30,12 +30,12 @@ from rapkit.models.errors import ModelError
 from rapkit.models.model import Model
 from rapkit.models.scripted import Scripted
 from rapkit.runtime import due_timer
-from rapkit.runtime.config import Patience, Plan
-from rapkit.runtime.due_timer import Alarm
-from rapkit.runtime.engine import Engine, Surroundings, opened, running
+from rapkit.runtime.config import AgentConfig, Patience
+from rapkit.runtime.due_timer import DueTimer
+from rapkit.runtime.engine import AgentEngine, AgentEnvironment, opened, running
 from rapkit.runtime.schedules import SCHEDULE
 from rapkit.runtime.toolsets import THREAD
-from rapkit.runtime.wake_hook import Doorbell
+from rapkit.runtime.wake_hook import WakeHook
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
 from tests.log_records import ours
@@ -114,12 +114,12 @@ async def test_without_a_wake_nothing_happens_and_nothing_of_a_thread_is_in_the_
     """RUN-8: what comes is written, and that is all."""
     watched: list[Watched] = []
 
-    def open_watched(plan: Plan) -> Store:
+    def open_watched(plan: AgentConfig) -> Store:
         watched.append(Watched(open_store(plan.store)))
         return cast("Store", watched[0])
 
-    plan = Plan(scripted, (), store, URL)
-    async with running(plan, Surroundings(open_store=open_watched), worker=False) as engine:
+    plan = AgentConfig(scripted, (), store, URL)
+    async with running(plan, AgentEnvironment(open_store=open_watched), worker=False) as engine:
         asked = watched[0].asked
         talk = Talk(engine.threads, await engine.threads.create(text="hello"))
         await talk.say("are you there?")
@@ -142,8 +142,8 @@ async def test_a_store_that_cannot_be_written_is_no_place_to_receive(scripted: M
         async def renew(self, _worker: str) -> None:
             raise StoreError("The disk is full.")
 
-    surroundings = Surroundings(open_store=lambda plan: cast("Store", Full(open_store(plan.store))))
-    async with running(Plan(scripted, (), store, URL), surroundings, worker=False) as engine:
+    surroundings = AgentEnvironment(open_store=lambda plan: cast("Store", Full(open_store(plan.store))))
+    async with running(AgentConfig(scripted, (), store, URL), surroundings, worker=False) as engine:
         assert await engine.problem() is not None
 
 
@@ -285,7 +285,7 @@ async def test_several_may_wake_at_once(stranger: Stranger, store: str, receiver
         await asyncio.sleep(0.01)
         return "Hello."
 
-    plan = Plan(Scripted(model), (), store, URL)
+    plan = AgentConfig(Scripted(model), (), store, URL)
     threads = receiver.engine.threads
     for number in range(20):
         await threads.create(text=f"I am {number}.")
@@ -312,8 +312,8 @@ async def test_after_at_most_so_long_nothing_more_is_begun(store: str) -> None:
         return "At last."
 
     clock = Stopwatch()
-    plan = Plan(Scripted(slow), (), store, URL, patience=Patience(grace=0.05))
-    async with opened(plan, Surroundings(clock=clock)) as engine:
+    plan = AgentConfig(Scripted(slow), (), store, URL, patience=Patience(grace=0.05))
+    async with opened(plan, AgentEnvironment(clock=clock)) as engine:
         talk = Talk(engine.threads, await engine.threads.create(text="hello"))
         waking = asyncio.create_task(engine.wake(clock.AT_MOST))
         await asked.wait()
@@ -336,7 +336,7 @@ async def test_what_is_due_later_is_told(stranger: Stranger, store: str) -> None
     def failing(_question: Question) -> str:
         raise ModelError("It is busy.", retryable=True, retry_after=100)
 
-    async with opened(Plan(Scripted(failing), (), store, URL)) as engine:
+    async with opened(AgentConfig(Scripted(failing), (), store, URL)) as engine:
         await engine.threads.create(text="hello")
         in_pause = (await engine.wake()).next
         assert in_pause is not None
@@ -397,8 +397,8 @@ async def test_a_store_that_fails_is_told_to_whoever_wakes(scripted: Model, stor
         async def claim(self, *_: object) -> list[object]:
             raise StoreError("The disk is gone.")
 
-    surroundings = Surroundings(open_store=lambda plan: cast("Store", Broken(open_store(plan.store))))
-    async with opened(Plan(scripted, (), store, URL), surroundings) as engine:
+    surroundings = AgentEnvironment(open_store=lambda plan: cast("Store", Broken(open_store(plan.store))))
+    async with opened(AgentConfig(scripted, (), store, URL), surroundings) as engine:
         with pytest.raises(StoreError, match="The disk is gone"):
             await engine.wake()
 
@@ -505,9 +505,9 @@ class Scene:
         self.time = 1000.0
         self.due_at: float | None = None
         self.rung: list[float] = []
-        self.bell = Doorbell(None)
+        self.bell = WakeHook(None)
         self.bell.ring = self._ring  # type: ignore[method-assign]
-        self.alarm = Alarm(cast("Store", self), (THREAD, SCHEDULE), self, self.bell)
+        self.alarm = DueTimer(cast("Store", self), (THREAD, SCHEDULE), self, self.bell)
 
     def now(self) -> float:
         return self.time
@@ -577,7 +577,7 @@ async def test_what_somebody_is_at_is_not_rung_for() -> None:
 
     scene = Busy()
     store = SqliteStore(":memory:", Keyring.random(), clock=scene.now)
-    scene.alarm = Alarm(store, (THREAD, SCHEDULE), scene, scene.bell)
+    scene.alarm = DueTimer(store, (THREAD, SCHEDULE), scene, scene.bell)
     try:
         await store.renew("worker")
         assert await store.create_claimed(NewBox("t1", THREAD), "worker") is not None
@@ -607,9 +607,9 @@ async def test_what_became_due_while_nobody_was_there_rings_at_the_start(scripte
         if not thread_id:
             rung.set()
 
-    async with opened(Plan(scripted, (), store, URL)) as engine:
+    async with opened(AgentConfig(scripted, (), store, URL)) as engine:
         await engine.threads.create(text="hello")
-    async with running(Plan(scripted, (), store, URL, on_accept=ring), worker=False):
+    async with running(AgentConfig(scripted, (), store, URL, on_accept=ring), worker=False):
         await until(rung.is_set)
 
 
@@ -628,7 +628,7 @@ async def test_an_agent_that_hibernates_in_tests_has_no_worker(model: Obedient, 
     """What the others rely on: whoever is talked to has claimed nothing, and the second one has gone."""
     with lived(Life.HIBERNATING):
         async with working(model, [], store) as agent:
-            engine: Engine = agent.engine
+            engine: AgentEngine = agent.engine
             talk = await agent.talk("hello")
             await talk.hears("heard: hello")
             assert engine._shifts == []

@@ -10,10 +10,10 @@ from rapkit import Agent
 from rapkit.errors import ThreadError
 from rapkit.kernel.completion import Question
 from rapkit.kernel.incoming import Incoming
-from rapkit.mailbox import Letter
+from rapkit.mailbox import NewMail
 from rapkit.models.scripted import Scripted
 from rapkit.runtime import mail_codec, thread_commands
-from rapkit.runtime.thread_commands import Threads
+from rapkit.runtime.thread_commands import ThreadCommands
 from tests.server.sink import PATIENCE
 
 LOST = "this one is lost"
@@ -23,7 +23,7 @@ def answer(question: Question) -> str:
     return f"I heard: {' '.join(getattr(question.conversation[-1], 'texts', ()))}"
 
 
-def spoiled(thread_id: str, message: Incoming, *, dedup: str | None = None) -> Letter:
+def spoiled(thread_id: str, message: Incoming, *, dedup: str | None = None) -> NewMail:
     """A letter; nobody can read it if it says that it is lost."""
     written = mail_codec.letter(thread_id, message, dedup=dedup)
     return replace(written, body=b"{") if getattr(message, "text", None) == LOST else written
@@ -49,13 +49,13 @@ async def test_who_asks_gets_an_answer_although_another_message_is_set_aside(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     thread = await agent.thread()
-    send = Threads.send
+    send = ThreadCommands.send
 
-    async def send_behind_another(self: Threads, thread_id: str, text: str, key: str | None = None) -> str:
+    async def send_behind_another(self: ThreadCommands, thread_id: str, text: str, key: str | None = None) -> str:
         await send(self, thread_id, LOST)
         return await send(self, thread_id, text, key)
 
-    monkeypatch.setattr(Threads, "send", send_behind_another)
+    monkeypatch.setattr(ThreadCommands, "send", send_behind_another)
 
     async with asyncio.timeout(PATIENCE):
         assert await thread.ask("hello") == "I heard: hello"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rapkit import OAuthProvider
-from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
+from rapkit.delivery.retry import POLICIES, PostKind, RetryPolicy
 from rapkit.kernel.entries import (
     Answered,
     AuthorizationAsked,
@@ -52,7 +52,7 @@ async def test_a_call_that_was_not_delivered_leaves_after_the_restart(
 ) -> None:
     """INV-4"""
     stranger.script[INVOKE] = [answer(503)]
-    soon = {**POLICIES, Kind.INVOCATION: RetryPolicy(first=0.5, factor=1, cap=0.5, horizon=60)}
+    soon = {**POLICIES, PostKind.INVOCATION: RetryPolicy(first=0.5, factor=1, cap=0.5, horizon=60)}
     async with working(model, [stranger.url], store, policies=soon) as agent:
         talk = await agent.doing(call("work"))
         await agent.failed_once()

@@ -10,7 +10,7 @@ import pytest
 
 from rapkit.errors import StoreError
 from rapkit.kernel.entries import ModelSaid, UserSaid
-from rapkit.mailbox import Commit, Letter, Reception
+from rapkit.mailbox import AcceptResult, Commit, NewMail
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores.sqlite import SqliteStore
 from rapkit.stores.sqlite.boxes import Boxes
@@ -88,7 +88,7 @@ async def replaced(store: str, thread_id: str) -> None:
     """Another version of us has written what this one cannot read."""
     async with opened(store) as other:
         await other.renew("other")
-        await other.accept(Letter(thread_id, "user", b"{}"))
+        await other.accept(NewMail(thread_id, "user", b"{}"))
         (claim,) = await other.claim("other", THREAD, 1)
         await other.commit(claim, Commit(consumed=[mail.seq for mail in claim.mail], state=b'{"id": 42}'))
         await other.retire("other")
@@ -111,7 +111,7 @@ async def test_a_thread_whose_state_cannot_be_read_does_not_go_on(
     before = contents(store, talk.id)
 
     async with opened(store) as other_process:  # what was accepted before somebody knew
-        await other_process.accept(Letter(talk.id, "user", b'{"text": "anybody?"}'))
+        await other_process.accept(NewMail(talk.id, "user", b'{"text": "anybody?"}'))
 
     async with working(model, [stranger.url], store, port=agent.port) as agent:
         assert (await invocation.result("somebody?")).status == 503
@@ -170,7 +170,7 @@ async def test_a_result_that_there_is_too_little_memory_for_is_set_aside_and_its
             raise MemoryError
         return claims, unreadable
 
-    async def accept_claimed(store: SqliteStore, letter: Letter, _worker: str) -> tuple[Reception, None]:
+    async def accept_claimed(store: SqliteStore, letter: NewMail, _worker: str) -> tuple[AcceptResult, None]:
         return await store.accept(letter), None  # as if all workers were busy: it has to be read from the store
 
     monkeypatch.setattr(Boxes, "read_mail", read_mail)

@@ -15,7 +15,7 @@ from rapkit import Toolset
 from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.entries import ChoiceAsked, ModelSaid
 from rapkit.models.errors import ModelError
-from rapkit.runtime.engine import Surroundings
+from rapkit.runtime.engine import AgentEnvironment
 from rapkit.tracing import Tracing
 from tests.runtime.agents import Obedient, Talk, Working, call, calling, last_heard, please, texts_of, working
 from tests.runtime.examples import served
@@ -36,11 +36,11 @@ class Spans:
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
 
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> AgentEnvironment:
         """For another process: a provider of its own, and the same place to send spans to."""
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        return Surroundings(tracing=Tracing(provider))
+        return AgentEnvironment(tracing=Tracing(provider))
 
     @property
     def all(self) -> Sequence[ReadableSpan]:
@@ -165,7 +165,7 @@ async def test_without_a_provider_the_trace_is_still_passed_on(
             return calling(call("work", n=2)) if texts_of(heard) == ["more"] else "Enough."
         return calling(*json.loads(heard.texts[-1]))
 
-    surroundings = Surroundings(tracing=tracing())
+    surroundings = AgentEnvironment(tracing=tracing())
     async with working(model, [stranger.url], store, surroundings=surroundings) as agent:
         await begin(agent, please(call("work", n=1)))
         first = await stranger.invoked_with(n=1)

@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from rapkit import Toolset
-from rapkit.mailbox import Parcel, Store
+from rapkit.mailbox import OutboxRow, Store
 from rapkit.server.invocation import call_kind
 from rapkit.stores import open_store
 from tests.server.sink import PATIENCE
@@ -135,12 +135,12 @@ class Served:
         async with _opened(self._store) as store:
             return await store.backlog(self._kind)
 
-    async def undelivered(self) -> list[Parcel]:
+    async def undelivered(self) -> list[OutboxRow]:
         """Callbacks that wait for another attempt."""
         async with _opened(self._store) as store:
             return await store.outbox(dead=False)
 
-    async def dead_letters(self) -> list[Parcel]:
+    async def dead_letters(self) -> list[OutboxRow]:
         """Callbacks that were given up."""
         async with _opened(self._store) as store:
             return await store.outbox(dead=True)

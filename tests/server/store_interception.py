@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rapkit.testing.process_run import Life
+from rapkit.testing.crashable_run import CrashableRun
 
 Meddle = Callable[[str, tuple[Any, ...]], Awaitable[None]]
 """Told the name of an operation and its arguments; what it raises is what the server gets."""
@@ -16,12 +16,12 @@ async def _let_pass(_name: str, _arguments: tuple[Any, ...]) -> None: ...
 
 def meddle(monkeypatch: pytest.MonkeyPatch, *, before: Meddle = _let_pass, after: Meddle = _let_pass) -> None:
     """From now on, have something done before or after every operation that a served toolset asks its store for."""
-    really_do = Life.do
+    really_do = CrashableRun.do
 
-    async def do(life: Life, name: str, *arguments: Any, **options: Any) -> Any:
+    async def do(life: CrashableRun, name: str, *arguments: Any, **options: Any) -> Any:
         await before(name, arguments)
         result = await really_do(life, name, *arguments, **options)
         await after(name, arguments)
         return result
 
-    monkeypatch.setattr(Life, "do", do)
+    monkeypatch.setattr(CrashableRun, "do", do)

@@ -14,9 +14,9 @@ from rapkit.errors import ConfigError
 from rapkit.http.authentication import Callers
 from rapkit.http.body_limits import BodyLimits
 from rapkit.http.requests import Refusal, Request, read_request, send_json, send_problem
-from rapkit.server.endpoints.invocations import Endpoint
-from rapkit.server.engine import Engine
-from rapkit.server.metrics import Metrics
+from rapkit.server.endpoints.invocations import InvocationEndpoint
+from rapkit.server.engine import ToolsetEngine
+from rapkit.server.metrics import ToolsetMetrics
 from tests.server.endpoint_server import Doors, opened
 from tests.server.served_toolset import Reply, invocation, serving
 from tests.server.sink import Sink
@@ -46,10 +46,12 @@ class Visitors:
 
     def __init__(self, callers: Callers, largest: int = 1000) -> None:
         self.came: list[tuple[str, bytes]] = []
-        self.endpoint = Endpoint(self._note, lambda: cast("Engine", self), callers, Limits(body=largest))
-        self.metrics = Metrics("tools", ())  # all that is asked of an engine here
+        self.endpoint = InvocationEndpoint(
+            self._note, lambda: cast("ToolsetEngine", self), callers, Limits(body=largest)
+        )
+        self.metrics = ToolsetMetrics("tools", ())  # all that is asked of an engine here
 
-    async def _note(self, _engine: Engine, request: Request) -> None:
+    async def _note(self, _engine: ToolsetEngine, request: Request) -> None:
         self.came.append((request.caller, request.body))
 
 

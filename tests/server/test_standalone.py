@@ -15,15 +15,15 @@ from urllib.parse import urlsplit
 import pytest
 
 from rapkit import Durations, Toolset
-from rapkit.cli.call.callback_listener import Listener
+from rapkit.cli.call.callback_listener import CallbackListener
 from rapkit.errors import ConfigError, StoreError
 from rapkit.protocol import ToolResult
 from rapkit.server.standalone import announcement, serve
 
 
 @pytest.fixture
-def callbacks() -> Iterator[Listener]:
-    with Listener() as listener:
+def callbacks() -> Iterator[CallbackListener]:
+    with CallbackListener() as listener:
         yield listener
 
 
@@ -36,7 +36,7 @@ def post(url: str, path: str, message: object) -> int:
         connection.close()
 
 
-def call(url: str, callbacks: Listener, operation: str) -> int:
+def call(url: str, callbacks: CallbackListener, operation: str) -> int:
     message = {
         "operation": operation,
         "arguments": {},
@@ -75,7 +75,7 @@ def stop() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_call_is_answered_and_a_signal_ends_the_server(tools: Toolset, callbacks: Listener) -> None:
+def test_a_call_is_answered_and_a_signal_ends_the_server(tools: Toolset, callbacks: CallbackListener) -> None:
     """INV-8, DIS-2"""
     answers: list[object] = []
 
@@ -94,7 +94,7 @@ def test_a_call_is_answered_and_a_signal_ends_the_server(tools: Toolset, callbac
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_at_a_signal_running_handlers_may_end(
-    toolset: Callable[..., Toolset], callbacks: Listener, number: signal.Signals
+    toolset: Callable[..., Toolset], callbacks: CallbackListener, number: signal.Signals
 ) -> None:
     """INV-13"""
     tools = toolset()
@@ -121,7 +121,7 @@ def test_at_a_signal_running_handlers_may_end(
 
 @pytest.mark.parametrize("how", ["async", "sync"])
 def test_a_second_signal_ends_the_server_at_once_and_nothing_is_lost(
-    toolset: Callable[..., Toolset], callbacks: Listener, how: str
+    toolset: Callable[..., Toolset], callbacks: CallbackListener, how: str
 ) -> None:
     """INV-11, INV-13"""
     begun = threading.Event()

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from rapkit import Toolset
-from rapkit.server.thread_pool import Threads
+from rapkit.server.thread_pool import ThreadPool
 from tests.server.served_toolset import invocation, serving
 from tests.server.sink import Sink
 
@@ -64,7 +64,7 @@ async def test_the_author_s_context_reaches_handlers_of_both_kinds(toolset: Call
 
 
 async def test_a_thread_is_used_again() -> None:
-    threads = Threads()
+    threads = ThreadPool()
     names = [await threads.run(lambda: threading.current_thread().name) for _ in range(10)]
     threads.close()
 
@@ -82,7 +82,7 @@ async def test_a_function_waits_until_a_thread_can_be_started(monkeypatch: pytes
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_later)
-    threads = Threads()
+    threads = ThreadPool()
 
     assert await threads.run(lambda: "done") == "done"
     assert not failures
@@ -91,7 +91,7 @@ async def test_a_function_waits_until_a_thread_can_be_started(monkeypatch: pytes
 
 async def test_threads_are_daemons_and_end_when_closed() -> None:
     """A handler that sleeps for an hour must not keep a stopped server alive for an hour."""
-    threads = Threads()
+    threads = ThreadPool()
     thread = await threads.run(threading.current_thread)
     assert thread.daemon
 
@@ -102,7 +102,7 @@ async def test_threads_are_daemons_and_end_when_closed() -> None:
 
 
 async def test_whoever_is_cancelled_leaves_the_function_running_and_the_pool_in_order() -> None:
-    threads = Threads()
+    threads = ThreadPool()
     release = threading.Event()
     begun = threading.Event()
 
@@ -124,7 +124,7 @@ async def test_whoever_is_cancelled_leaves_the_function_running_and_the_pool_in_
 
 @pytest.mark.parametrize("error", [ValueError("x"), SystemExit(1), KeyboardInterrupt()], ids=repr)
 async def test_what_a_function_raises_is_raised_where_it_is_awaited(error: BaseException) -> None:
-    threads = Threads()
+    threads = ThreadPool()
 
     def fail() -> None:
         raise error

@@ -8,19 +8,19 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from rapkit.delivery.outbox_sender import Consequence, Courier, Fate
-from rapkit.delivery.retry import Kind
+from rapkit.delivery.outbox_sender import DeliveryOutcome, FollowUp, OutboxSender
+from rapkit.delivery.retry import PostKind
 from rapkit.errors import StoreError
-from rapkit.mailbox import Claim, Commit, Outgoing, Taken
-from rapkit.server.calls.call_runner import Worker
-from rapkit.server.claimed_box import Hold
-from rapkit.server.engine import Engine
-from rapkit.server.interaction.questions import Question, Questions
-from rapkit.server.invocation import Call, call_kind, subscription_kind
-from rapkit.server.services import Premises
+from rapkit.mailbox import Claim, Commit, Outgoing, TakenPost
+from rapkit.server.calls.call_runner import CallRunner
+from rapkit.server.claimed_box import ClaimedBox
+from rapkit.server.engine import ToolsetEngine
+from rapkit.server.interaction.questions import Questions, StoredQuestion
+from rapkit.server.invocation import StoredCall, call_kind, subscription_kind
+from rapkit.server.services import ToolsetServices
 from rapkit.server.subscriptions import event_publisher, subscription_runner
-from rapkit.server.subscriptions.subscription_runner import Subscriptions
-from rapkit.server.subscriptions.subscription_state import Standing
+from rapkit.server.subscriptions.subscription_runner import SubscriptionRunner
+from rapkit.server.subscriptions.subscription_state import SubscriptionState
 from rapkit.server.subscriptions.topics import Topics
 from rapkit.stores.sqlite import statements
 
@@ -42,42 +42,42 @@ def _statement(name: str, old: str, new: str) -> Callable[[], Patch]:
 
 
 def _abort_nothing() -> Patch:
-    async def abort(_courier: Courier, _ids: Sequence[str]) -> None: ...
+    async def abort(_courier: OutboxSender, _ids: Sequence[str]) -> None: ...
 
-    return patch.object(Courier, "abort", abort)
+    return patch.object(OutboxSender, "abort", abort)
 
 
 def _abort_only_what_is_under_way() -> Patch:
-    original = Courier.abort
+    original = OutboxSender.abort
 
-    async def abort(courier: Courier, ids: Sequence[str]) -> None:
+    async def abort(courier: OutboxSender, ids: Sequence[str]) -> None:
         await original(courier, [id for id in ids if id in courier._under_way])
 
-    return patch.object(Courier, "abort", abort)
+    return patch.object(OutboxSender, "abort", abort)
 
 
 def _final_event_forgets() -> Patch:
-    original = Hold.commit
+    original = ClaimedBox.commit
 
-    async def commit(hold: Hold, commit: Commit) -> None:
+    async def commit(hold: ClaimedBox, commit: Commit) -> None:
         ends = commit.status == event_publisher.ENDED
         await original(hold, replace(commit, status=None, forget_for=0) if ends else commit)
 
-    return patch.object(Hold, "commit", commit)
+    return patch.object(ClaimedBox, "commit", commit)
 
 
 def _cursor_is_not_written() -> Patch:
-    original = Standing.to_state
-    return patch.object(Standing, "to_state", lambda standing: original(replace(standing, cursor=None)))
+    original = SubscriptionState.to_state
+    return patch.object(SubscriptionState, "to_state", lambda standing: original(replace(standing, cursor=None)))
 
 
 def _confirmation_has_a_lane_of_its_own() -> Patch:
-    original = Hold.post
+    original = ClaimedBox.post
 
-    def post(hold: Hold, body: bytes, kind: Kind = Kind.CALLBACK, **more: Any) -> Outgoing:
+    def post(hold: ClaimedBox, body: bytes, kind: PostKind = PostKind.CALLBACK, **more: Any) -> Outgoing:
         return original(hold, body, kind, not_before=more.get("not_before"))
 
-    return patch.object(Hold, "post", post)
+    return patch.object(ClaimedBox, "post", post)
 
 
 def _answers_do_not_count_as_progress() -> Patch:
@@ -87,34 +87,34 @@ def _answers_do_not_count_as_progress() -> Patch:
 
 
 def _any_number_is_a_choice() -> Patch:
-    def answered(question: Question, selected: int) -> Question:
+    def answered(question: StoredQuestion, selected: int) -> StoredQuestion:
         return replace(question, answer=selected % len(question.choices))
 
-    return patch.object(Question, "answered", answered)
+    return patch.object(StoredQuestion, "answered", answered)
 
 
 def _nobody_hears_that_nobody_listens() -> Patch:
-    original = Subscriptions.report
+    original = SubscriptionRunner.report
 
-    async def report(self: Subscriptions, taken: Taken, fate: Fate) -> Consequence:
-        return await original(self, taken, fate) if taken.outgoing.kind == Kind.FINAL else Consequence()
+    async def report(self: SubscriptionRunner, taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
+        return await original(self, taken, fate) if taken.outgoing.kind == PostKind.FINAL else FollowUp()
 
-    return patch.object(Subscriptions, "report", report)
+    return patch.object(SubscriptionRunner, "report", report)
 
 
 def _what_left_after_nobody_listened_goes_on() -> Patch:
-    async def stop(self: Subscriptions, lane: str) -> None:
+    async def stop(self: SubscriptionRunner, lane: str) -> None:
         with contextlib.suppress(StoreError):
             box = await self._store.box(lane)
             if box is not None and box.parent is not None and box.name is not None:
                 stopped = await self._store.stop([box.kind], box.parent, box.name, 0)
                 self.cancel(stopped.boxes)
 
-    return patch.object(Subscriptions, "_stop", stop)
+    return patch.object(SubscriptionRunner, "_stop", stop)
 
 
 def _acknowledged_before_it_is_written() -> Patch:
-    original = Worker.accept
+    original = CallRunner.accept
     accepting: set[asyncio.Task[bool]] = set()
 
     def forget(done: "asyncio.Task[bool]") -> None:
@@ -122,13 +122,13 @@ def _acknowledged_before_it_is_written() -> Patch:
         if not done.cancelled():
             done.exception()
 
-    async def accept(worker: Worker, call: Call) -> bool:
+    async def accept(worker: CallRunner, call: StoredCall) -> bool:
         task = asyncio.create_task(original(worker, call))
         accepting.add(task)
         task.add_done_callback(forget)
         return True
 
-    return patch.object(Worker, "accept", accept)
+    return patch.object(CallRunner, "accept", accept)
 
 
 def _nobody_unsubscribes() -> Patch:
@@ -152,7 +152,7 @@ class _TwoCommits:
 def _taken_from_a_topic_before_it_is_passed_on() -> Patch:
     original = Topics.__init__
 
-    def init(self: Any, premises: Premises) -> None:
+    def init(self: Any, premises: ToolsetServices) -> None:
         original(self, premises)
         self._store = _TwoCommits(self._store)
 
@@ -160,23 +160,23 @@ def _taken_from_a_topic_before_it_is_passed_on() -> Patch:
 
 
 def _generators_go_on() -> Patch:
-    def cancel(_subscriptions: Subscriptions, _boxes: tuple[str, ...]) -> None: ...
+    def cancel(_subscriptions: SubscriptionRunner, _boxes: tuple[str, ...]) -> None: ...
 
-    return patch.object(Subscriptions, "cancel", cancel)
+    return patch.object(SubscriptionRunner, "cancel", cancel)
 
 
 def _close_spares_subscriptions() -> Patch:
-    async def close(engine: Engine, caller: str, thread_id: str) -> None:
+    async def close(engine: ToolsetEngine, caller: str, thread_id: str) -> None:
         await engine._stop([call_kind(engine.toolset)], caller, thread_id, None)
 
-    return patch.object(Engine, "close_thread", close)
+    return patch.object(ToolsetEngine, "close_thread", close)
 
 
 def _close_spares_what_is_kept() -> Patch:
-    async def close(engine: Engine, caller: str, thread_id: str) -> None:
+    async def close(engine: ToolsetEngine, caller: str, thread_id: str) -> None:
         await engine._stop([call_kind(engine.toolset), subscription_kind(engine.toolset)], caller, thread_id, None)
 
-    return patch.object(Engine, "close_thread", close)
+    return patch.object(ToolsetEngine, "close_thread", close)
 
 
 _TIE = "epoch = ? AND worker = ?"

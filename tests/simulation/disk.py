@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from rapkit.errors import Fenced, StoreError
 from rapkit.keyring import Keyring
-from rapkit.mailbox import Claim, Commit, Outgoing, Store, Taken
+from rapkit.mailbox import Claim, Commit, Outgoing, Store, TakenPost
 from rapkit.stores.sqlite import SqliteStore
 from rapkit.stores.sqlite.writer import Transaction
-from rapkit.testing.process_run import Life
+from rapkit.testing.crashable_run import CrashableRun
 from tests.simulation.observed_history import Did, Message, Story
 
 _SLOW = {"create", "create_claimed", "accept", "note", "claim", "commit", "stop", "take", "settle"}
@@ -62,7 +62,7 @@ class SlowStore(SqliteStore):
                     self._note(Did.FENCED, outgoing)
             raise
 
-    def _watch_post(self, outgoing: Outgoing, sender: str | None, tx: Transaction) -> Taken | None:
+    def _watch_post(self, outgoing: Outgoing, sender: str | None, tx: Transaction) -> TakenPost | None:
         taken = self._outbox.enqueue(outgoing, sender, tx)
         if outgoing.id not in self._messages:
             message = self._note(Did.COMMITTED, outgoing)
@@ -83,7 +83,7 @@ class SlowStore(SqliteStore):
 class Hands:
     """The store in the hands of one server, which is slow to reach for it, and dies with its life."""
 
-    def __init__(self, life: Life, disk: SlowStore, dice: Random) -> None:
+    def __init__(self, life: CrashableRun, disk: SlowStore, dice: Random) -> None:
         self._life = life
         self._disk = disk
         self._store = life.store

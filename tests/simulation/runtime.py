@@ -40,7 +40,7 @@ class Runtime:
 
     async def _call(self, story: Story, part: Part) -> None:
         await self.at(part.moment, story)
-        await self._insist(story, "invocation", part.id, "/invoke", _invocation(story.thread, part))
+        await self._send_until_accepted(story, "invocation", part.id, "/invoke", _invocation(story.thread, part))
 
     async def _emit(self, story: Story, part: Part) -> None:
         """From before the subscription is there, until after."""
@@ -93,7 +93,9 @@ class Runtime:
     async def _answer(self, message: Message, answer: Answer) -> None:
         await asyncio.sleep(answer.pause)
         url, made = message.body["response_url"], {"id": message.call, "selected": answer.selected}
-        await self._insist(self._stories[message.thread], "answer", message.call, url, made, answer.selected)
+        await self._send_until_accepted(
+            self._stories[message.thread], "answer", message.call, url, made, answer.selected
+        )
 
     async def at(self, moment: Moment, story: Story, patience: float = _PATIENCE) -> None:
         """Wait for a moment; if it does not come, not for ever."""
@@ -103,7 +105,7 @@ class Runtime:
 
     # How it does it
 
-    async def _insist(
+    async def _send_until_accepted(
         self, story: Story, what: str, call: str, path: str, message: object, more: object = None
     ) -> None:
         for _ in range(_MOST_ATTEMPTS):

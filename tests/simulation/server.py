@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 
 from rapkit.errors import StoreError
-from rapkit.server.engine import Surroundings
+from rapkit.server.engine import ToolsetEnvironment
 from rapkit.server.toolset import Toolset
 from rapkit.testing.activity import Activity
-from rapkit.testing.process_run import Life
+from rapkit.testing.crashable_run import CrashableRun
 from rapkit.testing.requests import Reply, Requests
 from tests.simulation.disk import Hands, SlowStore
 from tests.simulation.loop import LoopClock
@@ -44,18 +44,18 @@ class Server:
         self._stories = stories
         self._requests = Requests(tools)
         self._clock = LoopClock()
-        self._life: Life | None = None
+        self._life: CrashableRun | None = None
         self._running: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self._under_way = 0
 
     async def start(self) -> None:
         """Start on what is in the store."""
-        life = Life(self._store, Activity())
+        life = CrashableRun(self._store, Activity())
         hands = Hands(life, self._store, self._dice)
         started = asyncio.Event()
         self._ending = asyncio.Event()
-        surroundings = Surroundings(
+        surroundings = ToolsetEnvironment(
             clock=self._clock,
             open_store=lambda _plan: hands.store,
             open_client=lambda _guard, _timeouts: life.line(self._network),
@@ -68,7 +68,7 @@ class Server:
         self.lives += 1
         self._note(Did.STARTED)
 
-    async def _run(self, surroundings: Surroundings, started: asyncio.Event, ending: asyncio.Event) -> None:
+    async def _run(self, surroundings: ToolsetEnvironment, started: asyncio.Event, ending: asyncio.Event) -> None:
         async with self._tools.lifespan(loopback_callbacks=True, surroundings=surroundings):
             started.set()
             await ending.wait()

@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from types import EllipsisType
 
 from rapkit.mailbox import (
+    AcceptResult,
     Claim,
     Commit,
     Fact,
-    Letter,
     NewBox,
+    NewMail,
     Outcome,
     Outgoing,
-    Reception,
     Record,
     Settlement,
-    Taken,
+    TakenPost,
     lanes_of_box,
     lanes_of_name,
 )
@@ -76,7 +76,7 @@ class Model:
 
     # Letters in
 
-    def create(self, box: NewBox, letter: Letter | None = None) -> bool:
+    def create(self, box: NewBox, letter: NewMail | None = None) -> bool:
         made = box.id not in self.boxes and self.remembered.get(box.id, 0) <= self.now
         if made:
             self._make(box, None if box.idle else self.now)
@@ -89,15 +89,15 @@ class Model:
         self.boxes[box.id] = ModelBox(box, due_at, stopped)
         self.acknowledged[box.id] = []
 
-    def accept(self, letter: Letter) -> Reception:
+    def accept(self, letter: NewMail) -> AcceptResult:
         key = (letter.box, str(letter.dedup))
         if letter.dedup is not None and self.remembers(letter.box, letter.dedup):
-            return Reception.DUPLICATE
+            return AcceptResult.DUPLICATE
         box = self.boxes.get(letter.box)
         if box is None or box.status == "closed":
-            return Reception.UNKNOWN
+            return AcceptResult.UNKNOWN
         if letter.needs is not None and letter.needs not in box.records:
-            return Reception.UNWANTED
+            return AcceptResult.UNWANTED
         if letter.dedup is not None:
             self.seen[key] = None if letter.remember_for is None else self.now + letter.remember_for
         inherited = box.records[letter.needs].traceparent if letter.needs else ""
@@ -105,7 +105,7 @@ class Model:
         self.acknowledged[letter.box].append(letter.body.decode())
         if box.holder is None:
             box.due_at = self.now if box.due_at is None else min(box.due_at, self.now)
-        return Reception.ACCEPTED
+        return AcceptResult.ACCEPTED
 
     def remembers(self, box: str, dedup: str) -> bool:
         until = self.seen.get((box, dedup), 0)
@@ -313,7 +313,7 @@ class Model:
         if posts and not any(post.holder for post in posts) and posts[0].due_at is None:
             posts[0].due_at = max(self.now, posts[0].not_before)
 
-    def taken(self, taken: Taken, worker: str) -> int:
+    def taken(self, taken: TakenPost, worker: str) -> int:
         """Note that a POST was taken; how many attempts it should say."""
         post = self.posts[taken.outgoing.id]
         post.holder, post.held_at = (worker, taken.epoch), self.now
@@ -323,11 +323,11 @@ class Model:
             self._advance(post.made.lane)
         return post.attempts
 
-    def has(self, taken: Taken, worker: str) -> bool:
+    def has(self, taken: TakenPost, worker: str) -> bool:
         post = self.posts.get(taken.outgoing.id)
         return post is not None and post.holder == (worker, taken.epoch)
 
-    def settle(self, taken: Taken, worker: str, settlement: Settlement) -> None:
+    def settle(self, taken: TakenPost, worker: str, settlement: Settlement) -> None:
         if not self.has(taken, worker):
             return
         post = self.posts[taken.outgoing.id]

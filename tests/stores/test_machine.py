@@ -36,14 +36,14 @@ from rapkit.mailbox import (
     Entry,
     Fact,
     Lease,
-    Letter,
     Load,
     NewBox,
+    NewMail,
     Outcome,
     Outgoing,
     Record,
     Settlement,
-    Taken,
+    TakenPost,
     Timer,
     lane_under,
 )
@@ -119,7 +119,7 @@ class Mailboxes(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.workers = [f"worker {slot}" for slot in range(2)]
         self.claims: list[Claim] = []
-        self.taken: list[tuple[str, Taken]] = []
+        self.taken: list[tuple[str, TakenPost]] = []
         self.counter = 0
         self.set_aside: set[str] = set()
         self.sent: Counter[str] = Counter()
@@ -246,10 +246,10 @@ class Mailboxes(RuleBasedStateMachine):
 
     def _letter(
         self, id: str, dedup: str | None = None, needy: bool = False, remember_for: float | None = None
-    ) -> Letter:
+    ) -> NewMail:
         text = self.next("letter ")
         trace = f"of {text}" if self.counter % 2 else ""
-        return Letter(id, "note", text.encode(), dedup, CALL if needy else None, remember_for, trace)
+        return NewMail(id, "note", text.encode(), dedup, CALL if needy else None, remember_for, trace)
 
     @rule(said=st.lists(facts, min_size=1, max_size=4), expect=st.just(...) | bodies)
     def note(self, said: list[Fact], expect: bytes | EllipsisType | None) -> None:
@@ -461,14 +461,14 @@ class Mailboxes(RuleBasedStateMachine):
     def take(self, slot: int, limit: int) -> None:
         self._take(self.workers[slot], limit)
 
-    def _take(self, worker: str, limit: int) -> list[Taken]:
+    def _take(self, worker: str, limit: int) -> list[TakenPost]:
         taken = self.run(self.store.take(worker, limit))
         self._check_choice([one.outgoing.id for one in taken], limit, worker, self.model.posts)
         assert len({one.outgoing.lane for one in taken}) == len(taken), "two of one lane at once"
         self._note_taken(taken, worker)
         return taken
 
-    def _note_taken(self, taken: list[Taken], worker: str) -> None:
+    def _note_taken(self, taken: list[TakenPost], worker: str) -> None:
         for one in taken:
             assert one.outgoing.body == one.outgoing.id.encode()
             assert one.outgoing.traceparent == f"of {one.outgoing.id}"
@@ -492,7 +492,7 @@ class Mailboxes(RuleBasedStateMachine):
         worker, taken = self.taken[pick % len(self.taken)]
         self._settle(worker, taken, Settlement(outcome, "why", delay, self._letter("b0")))
 
-    def _settle(self, worker: str, taken: Taken, settlement: Settlement) -> None:
+    def _settle(self, worker: str, taken: TakenPost, settlement: Settlement) -> None:
         self.run(self.store.settle(taken, settlement))
         self.model.settle(taken, worker, settlement)
 

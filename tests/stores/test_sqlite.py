@@ -19,7 +19,7 @@ import pytest
 
 from rapkit.errors import ConfigError, Fenced, StoreBusy, StoreError, WrongKey
 from rapkit.keyring import Keyring
-from rapkit.mailbox import OUTBOX, Commit, Entry, Lease, Letter, NewBox, Outcome, Reception, Settlement
+from rapkit.mailbox import OUTBOX, AcceptResult, Commit, Entry, Lease, NewBox, NewMail, Outcome, Settlement
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore, connection, schema, writer
 from rapkit.stores.sqlite import store as store_module
@@ -98,7 +98,7 @@ class TestGroupCommit:
 
         assert answers[:20] == [True] * 20
         assert [type(answer) for answer in answers[20:23]] == [StoreError, list, Fenced]
-        assert answers[23:] == [Reception.ACCEPTED] * 20
+        assert answers[23:] == [AcceptResult.ACCEPTED] * 20
         other = await harness.open()
         assert await other.backlog(KIND) == 22
         assert [parcel.id for parcel in await other.outbox(dead=False)] == ["p1", "p3"]
@@ -717,8 +717,8 @@ async def test_what_has_to_do_with_much_data_is_not_done_on_the_event_loop(path:
     store = SqliteStore(path if path == ":memory:" else str(tmp_path / path), keys)
     body = b"x" * (LARGE + 1)
 
-    await store.create(NewBox("b1", KIND), Letter("b1", "large", body))
-    assert await store.accept(Letter("b1", "larger", body * 2)) is Reception.ACCEPTED
+    await store.create(NewBox("b1", KIND), NewMail("b1", "large", body))
+    assert await store.accept(NewMail("b1", "larger", body * 2)) is AcceptResult.ACCEPTED
     (claim,) = await store.claim("w1", KIND, 1)
     assert [each.body for each in claim.mail] == [body, body * 2]
     done = Commit(entries=[Entry("a", body), Entry("b", b"")], consumed=[each.seq for each in claim.mail])
@@ -738,10 +738,10 @@ async def test_an_operation_that_fails_beside_one_with_much_data_fails_alone(har
     await store.commit(claim, Commit())
 
     accepted, failed = await asyncio.gather(
-        store.accept(Letter("b1", "large", b"x" * (LARGE + 1))),
+        store.accept(NewMail("b1", "large", b"x" * (LARGE + 1))),
         store.commit(claim, Commit(entries=[Entry("a", b"")])),
         return_exceptions=True,
     )
 
-    assert accepted is Reception.ACCEPTED
+    assert accepted is AcceptResult.ACCEPTED
     assert isinstance(failed, Fenced)

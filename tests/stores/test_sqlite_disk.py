@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from rapkit.errors import StoreError, StoreFull, StoreLost
-from rapkit.mailbox import Fact, NewBox, Reception
+from rapkit.mailbox import AcceptResult, Fact, NewBox
 from rapkit.stores.sqlite import writer
 from tests.mailbox.harness import ANNA, KIND, letter
 from tests.stores.sqlite_harness import SqliteHarness
@@ -180,7 +180,7 @@ class TestLostFiles:
     ) -> None:
         store = harness.store
         await store.create(BOX)
-        assert await store.accept(letter("one", dedup="one")) is Reception.ACCEPTED
+        assert await store.accept(letter("one", dedup="one")) is AcceptResult.ACCEPTED
         lose(folder)
 
         for attempt in (
@@ -222,7 +222,7 @@ class TestLostFiles:
         async with asyncio.timeout(PATIENCE):
             with pytest.raises(OSError, match="not expected"):
                 await harness.store.accept(letter("one"))
-            assert await harness.store.accept(letter("two")) is Reception.ACCEPTED
+            assert await harness.store.accept(letter("two")) is AcceptResult.ACCEPTED
 
     async def test_what_can_be_read_is_read(self, harness: SqliteHarness, folder: Path) -> None:
         await harness.store.create(BOX)

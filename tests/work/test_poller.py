@@ -7,7 +7,7 @@ import pytest
 from rapkit.errors import StoreError
 from rapkit.mailbox import Claim, Commit, NewBox, Store
 from rapkit.stores import open_store
-from rapkit.work.poller import Pump
+from rapkit.work.poller import Poller
 
 PATIENCE = 60.0
 KIND = "job"
@@ -23,7 +23,7 @@ async def store() -> AsyncIterator[Store]:
 
 
 @contextlib.asynccontextmanager
-async def running(pump: Pump[Claim]) -> AsyncIterator[asyncio.Task[None]]:
+async def running(pump: Poller[Claim]) -> AsyncIterator[asyncio.Task[None]]:
     task = asyncio.create_task(pump.run())
     try:
         yield task
@@ -54,7 +54,7 @@ class Workshop:
         self.ended: list[str] = []
         self.most = 0
         self.fetches: list[int] = []
-        self.pump: Pump[Claim] = Pump(store, KIND, limit, self.fetch, self.work)
+        self.pump: Poller[Claim] = Poller(store, KIND, limit, self.fetch, self.work)
 
     async def fetch(self, limit: int) -> list[Claim]:
         self.fetches.append(limit)
@@ -107,7 +107,7 @@ async def test_room_is_used_as_soon_as_there_is_some(store: Store) -> None:
         return await store.claim(WORKER, KIND, limit)
 
     await put(store, *release)
-    async with running(Pump(store, KIND, 2, fetch, work)):
+    async with running(Poller(store, KIND, 2, fetch, work)):
         await until(lambda: begun == ["b0", "b1"])
         release["b1"].set()
         await until(lambda: begun == ["b0", "b1", "b2"])
@@ -128,7 +128,7 @@ async def test_a_store_that_fails_is_asked_again(store: Store, caplog: pytest.Lo
         done.append(claim.box.id)
 
     await put(store, "b1")
-    async with running(Pump(store, KIND, 5, fetch, work)):
+    async with running(Poller(store, KIND, 5, fetch, work)):
         await until(lambda: done == ["b1"])
 
     assert caplog.text.count("cannot fetch from job: disk failure") == 2
@@ -148,7 +148,7 @@ async def test_work_that_fails_is_told_to_the_log_and_the_rest_goes_on(
         done.append(claim.box.id)
 
     await put(store, "bad", "good")
-    async with running(Pump(store, KIND, 1, fetch, work)):
+    async with running(Poller(store, KIND, 1, fetch, work)):
         await until(lambda: done == ["good"])
 
     assert "work on job failed" in caplog.text
@@ -197,7 +197,7 @@ async def test_a_pump_that_is_stopped_while_the_store_fails_stops(store: Store) 
     async def work(_claim: Claim) -> None:
         raise AssertionError
 
-    task = asyncio.create_task(Pump(store, KIND, 5, fetch, work).run())
+    task = asyncio.create_task(Poller(store, KIND, 5, fetch, work).run())
     await asked.wait()
     task.cancel()
     go_on.set()
@@ -219,7 +219,7 @@ async def test_a_fetch_that_fails_for_a_reason_of_its_own_does_not_end_the_pump(
             raise RuntimeError("a mistake of ours")
         return await shop.fetch(limit)
 
-    pump: Pump[Claim] = Pump(store, KIND, 5, fetch, shop.work)
+    pump: Poller[Claim] = Poller(store, KIND, 5, fetch, shop.work)
     await put(store, "b1")
     async with running(pump):
         await until(lambda: shop.ended == ["b1"])

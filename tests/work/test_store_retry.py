@@ -1,7 +1,7 @@
 import pytest
 
 from rapkit.errors import Fenced, StoreBusy, StoreError, WrongKey
-from rapkit.work.store_retry import insist
+from rapkit.work.store_retry import retry_store_operation
 from tests.log_records import our_messages
 
 
@@ -27,7 +27,7 @@ class Operation:
 async def test_a_store_that_fails_is_asked_until_it_answers(caplog: pytest.LogCaptureFixture) -> None:
     operation = Operation(StoreError("disk full"), StoreBusy("locked"))
 
-    assert await insist(operation) == 7
+    assert await retry_store_operation(operation) == 7
 
     assert operation.asked == 3
     assert our_messages(caplog) == [
@@ -41,5 +41,5 @@ async def test_what_asking_again_would_not_change_is_let_through(failure: Except
     operation = Operation(failure)
 
     with pytest.raises(type(failure)):
-        await insist(operation)
+        await retry_store_operation(operation)
     assert operation.asked == 1

@@ -13,7 +13,7 @@ from rapkit.http.authentication import Callers
 from rapkit.http.http_server import in_background, listen, url_of
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.app import make_app
-from rapkit.runtime.config import Plan
+from rapkit.runtime.config import AgentConfig
 from rapkit.runtime.engine import opened
 from rapkit.secret import read_secret
 from rapkit.settings.settings import Settings
@@ -32,7 +32,7 @@ _PATIENCE = 5.0  # with an end that takes longer; what is left of it ends with t
 log = logging.getLogger("rapkit.cli")
 
 
-class Host:
+class AgentHost:
     """An agent in a thread of this process, with an event loop of its own. Any thread may stop it.
 
     It listens as its settings say; `working`, with everything it has to do. Else it is only looked at, and told what it will do when it
@@ -142,7 +142,7 @@ class Host:
     async def _be_looked_at(self) -> AsyncIterator[Callable[[], None]]:
         """Only its store and the client API. Nothing is configured in the store, nor noted: where it receives is not here."""
         settings = self._settings
-        plan = Plan(
+        plan = AgentConfig(
             model=Scripted(_nobody),
             servers=(),
             store=settings.store,

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from rapkit.cli.agent_api import PATIENCE, AgentApi, AgentAway, AgentRefused
-from rapkit.cli.command_hints import Said
-from rapkit.cli.local_agent import Here
+from rapkit.cli.agent_api import PATIENCE, AgentApi, AgentRefused, AgentUnreachable
+from rapkit.cli.command_hints import CommandHints
+from rapkit.cli.local_agent import LocalAgent
 from rapkit.cli.options import read_token
 from rapkit.cli.settings_options import config_file
 from rapkit.errors import ConfigError
 from rapkit.printable import printable
 from rapkit.secret import read_bearer
-from rapkit.settings.agent_location import Flags, Whereabouts
+from rapkit.settings.agent_location import AgentLocation, Flags
 from rapkit.store_url import absolute, file_of, shown
 
 if TYPE_CHECKING:
@@ -37,20 +37,22 @@ _UNUSED = f"{_SCRIPTED}unused"  # where the model is not asked, it need not be c
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AgentSelection:
     """What was said about the agent: `url` of a running one; else its settings, from a file and from flags. `said` is how it was said."""
 
     config: str
     url: str | None = None
     token: str | None = None
     flags: Flags = dataclasses.field(default_factory=Flags)
-    said: Said = dataclasses.field(default_factory=Said)
+    said: CommandHints = dataclasses.field(default_factory=CommandHints)
 
 
-class Reached:
+class ReachedAgent:
     """An agent that answers. `works`: somebody works on its threads. `said` is how we were told which one it is."""
 
-    def __init__(self, api: AgentApi, said: Said, *, works: bool = True, here: Here | None = None) -> None:
+    def __init__(
+        self, api: AgentApi, said: CommandHints, *, works: bool = True, here: LocalAgent | None = None
+    ) -> None:
         self._here = here
         self.api = api
         self.said = said
@@ -109,10 +111,10 @@ def looking_options(command: F) -> F:
         **others: Any,
     ) -> Any:
         flags = Flags(model=model, store=store, servers=servers)
-        said = Said(
+        said = CommandHints(
             _typed("config"), _typed("url"), _typed("token"), _typed("store"), model=_typed("model"), servers=servers
         )
-        return command(*args, wanted=Wanted(config, url, read_token(token), flags, said), **others)
+        return command(*args, wanted=AgentSelection(config, url, read_token(token), flags, said), **others)
 
     return with_options  # type: ignore[return-value]
 
@@ -125,7 +127,7 @@ def _typed(option: str) -> str | None:
 
 
 @contextlib.contextmanager
-def reached(wanted: Wanted, *, working: bool, ends_at: float | None = None) -> Iterator[Reached]:
+def reached(wanted: AgentSelection, *, working: bool, ends_at: float | None = None) -> Iterator[ReachedAgent]:
     """The agent that is meant, as long as the context lasts.
 
     One that does not run yet runs in this process: `working`, with everything it has to do; or only to be looked at, and to be told what it
@@ -136,17 +138,17 @@ def reached(wanted: Wanted, *, working: bool, ends_at: float | None = None) -> I
         api = AgentApi(wanted.url, wanted.token, ends_at=ends_at)
         agent = _about(api)
         _check_flags(api, agent, wanted.flags, ())
-        yield Reached(api, wanted.said.of(agent["store"]), works=agent["works"])
+        yield ReachedAgent(api, wanted.said.of(agent["store"]), works=agent["works"])
         return
     flags = wanted.flags
     if not working and flags.model is None:
         flags = dataclasses.replace(flags, model=_UNUSED)
-    here = Here(Path(wanted.config), flags, working=working)
+    here = LocalAgent(Path(wanted.config), flags, working=working)
     with here.ended_with_the_command():
         yield _running(wanted, here, ends_at) or _run_here(wanted, here, ends_at)
 
 
-def _running(wanted: Wanted, here: Here, ends_at: float | None) -> Reached | None:
+def _running(wanted: AgentSelection, here: LocalAgent, ends_at: float | None) -> ReachedAgent | None:
     """The agent that listens where the settings say, if one does. If it does so only for a command, we are its heirs."""
     found = _listening(here.whereabouts, wanted.token, ends_at=ends_at)
     if found is None:
@@ -157,11 +159,11 @@ def _running(wanted: Wanted, here: Here, ends_at: float | None) -> Reached | Non
     if here.may_work and not agent.get("lasting", True):
         here.prepare()
         api.when_gone = here.take_over
-        return Reached(api, wanted.said.of(agent["store"]), works=agent["works"], here=here)
-    return Reached(api, wanted.said.of(agent["store"]), works=agent["works"])
+        return ReachedAgent(api, wanted.said.of(agent["store"]), works=agent["works"], here=here)
+    return ReachedAgent(api, wanted.said.of(agent["store"]), works=agent["works"])
 
 
-def _run_here(wanted: Wanted, here: Here, ends_at: float | None) -> Reached:
+def _run_here(wanted: AgentSelection, here: LocalAgent, ends_at: float | None) -> ReachedAgent:
     here.prepare()
     if not here.may_work:
         _check_that_there_is_one(here.whereabouts)
@@ -176,7 +178,7 @@ def _run_here(wanted: Wanted, here: Here, ends_at: float | None) -> Reached:
     # Who may use it is as configured: another command may want to talk to it while this one runs.
     api = AgentApi(url, _first_token(here.whereabouts))
     api.when_gone = here.take_over
-    return Reached(api, wanted.said.of(here.whereabouts.store), works=here.may_work, here=here)
+    return ReachedAgent(api, wanted.said.of(here.whereabouts.store), works=here.may_work, here=here)
 
 
 def is_lasting(settings: "Settings") -> bool | None:
@@ -189,7 +191,7 @@ def is_lasting(settings: "Settings") -> bool | None:
 
 
 def _listening(
-    where: Whereabouts, token: str | None, *, patience: float = PATIENCE, ends_at: float | None = None
+    where: AgentLocation, token: str | None, *, patience: float = PATIENCE, ends_at: float | None = None
 ) -> tuple[AgentApi, Any] | None:
     """Who listens where the settings say, and what it says of itself; `ConfigError` if it is not the agent of these settings."""
     if not where.port:
@@ -198,7 +200,7 @@ def _listening(
     api = AgentApi(f"http://{host}:{where.port}", token or _first_token(where), patience=patience, ends_at=ends_at)
     try:
         agent = _about(api)
-    except AgentAway:
+    except AgentUnreachable:
         return None
     ours = absolute(where.store)
     # A store in memory is one process's alone, and so never the one that another process has.
@@ -251,12 +253,12 @@ def _about(api: AgentApi) -> Any:
     )
 
 
-def _first_token(where: Whereabouts) -> str | None:
+def _first_token(where: AgentLocation) -> str | None:
     """One of those that are named: who may read them may use the agent."""
     return next((read_bearer(each) for tokens in where.tokens.values() for each in tokens), None)
 
 
-def _check_that_there_is_one(where: Whereabouts) -> None:
+def _check_that_there_is_one(where: AgentLocation) -> None:
     """Looking makes nothing: without a store there are no threads, and none is made."""
     file = file_of(where.store)
     if file is None or not file.is_file():

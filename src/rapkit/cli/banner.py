@@ -8,7 +8,7 @@ from rapkit.cli.duration_text import span
 from rapkit.printable import printable
 from rapkit.runtime.cron import Cron
 from rapkit.runtime.schedules import Schedule
-from rapkit.runtime.thread_commands import Page
+from rapkit.runtime.thread_commands import SnapshotPage
 
 MOST_COUNTED = 1000
 """How many threads of a kind are counted; for more than that it is said that there are more."""
@@ -24,8 +24,8 @@ class Banner:
     public_url: str
     model: str
     store: str
-    waiting: Page
-    parked: Page
+    waiting: SnapshotPage
+    parked: SnapshotPage
     schedules: Sequence[Schedule]
     has_tokens: bool
     works: bool
@@ -67,12 +67,12 @@ class Banner:
         return ["Nobody works on threads here: what comes is kept until somebody runs `rapkit wake`."]
 
 
-def _counted(page: Page) -> str:
+def _counted(page: SnapshotPage) -> str:
     count = len(page.looks)
     return f"{_count(page)} thread{'s' * (count != 1 or page.next is not None)}"
 
 
-def _count(page: Page) -> str:
+def _count(page: SnapshotPage) -> str:
     return f"{len(page.looks)} or more" if page.next is not None else str(len(page.looks) or "no")
 
 

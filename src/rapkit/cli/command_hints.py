@@ -12,7 +12,7 @@ _HIDDEN = "…"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandHints:
     """The options that stood on the command line. What comes from the environment, or is the default, need not be said again.
 
     Commands are as somebody would type them, with these options where they take them. A token that is no reference is not repeated.
@@ -27,7 +27,7 @@ class Said:
     servers: tuple[str, ...] = ()
     kept_in: str | None = None
 
-    def of(self, store: object) -> "Said":
+    def of(self, store: object) -> "CommandHints":
         """The same, about an agent that has this store."""
         return replace(self, kept_in=str(store))
 

@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Credentials:
     """How a command proves who it is. Without anything it does not."""
 
     token: str | None = field(default=None, repr=False)
@@ -41,7 +41,7 @@ class Access:
         return "Give it credentials that it knows: --token, --sigv4 or --cert."
 
 
-def access_options(command: F) -> F:
+def credential_options(command: F) -> F:
     """The options of all that; the command gets them as `access`."""
 
     @click.option("--token", help="The token to send: env:VARIABLE, file:PATH or the token itself.")
@@ -70,7 +70,7 @@ def access_options(command: F) -> F:
         if cert is None and (key or ca):
             raise ConfigError("--key and --ca belong to a client certificate. Give it with --cert.")
         certificate = None if cert is None else ClientCertificate(cert, key, ca)
-        access = Access(read_token(token), None if sigv4 is None else SigV4(*sigv4.split("/", 1)), certificate)
+        access = Credentials(read_token(token), None if sigv4 is None else SigV4(*sigv4.split("/", 1)), certificate)
         return command(*args, access=access, **others)
 
     return with_access  # type: ignore[return-value]

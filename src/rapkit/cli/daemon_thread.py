@@ -9,7 +9,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def apart(work: Callable[P, T], *given: P.args, **options: P.kwargs) -> "Future[T]":
+def run_in_daemon_thread(work: Callable[P, T], *given: P.args, **options: P.kwargs) -> "Future[T]":
     """Begin; the future has what it comes to."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # or whoever loses patience with it could cancel it, and it could not be set below

@@ -10,34 +10,34 @@ from typing import TYPE_CHECKING
 
 from rapkit.cli.agent_api import AgentRefused
 from rapkit.errors import ConfigError
-from rapkit.settings.agent_location import Flags, Whereabouts, load_whereabouts
+from rapkit.settings.agent_location import AgentLocation, Flags, load_agent_location
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from rapkit.cli.agent_host import Host
+    from rapkit.cli.agent_host import AgentHost
     from rapkit.settings.settings import Settings
 
 _PAUSE = 0.5  # between two tries to take over
 
 
-class Here:
+class LocalAgent:
     """The agent of some settings in this process: from the beginning, or from when the one that was found has ended. Never two at once."""
 
     def __init__(self, config: Path, flags: Flags, *, working: bool) -> None:
         self._config = config
         self._flags = flags
         self._one_at_a_time = threading.Lock()
-        self._host: Host | None = None
+        self._host: AgentHost | None = None
         self._not_before = 0.0
         self._over = self._hurried = False
         self.may_work = working
 
     @functools.cached_property
-    def whereabouts(self) -> Whereabouts:
+    def whereabouts(self) -> AgentLocation:
         """Where it is to be found if it runs already. `ConfigError` if that cannot be known; then all is said that is wrong."""
         try:
-            return load_whereabouts(self._config, self._flags)
+            return load_agent_location(self._config, self._flags)
         except ConfigError:
             return self.settings.whereabouts
 
@@ -92,7 +92,7 @@ class Here:
         """Have it ask its tool servers, if it runs."""
         return self._host.look_at_servers() if self._host is not None else None
 
-    def _runs_still(self, host: "Host") -> bool:
+    def _runs_still(self, host: "AgentHost") -> bool:
         if host.runs:
             return True
         raise AgentRefused(0, f"The agent, which ran here, has ended: {host.problem}")
@@ -126,7 +126,7 @@ def _load_settings(config: Path, flags: Flags) -> "Settings":
     return load_settings(config, flags)
 
 
-def _host(settings: "Settings", *, working: bool) -> "Host":
-    from rapkit.cli.agent_host import Host
+def _host(settings: "Settings", *, working: bool) -> "AgentHost":
+    from rapkit.cli.agent_host import AgentHost
 
-    return Host(settings, working=working)
+    return AgentHost(settings, working=working)

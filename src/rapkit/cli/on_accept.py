@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from rapkit.errors import ConfigError
-from rapkit.work import maintenance
+from rapkit.work import background
 
 _LONG = 60.0
 _GRACE = 15.0
@@ -84,7 +84,7 @@ class OnAcceptCommand:
                 await _end(process)
                 raise
             finally:
-                await maintenance.end(logging_it)
+                await background.end(logging_it)
 
     async def _see_through(self, process: asyncio.subprocess.Process) -> None:
         command, long = self._words[0], min(_LONG, self._at_most)

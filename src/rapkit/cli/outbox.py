@@ -10,7 +10,7 @@ import click
 
 from rapkit.cli.duration_text import span
 from rapkit.errors import ConfigError
-from rapkit.mailbox import Parcel, Store
+from rapkit.mailbox import OutboxRow, Store
 from rapkit.stores import file_of, open_store
 
 T = TypeVar("T")
@@ -118,12 +118,12 @@ def _only_store() -> str:
     return found[0]
 
 
-def _row(parcel: Parcel) -> tuple[str, ...]:
+def _row(parcel: OutboxRow) -> tuple[str, ...]:
     problem = (parcel.problem or "").removeprefix(parcel.origin).lstrip(": ")
     return parcel.id, parcel.origin, parcel.kind, str(parcel.attempts), _when(parcel), problem
 
 
-def _when(parcel: Parcel) -> str:
+def _when(parcel: OutboxRow) -> str:
     if parcel.dead_at is not None:
         return f"{span(time.time() - parcel.dead_at)} ago"
     if parcel.due_at is None:

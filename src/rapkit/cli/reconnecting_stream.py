@@ -5,25 +5,25 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rapkit.cli.agent_api import AgentApi, AgentAway, EventStream, StreamEvent
+from rapkit.cli.agent_api import AgentApi, AgentUnreachable, EventStreamReader, StreamEvent
 
 _FIRST_PAUSE = 0.25
 _LONGEST_PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class ConnectionLost:
     """The agent is away; it is tried again and again."""
 
     problem: str
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class Reconnected:
     """The agent is there again. What happened meanwhile comes next."""
 
 
-class Following:
+class ReconnectingStream:
     """Everything that happens in a thread after the event `after`, in order and once, whatever becomes of connections and of the agent.
 
     Iterating blocks. It ends when the thread is closed and all of it was read, or when `close` is called, which any thread may do; with
@@ -37,10 +37,10 @@ class Following:
         self._thread_id = thread_id
         self._ends_at = ends_at
         self._closed = threading.Event()
-        self._stream: EventStream | None = None
+        self._stream: EventStreamReader | None = None
         self.after = after
 
-    def __iter__(self) -> Iterator[StreamEvent | Lost | Back]:
+    def __iter__(self) -> Iterator[StreamEvent | ConnectionLost | Reconnected]:
         """What happens, and whether the agent is away."""
         alarm = self._alarm()
         failures = 0
@@ -51,18 +51,18 @@ class Following:
                     for event in self._stream:
                         if failures:
                             failures = 0
-                            yield Back()
+                            yield Reconnected()
                         self.after = event.id or self.after
                         yield event
                     self._closed.wait(_FIRST_PAUSE)  # an agent that is stopping ends streams as soon as they begin
                 except EOFError:
                     return
-                except AgentAway as error:
+                except AgentUnreachable as error:
                     if self._closed.is_set():
                         break
                     failures += 1
                     if failures == 1:
-                        yield Lost(str(error))
+                        yield ConnectionLost(str(error))
                     # Bounded before it is raised: an agent may be away for days, and a float has an end.
                     self._closed.wait(min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), _LONGEST_PAUSE))
             if self._ends_at is not None and time.monotonic() >= self._ends_at:

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from pyreqwest.client import SyncClientBuilder
 from pyreqwest.exceptions import PyreqwestError
 
-from rapkit.cli.credentials import Access
-from rapkit.cli.daemon_thread import apart
+from rapkit.cli.credentials import Credentials
+from rapkit.cli.daemon_thread import run_in_daemon_thread
 from rapkit.errors import ConfigError, DeliveryError, InvalidToolset
 from rapkit.http.authentication import is_loopback_host
 from rapkit.printable import printable
@@ -23,7 +23,7 @@ _PORT = re.compile(r":?([1-9][0-9]{0,4})")
 _PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?(?:/[!-~]*)?")
 
 
-def fetch_toolset(base_url: str, access: Access) -> UsableToolset:
+def fetch_toolset(base_url: str, access: Credentials) -> UsableToolset:
     """What the server at this base URL offers, and what of that cannot be used."""
     _check_url(base_url)
     url = base_url.rstrip("/") + _DISCOVERY
@@ -44,7 +44,7 @@ def fetch_toolset(base_url: str, access: Access) -> UsableToolset:
         raise InvalidToolset(f"{url} is not a valid toolset:\n{problems}") from None
 
 
-def post(url: str, message: dict[str, Any], access: Access, *, patience: float = _PATIENCE) -> tuple[int, str]:
+def post(url: str, message: dict[str, Any], access: Credentials, *, patience: float = _PATIENCE) -> tuple[int, str]:
     """The status and the text of the answer. `DeliveryError` if none comes within `patience` seconds."""
     try:
         status, body = _request("POST", url, message, access, patience)
@@ -83,15 +83,15 @@ def _meant(given: str) -> str:
 
 
 def _request(
-    method: str, url: str, message: dict[str, Any] | None, access: Access, patience: float = _PATIENCE
+    method: str, url: str, message: dict[str, Any] | None, access: Credentials, patience: float = _PATIENCE
 ) -> tuple[int, bytes]:
     # The client does not hear signals while it waits, so Python would get to its handler only after the answer. Whoever waits for a thread
     # does. (The asynchronous client's own threads now and then abort an interpreter that ends soon after: pyreqwest 0.15.)
-    return apart(_request_deafly, method, url, message, access, patience).result()
+    return run_in_daemon_thread(_request_deafly, method, url, message, access, patience).result()
 
 
 def _request_deafly(
-    method: str, url: str, message: dict[str, Any] | None, access: Access, patience: float
+    method: str, url: str, message: dict[str, Any] | None, access: Credentials, patience: float
 ) -> tuple[int, bytes]:
     builder = SyncClientBuilder().timeout(timedelta(seconds=patience)).user_agent("rapkit")
     if is_loopback_host(urlsplit(url).hostname or ""):

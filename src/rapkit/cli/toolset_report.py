@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rapkit.kernel.catalog import offered_name
 from rapkit.printable import printable
-from rapkit.runtime.toolsets import Finding
+from rapkit.runtime.toolsets import ToolsetFinding
 
 _NARROWEST = 24
 _NOTHING = "-"
@@ -41,7 +41,7 @@ class ToolNames:
         return f"{len(self._names)} tools" if len(self._names) > 1 else self._names[0]
 
 
-def show_findings(console: Console, findings: Sequence[Finding], unknown: Sequence[str] = ()) -> None:
+def show_findings(console: Console, findings: Sequence[ToolsetFinding], unknown: Sequence[str] = ()) -> None:
     """A table of the servers, then what is wrong with what they offer; `unknown` says which tools are named that they do not."""
     if findings:
         _show_servers(console, findings)
@@ -62,7 +62,7 @@ def show_findings(console: Console, findings: Sequence[Finding], unknown: Sequen
         console.print()
 
 
-def _show_servers(console: Console, findings: Sequence[Finding]) -> None:
+def _show_servers(console: Console, findings: Sequence[ToolsetFinding]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("server", overflow="fold")
     table.add_column("toolset", overflow="fold", max_width=24)
@@ -74,7 +74,7 @@ def _show_servers(console: Console, findings: Sequence[Finding]) -> None:
     console.print()
 
 
-def log_findings(log: logging.Logger, findings: Sequence[Finding], unknown: Sequence[str] = ()) -> None:
+def log_findings(log: logging.Logger, findings: Sequence[ToolsetFinding], unknown: Sequence[str] = ()) -> None:
     """The same as log lines."""
     for finding in findings:
         document = finding.document
@@ -93,7 +93,7 @@ def log_findings(log: logging.Logger, findings: Sequence[Finding], unknown: Sequ
         log.warning("tool unknown", extra={"problem": sentence})
 
 
-def _row(finding: Finding) -> Iterator[Text | ToolNames]:
+def _row(finding: ToolsetFinding) -> Iterator[Text | ToolNames]:
     yield Text(printable(finding.server.key))
     if finding.document is None:
         yield Text(_NOTHING, "dim")
@@ -106,7 +106,7 @@ def _row(finding: Finding) -> Iterator[Text | ToolNames]:
     yield ToolNames(names) if names else Text("none: all are withheld", "yellow")
 
 
-def _names(finding: Finding) -> list[str]:
+def _names(finding: ToolsetFinding) -> list[str]:
     """The tools as the model is offered them."""
     if finding.document is None:
         return []
@@ -115,17 +115,17 @@ def _names(finding: Finding) -> list[str]:
     return [name for name in names if name not in withheld]
 
 
-def _full_problem(finding: Finding) -> str:
+def _full_problem(finding: ToolsetFinding) -> str:
     """What is wrong, and with which server; some texts say the latter themselves."""
     problem = finding.problem or ""
     return problem if finding.server.origin in problem else f"{finding.server.base}: {problem}"
 
 
-def _reasons(findings: Sequence[Finding]) -> list[str]:
+def _reasons(findings: Sequence[ToolsetFinding]) -> list[str]:
     """Why tools are withheld; each once, though several servers have to do with it."""
     return list(dict.fromkeys(each.reason for finding in findings for each in finding.withheld))
 
 
-def _ignored(findings: Sequence[Finding]) -> list[str]:
+def _ignored(findings: Sequence[ToolsetFinding]) -> list[str]:
     """Fields of toolsets that cannot be used, each with its server."""
     return [f"{finding.server.base}: {line}" for finding in findings for line in finding.ignored]

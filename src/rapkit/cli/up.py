@@ -26,10 +26,10 @@ from rapkit.logs import set_up_logging
 from rapkit.runtime.agent import Agent
 from rapkit.runtime.stable_port import MEMORY
 from rapkit.settings.settings import SERVERS, Flags, Settings, load_settings
-from rapkit.work import maintenance
+from rapkit.work import background
 
 if TYPE_CHECKING:
-    from rapkit.runtime.toolsets import Finding
+    from rapkit.runtime.toolsets import ToolsetFinding
 
 _SOON = 2.0
 
@@ -138,7 +138,7 @@ class _Up:
         """The agent at work. Servers are asked while it is: one that does not answer holds up nothing, neither callbacks nor Ctrl-C."""
         async with self._commanding(), self._agent.lifespan(public_url=self._public_url):
             survey = asyncio.create_task(self._agent.engine.toolsets.survey())
-            telling = maintenance.start(partial(self._tell, survey), "looking at the servers")
+            telling = background.start(partial(self._tell, survey), "looking at the servers")
             try:
                 yield
             finally:
@@ -158,13 +158,13 @@ class _Up:
             "RAPKIT_PUBLIC_URL": self._public_url,
             SERVERS: " ".join(server.url for server in self._settings.servers),
         }
-        commanding = maintenance.start(self._bell.run, "running the command of --on-accept")
+        commanding = background.start(self._bell.run, "running the command of --on-accept")
         try:
             yield
         finally:
-            await maintenance.end(commanding)
+            await background.end(commanding)
 
-    async def _tell(self, survey: "asyncio.Task[list[Finding]]") -> None:
+    async def _tell(self, survey: "asyncio.Task[list[ToolsetFinding]]") -> None:
         done, _ = await asyncio.wait({survey}, timeout=_SOON)
         if not done:
             log.info("the agent runs; not all servers have said yet what they offer")

@@ -20,7 +20,7 @@ from rapkit.settings.settings import Flags, load_settings
 
 if TYPE_CHECKING:
     from rapkit.runtime.agent import Agent
-    from rapkit.runtime.engine import Woken
+    from rapkit.runtime.engine import WakeResult
 
 log = logging.getLogger("rapkit.cli")
 
@@ -48,12 +48,12 @@ def command(config: Path, flags: Flags, at_most: float | None, log_format: str, 
     click.echo(_as_json(woken) if log_format == "json" else _as_text(woken))
 
 
-async def _wake(agent: "Agent", url: str, at_most: float | None) -> "Woken":
+async def _wake(agent: "Agent", url: str, at_most: float | None) -> "WakeResult":
     """Told to stop, it begins nothing more and lets what runs end; told twice, it does not wait for that."""
     task = asyncio.current_task()
     assert task is not None
 
-    def stop(task: "asyncio.Task[Woken]" = task) -> None:
+    def stop(task: "asyncio.Task[WakeResult]" = task) -> None:
         if not task.cancelling():
             log.info(
                 "stopping: threads that run get %g s to end; a second Ctrl-C does not wait for them",
@@ -66,12 +66,12 @@ async def _wake(agent: "Agent", url: str, at_most: float | None) -> "Woken":
     return await agent.do_what_is_due(at_most=at_most, public_url=url)
 
 
-def _as_json(woken: "Woken") -> str:
+def _as_json(woken: "WakeResult") -> str:
     later = None if woken.next is None else woken.next.isoformat(timespec="milliseconds")
     return json.dumps({"threads": woken.threads, "posts": woken.posts, "next": later})
 
 
-def _as_text(woken: "Woken") -> str:
+def _as_text(woken: "WakeResult") -> str:
     done = "nothing was due"
     if woken.threads or woken.posts:
         done = f"{_counted(woken.threads, 'thread')} ran, {_counted(woken.posts, 'POST')} sent"

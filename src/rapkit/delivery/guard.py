@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 from pyreqwest.http import Url
 
-from rapkit.delivery.name_resolver import Lookups
+from rapkit.delivery.name_resolver import NameResolver
 from rapkit.errors import ConfigError, DeliveryError, ForbiddenTarget
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -74,7 +74,7 @@ class Guard:
     """
 
     def __init__(self, allow: Iterable[str] = (), loopback: bool = False, *, resolver: Resolver | None = None) -> None:
-        self._resolver = resolver or Lookups()
+        self._resolver = resolver or NameResolver()
         self._networks: list[IPv4Network | IPv6Network] = list(_LOOPBACK) if loopback else []
         self._origins: set[str] = set()
         for entry in allow:

@@ -33,7 +33,7 @@ _NO_SECRETS = ("accept", "content-type", "user-agent")
 
 
 @dataclass(frozen=True, slots=True)
-class Timeouts:
+class ClientTimeouts:
     """Seconds to wait: `connect` for the name, the connection and TLS; `total` for the whole request.
 
     A runtime may answer a callback only when its model has spoken; given up earlier, it would be sent the same message twice.
@@ -44,14 +44,14 @@ class Timeouts:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class PoolLimits:
     """How many origins keep their connections, and after how many seconds an origin's name is looked up again."""
 
     origins: int = 256
     ttl: float = 60.0
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """What the receiver said. Its body is not part of it: nobody may interpret that (INV-7). Only for a log: the `reason` of a refusal."""
 
     status: int
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 class Poster(Protocol):
     """What can POST."""
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """POST a JSON body; `DeliveryError` when no answer came, `ForbiddenTarget` when the address may not be dialled."""
 
 
@@ -95,13 +95,13 @@ class HttpClient:
     def __init__(
         self,
         guard: Guard,
-        timeouts: Timeouts | None = None,
-        pool: Pool | None = None,
+        timeouts: ClientTimeouts | None = None,
+        pool: PoolLimits | None = None,
         certificate: ClientCertificate | None = None,
     ) -> None:
         self._guard = guard
-        self._timeouts = timeouts or Timeouts()
-        self._pool = pool or Pool()
+        self._timeouts = timeouts or ClientTimeouts()
+        self._pool = pool or PoolLimits()
         self._certificate = certificate
         self._routes: OrderedDict[str, _Route] = OrderedDict()
         self._opening: dict[str, asyncio.Task[_Route]] = {}
@@ -138,7 +138,7 @@ class HttpClient:
             _, route = self._routes.popitem()
             await route.client.close()
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """POST a JSON body to the URL, which is used as given (CB-1), and say what was answered, whatever the status.
 
         As given means: `.` and `..` segments are resolved and what is not ASCII is percent-encoded, as in every URL
@@ -157,10 +157,10 @@ class HttpClient:
                 status = response.status
                 wait = _retry_after(response) if status >= 300 else None
                 if 400 <= status < 500 and _is_problem(response):
-                    return Answer(status, wait, reason_of(await _read_problem(response), _secrets(headers)))
+                    return HttpResponse(status, wait, reason_of(await _read_problem(response), _secrets(headers)))
                 if response.get_header("content-length") != "0":
                     await _discard_body(response)
-                return Answer(status, wait)
+                return HttpResponse(status, wait)
         except (PyreqwestError, ValueError) as error:
             raise self._failed(target, route, error) from None
 

@@ -36,7 +36,7 @@ def system_lookup(host: str, port: int) -> list[str]:
     return [str(address[0]) for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
-class Lookups:
+class NameResolver:
     """Resolves names in up to `threads` threads. A lookup that takes longer than `patience` seconds makes its name a slow one.
 
     To be used in one event loop. A caller that no longer wants to wait cancels its wait; the lookup goes on.

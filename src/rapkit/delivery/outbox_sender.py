@@ -14,14 +14,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rapkit.delivery.http_client import Answer, Poster
-from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy, Verdict, verdict
+from rapkit.delivery.http_client import HttpResponse, Poster
+from rapkit.delivery.retry import POLICIES, PostKind, RetryDecision, RetryPolicy, retry_decision
 from rapkit.delivery.signatures import headers
 from rapkit.errors import DeliveryError, ForbiddenTarget, RapkitError, StoreError
-from rapkit.mailbox import OUTBOX, Fact, Letter, Outcome, Outgoing, Quota, Settlement, Store, Taken
+from rapkit.mailbox import OUTBOX, Fact, NewMail, Outcome, Outgoing, Quota, Settlement, Store, TakenPost
 from rapkit.tracing import HEADER, Span, Tracing
-from rapkit.work.poller import Pump
-from rapkit.work.store_retry import insist
+from rapkit.work.poller import Poller
+from rapkit.work.store_retry import retry_store_operation
 
 _PAUSE_BEFORE_SETTLING_AGAIN = 0.5
 _MOST_ABORTED = 10_000
@@ -34,7 +34,7 @@ log = logging.getLogger("rapkit.delivery")
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class DeliveryOutcome:
     """How a POST ended for good. `status` is None when nobody answered; `sent_at` is when its last attempt began."""
 
     outcome: Outcome
@@ -44,29 +44,29 @@ class Fate:
 
 
 @dataclass(frozen=True, slots=True)
-class Consequence:
+class FollowUp:
     """What is written together with a POST's fate."""
 
-    letter: Letter | None = None
+    letter: NewMail | None = None
     fact: Fact | None = None
 
 
-Report = Callable[[Taken, Fate], Awaitable[Consequence]]
+Report = Callable[[TakenPost, DeliveryOutcome], Awaitable[FollowUp]]
 """Called when a POST has ended for good; says what is to be written together with that."""
 
 
-async def _no_consequence(_taken: Taken, _fate: Fate) -> Consequence:
-    return Consequence()
+async def _no_consequence(_taken: TakenPost, _fate: DeliveryOutcome) -> FollowUp:
+    return FollowUp()
 
 
-Prepare = Callable[[Taken], Awaitable[tuple[bytes, Mapping[str, str]]]]
+Prepare = Callable[[TakenPost], Awaitable[tuple[bytes, Mapping[str, str]]]]
 """The body to send and headers to send with it, made right before each attempt, for what is secret and must not be stored.
 
 A `RapkitError` means that it can never be sent: the POST is given up with that text, which is stored in clear and logged.
 """
 
 
-async def _as_stored(taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+async def _as_stored(taken: TakenPost) -> tuple[bytes, Mapping[str, str]]:
     return taken.outgoing.body, {}
 
 
@@ -75,7 +75,7 @@ class _Unsendable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class SendLimits:
     """How many POSTs may be under way: `total`, about `per_origin` to one origin, `per_silent_origin` to one that did not answer lately.
 
     An origin that was not asked before gets as many as a silent one until it answers. An eighth of the `total` is for origins that have
@@ -122,7 +122,7 @@ def _remember(shares: "OrderedDict[_Share, None]", share: _Share) -> None:
         shares.popitem(last=False)  # there is no end to the origins strangers can name
 
 
-class Courier:
+class OutboxSender:
     """Delivers one store's outbox under a worker's lease."""
 
     def __init__(
@@ -131,12 +131,12 @@ class Courier:
         client: Poster,
         worker: str,
         *,
-        policies: Mapping[Kind, RetryPolicy] = POLICIES,
-        traffic: Traffic | None = None,
+        policies: Mapping[PostKind, RetryPolicy] = POLICIES,
+        traffic: SendLimits | None = None,
         secrets: Sequence[str] = (),
         prepare: Prepare = _as_stored,
         report: Report = _no_consequence,
-        on_attempt: Callable[[Taken, Settlement], None] = lambda _taken, _settlement: None,
+        on_attempt: Callable[[TakenPost, Settlement], None] = lambda _taken, _settlement: None,
         tracing: Tracing | None = None,
         clock: Callable[[], float] = time.time,
         dice: Callable[[], float] = random.random,
@@ -145,7 +145,7 @@ class Courier:
         self._client = client
         self._worker = worker
         self._policies = policies
-        self._traffic = traffic or Traffic()
+        self._traffic = traffic or SendLimits()
         self._secrets = secrets
         self._prepare = prepare
         self._report = report
@@ -159,12 +159,12 @@ class Courier:
         self._silent: OrderedDict[_Share, None] = OrderedDict()
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._taken_at: dict[str, float] = {}
-        self._on_the_wire: dict[str, tuple[Taken, asyncio.Task[None]]] = {}
+        self._on_the_wire: dict[str, tuple[TakenPost, asyncio.Task[None]]] = {}
         self._aborted: dict[str, None] = {}
-        self._pump = Pump(store, OUTBOX, self._traffic.total, self._take, self._deliver)
+        self._pump = Poller(store, OUTBOX, self._traffic.total, self._take, self._deliver)
 
     @property
-    def pump(self) -> Pump[Taken]:
+    def pump(self) -> Poller[TakenPost]:
         """What keeps POSTs in hand, for whoever wants only those delivered that are due."""
         return self._pump
 
@@ -226,7 +226,7 @@ class Courier:
                 self._one_less(share)
             self._pump.release(wanted.total())
 
-    def hand(self, taken: Sequence[Taken], since: float) -> None:
+    def hand(self, taken: Sequence[TakenPost], since: float) -> None:
         """Deliver what was taken under our name, by a commit that was begun at that time of the event loop."""
         self._taken_at.update((one.outgoing.id, since) for one in taken)
         for one in taken:
@@ -271,7 +271,7 @@ class Courier:
         listed.update((share, self._room(share, full)) for share in self._places)
         return Quota(listed, others=self._most_unproven())
 
-    async def _take(self, limit: int) -> list[Taken]:
+    async def _take(self, limit: int) -> list[TakenPost]:
         above_reserve = self._pump.free - self._traffic.reserve
         if above_reserve > 0:
             limit = min(limit, above_reserve)  # so that this round leaves the reserve to the next
@@ -282,7 +282,7 @@ class Courier:
         self._places.update(_share(one.outgoing) for one in taken)
         return taken
 
-    async def _deliver(self, taken: Taken) -> None:
+    async def _deliver(self, taken: TakenPost) -> None:
         outgoing = taken.outgoing
         task = asyncio.current_task()
         assert task is not None
@@ -303,13 +303,13 @@ class Courier:
             if self._under_way.get(outgoing.id) is task:
                 del self._under_way[outgoing.id]
 
-    async def _is_ours(self, taken: Taken, taken_at: float | None) -> bool:
+    async def _is_ours(self, taken: TakenPost, taken_at: float | None) -> bool:
         """Whether the POST may be made: its row is looked at, unless that was done a moment ago, when it was taken."""
         if taken.outgoing.once:
             return True
         if taken_at is not None and asyncio.get_running_loop().time() - taken_at < _LOOK_AGAIN_AFTER:
             return True
-        return taken.outgoing.id in await insist(lambda: self._store.held([taken]))
+        return taken.outgoing.id in await retry_store_operation(lambda: self._store.held([taken]))
 
     async def _watch(self) -> None:
         """Abort POSTs that another process has deleted while they are on the wire (semantics 20)."""
@@ -344,7 +344,7 @@ class Courier:
         _remember(self._silent, share)
 
     @contextlib.contextmanager
-    def _waiting_for_the_answer(self, taken: Taken) -> Iterator[None]:
+    def _waiting_for_the_answer(self, taken: TakenPost) -> Iterator[None]:
         """While the answer is awaited the row is watched, and after a while the POST counts against its origin's silent places alone."""
         share, task = _share(taken.outgoing), asyncio.current_task()
         assert task is not None
@@ -373,7 +373,7 @@ class Courier:
                 if not self._waiting[share]:
                     del self._waiting[share]
 
-    async def _attempt(self, taken: Taken) -> Settlement:
+    async def _attempt(self, taken: TakenPost) -> Settlement:
         outgoing = taken.outgoing
         with self._tracing.post(
             outgoing.traceparent,
@@ -386,13 +386,13 @@ class Courier:
             span.ended(settlement.outcome)
         return settlement
 
-    async def _post(self, taken: Taken, span: Span) -> Settlement:
+    async def _post(self, taken: TakenPost, span: Span) -> Settlement:
         outgoing = taken.outgoing
         sent_at = self._clock()
         try:
             answer = await self._send(taken, span)
         except (ForbiddenTarget, _Unsendable) as error:
-            return await self._end(taken, Fate(Outcome.DEAD, None, str(error), sent_at))
+            return await self._end(taken, DeliveryOutcome(Outcome.DEAD, None, str(error), sent_at))
         except DeliveryError as error:
             self._has_not_answered(_share(outgoing))
             return await self._try_again(taken, None, str(error), sent_at)
@@ -404,24 +404,26 @@ class Courier:
             )
         self._has_answered(_share(outgoing))
         span.answered(answer.status)
-        if outgoing.kind == Kind.NOTICE and answer.status in _NOT_IMPLEMENTED:
+        if outgoing.kind == PostKind.NOTICE and answer.status in _NOT_IMPLEMENTED:
             # Notices are optional, and many servers have no endpoint for them: no reason to alarm a person.
             problem = f"{outgoing.origin} answered {answer.status} to a notice"
             log.debug("%s", problem, extra={"message_id": outgoing.id})
             return Settlement(Outcome.DEAD, problem)
-        match verdict(answer.status):
-            case Verdict.DELIVERED:
-                return await self._end(taken, Fate(Outcome.DELIVERED, answer.status, None, sent_at))
-            case Verdict.GONE if outgoing.kind == Kind.CANCELLED:
+        match retry_decision(answer.status):
+            case RetryDecision.DELIVERED:
+                return await self._end(taken, DeliveryOutcome(Outcome.DELIVERED, answer.status, None, sent_at))
+            case RetryDecision.GONE if outgoing.kind == PostKind.CANCELLED:
                 # nobody waits for it, as it should be
-                return await self._end(taken, Fate(Outcome.DELIVERED, answer.status, None, sent_at))
-            case Verdict.RETRY:
+                return await self._end(taken, DeliveryOutcome(Outcome.DELIVERED, answer.status, None, sent_at))
+            case RetryDecision.RETRY:
                 return await self._try_again(taken, answer, f"{outgoing.origin} answered {answer.status}", sent_at)
-            case Verdict.GONE | Verdict.REFUSED:
+            case RetryDecision.GONE | RetryDecision.REFUSED:
                 problem = f"{outgoing.origin} answered {answer.status}"
-                return await self._end(taken, Fate(Outcome.DEAD, answer.status, problem, sent_at), answer.reason)
+                return await self._end(
+                    taken, DeliveryOutcome(Outcome.DEAD, answer.status, problem, sent_at), answer.reason
+                )
 
-    async def _send(self, taken: Taken, span: Span) -> Answer:
+    async def _send(self, taken: TakenPost, span: Span) -> HttpResponse:
         outgoing = taken.outgoing
         try:
             body, more = await self._prepare(taken)
@@ -435,15 +437,17 @@ class Courier:
         with self._waiting_for_the_answer(taken):
             return await self._client.post(outgoing.url, body, stamp)
 
-    async def _try_again(self, taken: Taken, answer: Answer | None, problem: str, sent_at: float) -> Settlement:
-        policy = self._policies[Kind(taken.outgoing.kind)]
+    async def _try_again(
+        self, taken: TakenPost, answer: HttpResponse | None, problem: str, sent_at: float
+    ) -> Settlement:
+        policy = self._policies[PostKind(taken.outgoing.kind)]
         retry_after = answer.retry_after if answer else None
         delay = policy.delay(taken.attempts, taken.age, self._dice(), retry_after)
         if delay is None:
             status = answer.status if answer else None
             attempts = f"{taken.attempts} attempt{'s' * (taken.attempts != 1)}"
             problem = f"{problem.rstrip('.')}; given up after {attempts}"
-            return await self._end(taken, Fate(Outcome.DEAD, status, problem, sent_at))
+            return await self._end(taken, DeliveryOutcome(Outcome.DEAD, status, problem, sent_at))
         log.info(
             "%s; attempt %d, next in %.1f s",
             problem.rstrip("."),
@@ -453,7 +457,7 @@ class Courier:
         )
         return Settlement(Outcome.RETRY, problem, delay)
 
-    async def _end(self, taken: Taken, fate: Fate, reason: str | None = None) -> Settlement:
+    async def _end(self, taken: TakenPost, fate: DeliveryOutcome, reason: str | None = None) -> Settlement:
         if fate.outcome is Outcome.DEAD and taken.outgoing.latest:
             # A view is not worth sending later: the next one, or the result, tells more.
             log.info("not shown: %s", fate.problem, extra={"message_id": taken.outgoing.id})
@@ -465,7 +469,7 @@ class Courier:
         consequence = await self._report(taken, fate)
         return Settlement(fate.outcome, fate.problem, letter=consequence.letter, fact=consequence.fact)
 
-    async def _settle(self, taken: Taken, settlement: Settlement) -> None:
+    async def _settle(self, taken: TakenPost, settlement: Settlement) -> None:
         while True:
             try:
                 return await self._store.settle(taken, settlement)

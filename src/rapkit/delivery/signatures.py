@@ -33,7 +33,7 @@ def headers(message_id: str, timestamp: float, body: bytes, secrets: Sequence[st
     return found
 
 
-class Check(StrEnum):
+class SignatureCheck(StrEnum):
     """What a signature is worth."""
 
     GOOD = "good"
@@ -42,7 +42,7 @@ class Check(StrEnum):
     BAD = "bad"
 
 
-class Signed:
+class IncomingSignature:
     """A message that may come in pieces, and the signature that goes with it.
 
     Anything missing or malformed is a plain no, whatever a stranger sends. Without secrets nothing is ever verified.
@@ -61,23 +61,23 @@ class Signed:
         for digest in self._digests:
             digest.update(part)
 
-    def check(self, now: float, tolerance: float = 300.0) -> Check:
+    def check(self, now: float, tolerance: float = 300.0) -> SignatureCheck:
         """Whether all of it was signed with one of the secrets, no more than `tolerance` seconds away from `now`."""
         expected = [b"v1," + base64.b64encode(digest.digest()) for digest in self._digests]
         # Every pair is compared, so that the time taken does not tell which secret matched.
         matches = [hmac.compare_digest(ours, theirs) for ours in expected for theirs in self._given]
         if not self._is_readable or not any(matches):
-            return Check.BAD
-        return Check.GOOD if abs(now - int(self._stamp)) <= tolerance else Check.STALE
+            return SignatureCheck.BAD
+        return SignatureCheck.GOOD if abs(now - int(self._stamp)) <= tolerance else SignatureCheck.STALE
 
 
 def verify(
     headers: Mapping[str, str], body: bytes, secrets: Sequence[str], now: float, tolerance: float = 300.0
 ) -> bool:
     """Whether the message was signed with one of the secrets, no more than `tolerance` seconds away from `now`."""
-    signed = Signed(headers, secrets)
+    signed = IncomingSignature(headers, secrets)
     signed.update(body)
-    return signed.check(now, tolerance) is Check.GOOD
+    return signed.check(now, tolerance) is SignatureCheck.GOOD
 
 
 def _sign(secret: str, message_id: str, timestamp: float, body: bytes) -> str:

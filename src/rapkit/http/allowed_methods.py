@@ -5,7 +5,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rapkit.http.requests import Refusal, send_problem
 
 
-class Only:
+class AllowedMethods:
     """An endpoint for some methods. The others are refused in words, as everything is."""
 
     def __init__(self, endpoint: ASGIApp, *methods: str) -> None:

@@ -20,7 +20,7 @@ from starlette.types import Scope
 from rapkit.delivery import signatures
 from rapkit.errors import ConfigError
 from rapkit.http.certificates import CALLER_NAME, CertificateNames
-from rapkit.http.rejected_log import TurnedAway
+from rapkit.http.rejected_log import RejectedLog
 from rapkit.http.sigv4 import NotAuthentic, SigV4Keys
 
 LOCAL = "local"
@@ -57,7 +57,7 @@ class Callers:
         self._certificates = None
         if certificates is not None:
             self._certificates = CertificateNames({each: name for name, each in _each("certificate", certificates)})
-        self.turned_away = TurnedAway()
+        self.turned_away = RejectedLog()
         for name, token in _each("token", tokens):
             if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
                 raise ConfigError(

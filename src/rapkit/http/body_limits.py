@@ -14,7 +14,7 @@ import contextlib
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rapkit.http.limits import HttpLimits
-from rapkit.http.requests import Refusal, come_back
+from rapkit.http.requests import Refusal, retry_later
 
 DISCARD_PAUSE = 5.0
 _LOOKS = 4
@@ -123,7 +123,7 @@ class _IncomingBody:
 
 def _too_slow() -> Refusal:
     # Not 408: RAP senders do not come back after a 4xx, and what was slow once may be fast the next time.
-    return come_back("The body came too slowly.", _RETRY_WHEN_SLOW)
+    return retry_later("The body came too slowly.", _RETRY_WHEN_SLOW)
 
 
 def _has_body(scope: Scope) -> bool:

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from rapkit.http.certificates import PEER_NAMES, peer_names
 from rapkit.http.connections import Connections
-from rapkit.http.requests import Refusal, come_back, problem_document
+from rapkit.http.requests import Refusal, problem_document, retry_later
 
 _BETWEEN, _HEAD, _BODY = range(3)
 _FRAMING_A_BYTE = 16
@@ -57,7 +57,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.flow = _Flow(transport)
         if not self._shared.admit(self):
-            self._write(come_back("The server has as many connections as it takes.", _RETRY_WHEN_FULL))
+            self._write(retry_later("The server has as many connections as it takes.", _RETRY_WHEN_FULL))
             transport.close()
             return
         self._deadline = self._shared.now + self._limits.head_seconds

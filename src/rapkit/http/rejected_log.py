@@ -13,7 +13,7 @@ _LONGEST_ADDRESS = 64  # a proxy may put anything there
 log = logging.getLogger("rapkit.http")
 
 
-class TurnedAway:
+class RejectedLog:
     """Tells the same of an address once a minute, and of all once a second: strangers choose how often they come, and from how many."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -163,7 +163,7 @@ class Body:
         message = await self._next()
         if message["type"] == "http.disconnect":
             # Its sender has gone. Should anything pass this answer on to one that has not, it is to come again.
-            raise come_back("The body ended too early.", _RETRY_WHEN_CUT_SHORT)
+            raise retry_later("The body ended too early.", _RETRY_WHEN_CUT_SHORT)
         part: bytes = message.get("body", b"")
         return part
 
@@ -252,7 +252,7 @@ _TITLES = {
 }
 
 
-def come_back(detail: str, seconds: float) -> Refusal:
+def retry_later(detail: str, seconds: float) -> Refusal:
     """What somebody is told who may try again after so many seconds. Never 429: RAP senders do not come back after a 4xx."""
     after = max(1, math.ceil(seconds))
     return Refusal(503, f"{detail} Send it again in {after} s.", ((b"retry-after", str(after).encode()),))

@@ -5,12 +5,12 @@ from ipaddress import IPv6Address, ip_address
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rapkit.http.rate_limit import RateLimit
-from rapkit.http.requests import Body, Refusal, address_of, come_back, send_problem
+from rapkit.http.requests import Body, Refusal, address_of, retry_later, send_problem
 
 _HOUSEHOLD = 64
 
 
-class ForStrangers:
+class UnauthenticatedEndpoint:
     """An endpoint with limits on what strangers can make it do: requests a second and address, the body's size, and the time it takes.
 
     What is past them is refused in words, before or while the endpoint reads its body; it must let that `Refusal` through.
@@ -31,7 +31,7 @@ class ForStrangers:
             await send(message)
 
         try:
-            knock(self._rate, scope)
+            check_rate(self._rate, scope)
             await self._endpoint(scope, Body(scope, receive, self._largest).receive, watched)
         except Refusal as refusal:
             if answered:
@@ -39,13 +39,13 @@ class ForStrangers:
             await send_problem(send, refusal)
 
 
-def knock(rate: RateLimit, scope: Scope) -> None:
+def check_rate(rate: RateLimit, scope: Scope) -> None:
     """Count a request against whoever sends it; a `Refusal` if that are too many."""
-    if wait := rate.wait(stranger_of(scope)):
-        raise come_back("Too many requests come from your address.", wait)
+    if wait := rate.wait(rate_key(scope)):
+        raise retry_later("Too many requests come from your address.", wait)
 
 
-def stranger_of(scope: Scope) -> str:
+def rate_key(scope: Scope) -> str:
     """Who it is that requests are counted for: an address, or the 64 bits of an IPv6 address that a household or a host has to itself."""
     address = address_of(scope) or ""
     try:

@@ -6,7 +6,7 @@ from rapkit.kernel.effects import Spawn, Write
 from rapkit.kernel.entries import ChildEnded, ChildMade, ParentSaid, Reported, Tasked
 from rapkit.kernel.events import make_event_children, next_child
 from rapkit.kernel.incoming import ChildClosed, ChildReport, CloseThread, ParentMessage, Task
-from rapkit.kernel.step_builder import Draft, without
+from rapkit.kernel.step_builder import StepBuilder, without
 from rapkit.kernel.thread import SpawnedChild
 
 _BY_PARENT = "its parent thread"
@@ -21,7 +21,7 @@ def brief(task: str) -> str:
 # In the parent
 
 
-def spawn(draft: Draft, call_id: str, task: str, upto: int) -> str:
+def spawn(draft: StepBuilder, call_id: str, task: str, upto: int) -> str:
     """Make a child with a task, and with our history up to a line; its id."""
     child = next_child(draft, upto, allowed=draft.thread.allowed, task=brief(task), owes_report=True)
     draft.change(spawned={**draft.thread.spawned, child.id: SpawnedChild(brief(task))})
@@ -30,13 +30,13 @@ def spawn(draft: Draft, call_id: str, task: str, upto: int) -> str:
     return child.id
 
 
-def tell_child(draft: Draft, child: str, call_id: str, text: str) -> None:
+def tell_child(draft: StepBuilder, child: str, call_id: str, text: str) -> None:
     """Say something to a child."""
     _expect(draft, child, owes_report=True)
     draft.do(Write(child, ParentMessage(draft.thread.id, text), once=f"parent/{call_id}"))
 
 
-def close_child(draft: Draft, child: str) -> None:
+def close_child(draft: StepBuilder, child: str) -> None:
     """Have a child closed. It is ours until it says that it is."""
     if child in draft.thread.spawned:
         spawned = replace(draft.thread.spawned[child], closing=True)
@@ -44,7 +44,7 @@ def close_child(draft: Draft, child: str) -> None:
     draft.do(Write(child, CloseThread(_BY_PARENT), once="close"))
 
 
-def receive_report(draft: Draft, report: ChildReport) -> None:
+def receive_report(draft: StepBuilder, report: ChildReport) -> None:
     """A child has something to say: the model is asked."""
     thread = draft.thread
     if report.thread_id not in thread.spawned and report.thread_id not in thread.children:
@@ -58,7 +58,7 @@ def receive_report(draft: Draft, report: ChildReport) -> None:
     _hear(draft, report.thread_id, report.text)
 
 
-def receive_child_closed(draft: Draft, closed: ChildClosed) -> None:
+def receive_child_closed(draft: StepBuilder, closed: ChildClosed) -> None:
     """A child is gone: there is room for the next event that waits. Of one the model has made it is told, unless it wanted that."""
     thread = draft.thread
     child = closed.thread_id
@@ -79,14 +79,14 @@ def receive_child_closed(draft: Draft, closed: ChildClosed) -> None:
         draft.ignore("child_closed", "no such child is open")
 
 
-def _hear(draft: Draft, child: str, text: str, *, closed: bool = False) -> None:
+def _hear(draft: StepBuilder, child: str, text: str, *, closed: bool = False) -> None:
     spawned = draft.thread.spawned.get(child)
     draft.journal(Reported(_next_id(draft), child, text, spawned.task if spawned else "", closed))
     _expect(draft, child, owes_report=False)
     draft.wake()
 
 
-def _expect(draft: Draft, child: str, *, owes_report: bool) -> None:
+def _expect(draft: StepBuilder, child: str, *, owes_report: bool) -> None:
     spawned = draft.thread.spawned
     if child in spawned:
         draft.change(spawned={**spawned, child: replace(spawned[child], owes_report=owes_report)})
@@ -95,20 +95,20 @@ def _expect(draft: Draft, child: str, *, owes_report: bool) -> None:
 # In the child
 
 
-def receive_task(draft: Draft, task: Task) -> None:
+def receive_task(draft: StepBuilder, task: Task) -> None:
     """What this thread was made for."""
     draft.journal(Tasked(_next_id(draft), task.parent, task.text))
     draft.wake()
 
 
-def receive_parent_message(draft: Draft, message: ParentMessage) -> None:
+def receive_parent_message(draft: StepBuilder, message: ParentMessage) -> None:
     """The parent says something, and wants to hear something."""
     draft.journal(ParentSaid(_next_id(draft), message.parent, message.text))
     draft.change(owes_report=bool(draft.thread.task), told_of_stop=False)
     draft.wake()
 
 
-def report(draft: Draft, text: str, *, still_owes: bool = False) -> None:
+def report(draft: StepBuilder, text: str, *, still_owes: bool = False) -> None:
     """Say something to the parent."""
     thread = draft.thread
     assert thread.parent is not None
@@ -117,7 +117,7 @@ def report(draft: Draft, text: str, *, still_owes: bool = False) -> None:
     draft.do(Write(thread.parent, message, once=f"report/{thread.id}/{_next_id(draft)}"))
 
 
-def _next_id(draft: Draft) -> str:
+def _next_id(draft: StepBuilder) -> str:
     """An id for the model, which no call in its conversation has, nor will have."""
     draft.change(calls_made=draft.thread.calls_made + 1)
     return f"note_{draft.thread.calls_made}"

@@ -13,7 +13,7 @@ from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import SHOWN, Answered, Failed, LiveCall, ModelSaid, Summary
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import Numbered
-from rapkit.kernel.step_builder import Draft
+from rapkit.kernel.step_builder import StepBuilder
 from rapkit.kernel.thread import Summarised, Thread
 
 CONTEXT_WINDOW = 128_000
@@ -108,7 +108,7 @@ def summary_question(conversation: Conversation) -> Question:
 
 def compacted(thread: Thread, said: Reply, where: Cut, now: float, limits: ThreadLimits) -> Step:
     """The model has written a summary; it is asked again, with that."""
-    draft = Draft(thread, now, limits)
+    draft = StepBuilder(thread, now, limits)
     draft.change(usage=thread.usage + said.usage, failures=0)
     children = {child: each.task for child, each in thread.spawned.items() if not each.closing}
     summary = Summary(said.text, where.upto, _live(thread, where.calls_behind), children, said.usage)
@@ -120,7 +120,7 @@ def compacted(thread: Thread, said: Reply, where: Cut, now: float, limits: Threa
 
 def not_compacted(thread: Thread, problem: str, usage: Usage, now: float, limits: ThreadLimits) -> Step:
     """There is no summary: the model is asked without one. It is tried again when more has been said."""
-    draft = Draft(thread, now, limits)
+    draft = StepBuilder(thread, now, limits)
     draft.journal(Failed(f"What was said so far could not be summarised: {problem}"))
     draft.change(usage=thread.usage + usage, compact_after=thread.shown + max(2, limits.window // _KEPT), context=0)
     return draft.step()
@@ -134,7 +134,7 @@ def takes_less(thread: Thread, room: int, tokens: int, now: float, limits: Threa
     less = min(room, tokens) // 2
     if less < _LEAST_ROOM:
         return None
-    draft = Draft(thread, now, limits)
+    draft = StepBuilder(thread, now, limits)
     draft.change(room=less, compact_after=0, usage=thread.usage + Usage(requests=1))
     return draft.step()
 

@@ -29,7 +29,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolAnswer:
     """What a call gave: never empty."""
 
     call_id: str
@@ -41,7 +41,7 @@ class Answer:
 class Heard:
     """What the model hears: answers to the calls said just before, then texts of the user."""
 
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ToolAnswer, ...] = ()
     texts: tuple[str, ...] = ()
 
 

@@ -167,7 +167,7 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class CallbackRefused:
     """A message of a call was refused for good, and why. `what` is its type, or "" if that could not be read."""
 
     call_id: str
@@ -197,5 +197,5 @@ Incoming = (
     | ChildClosed
     | TimerDue
     | SetAside
-    | Refused
+    | CallbackRefused
 )

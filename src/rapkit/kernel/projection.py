@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rapkit.kernel.conversation import Answer, Conversation, Heard, Said, SaidCall
+from rapkit.kernel.conversation import Conversation, Heard, Said, SaidCall, ToolAnswer
 from rapkit.kernel.entries import (
     Answered,
     Began,
@@ -77,7 +77,7 @@ class _Turn:
     """Something said, with places for the answers to its calls."""
 
     said: Said
-    answers: dict[str, Answer | None]
+    answers: dict[str, ToolAnswer | None]
 
 
 Calls = dict[str, tuple[str, dict[str, Any]]]
@@ -187,8 +187,8 @@ class _Projector:
             return
         calls = tuple(SaidCall(call.id, call.name, call.arguments) for call in summary.live)
         notes = {call.id: _SUBSCRIBED if call.subscription else self._stand_in(call.id) for call in summary.live}
-        answers: dict[str, Answer | None] = {
-            call.id: Answer(call.id, call.name, (TextContent(text=notes[call.id]),)) for call in calls
+        answers: dict[str, ToolAnswer | None] = {
+            call.id: ToolAnswer(call.id, call.name, (TextContent(text=notes[call.id]),)) for call in calls
         }
         self._pieces.append(_Turn(Said(calls=calls), answers))
         self._calls |= {call.id: (call.name, call.arguments) for call in calls}
@@ -208,7 +208,7 @@ class _Projector:
     def _show_answer(self, entry: Answered, seq: int) -> None:
         turn = self._places.get(entry.call_id)
         if turn is not None and not entry.late and turn.answers[entry.call_id] is None:
-            turn.answers[entry.call_id] = Answer(entry.call_id, entry.name, content_of(entry))
+            turn.answers[entry.call_id] = ToolAnswer(entry.call_id, entry.name, content_of(entry))
             return
         # Its place says that the call is running, and was shown like that; or it lies before what we look at.
         name, arguments = self._calls.get(entry.call_id, (entry.name, {}))
@@ -224,7 +224,7 @@ class _Projector:
 
     def _show_pair(self, id: str, name: str, arguments: dict[str, Any], content: tuple[ContentItem, ...]) -> None:
         call = SaidCall(id, name, arguments)
-        self._pieces.append(_Turn(Said(calls=(call,)), {id: Answer(id, name, content)}))
+        self._pieces.append(_Turn(Said(calls=(call,)), {id: ToolAnswer(id, name, content)}))
 
     def _fill(self, turn: _Turn) -> None:
         """Every call has an answer, or is not shown."""
@@ -235,7 +235,7 @@ class _Projector:
             turn.answers = {call.id: turn.answers[call.id] for call in kept}
             return
         for call in missing:
-            turn.answers[call.id] = Answer(call.id, call.name, (TextContent(text=self._stand_in(call.id)),))
+            turn.answers[call.id] = ToolAnswer(call.id, call.name, (TextContent(text=self._stand_in(call.id)),))
 
     def _stand_in(self, call_id: str) -> str:
         """What stands in the place of an answer that has not come."""

@@ -30,6 +30,7 @@ from rapkit.kernel.events import (
 from rapkit.kernel.incoming import (
     AnswerFor,
     AnswerUndelivered,
+    CallbackRefused,
     CancelCall,
     ChildClosed,
     ChildReport,
@@ -39,7 +40,6 @@ from rapkit.kernel.incoming import (
     Grant,
     Incoming,
     ParentMessage,
-    Refused,
     SetAside,
     Task,
     TimerDue,
@@ -48,7 +48,7 @@ from rapkit.kernel.incoming import (
     WakeUp,
 )
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.kernel.step_builder import Draft
+from rapkit.kernel.step_builder import StepBuilder
 from rapkit.kernel.thread import Expired, Pending, Subscription, Thread
 from rapkit.kernel.user_requests import (
     receive_answer,
@@ -66,7 +66,7 @@ _SEE_BELOW = "The user answered with the message that follows."
 
 def receive(thread: Thread, mail: Sequence[Incoming], now: float, limits: ThreadLimits) -> Step:
     """Everything that came, one after the other, in order. One completion may answer several of them."""
-    draft = Draft(thread, now, limits)
+    draft = StepBuilder(thread, now, limits)
     for message in mail:
         if draft.thread.closed:
             draft.ignore(name_of(message), _CLOSED, call_of(message))
@@ -80,14 +80,14 @@ def receive(thread: Thread, mail: Sequence[Incoming], now: float, limits: Thread
     return draft.step()
 
 
-def _wake_if_waited_for(draft: Draft) -> None:
+def _wake_if_waited_for(draft: StepBuilder) -> None:
     """A child that owes its parent a report, and has nothing left to wait for, is not to come to rest without a word."""
     thread = draft.thread
     if thread.task and thread.owes_report and not (thread.waits or thread.closed or thread.parked is not None):
         draft.wake()
 
 
-def _receive_user_message(draft: Draft, message: UserMessage) -> None:
+def _receive_user_message(draft: StepBuilder, message: UserMessage) -> None:
     """The user is answered at once (RUN-6): what is pending becomes, for the model, something that is still running.
 
     What the model has asked the user is answered by that, and what it only waits for the time for is over.
@@ -101,13 +101,13 @@ def _receive_user_message(draft: Draft, message: UserMessage) -> None:
     draft.journal(UserSaid(message.text, message.id))
 
 
-def _receive_wake_up(draft: Draft, message: WakeUp) -> None:
+def _receive_wake_up(draft: StepBuilder, message: WakeUp) -> None:
     """A schedule speaks for the user, who is not there: nothing is answered or cancelled by it."""
     _go_on(draft)
     draft.journal(WokenUp(message.schedule, message.due, message.text))
 
 
-def _go_on(draft: Draft) -> None:
+def _go_on(draft: StepBuilder) -> None:
     draft.interrupt_sleep()
     pending = {call_id: replace(call, detached=True) for call_id, call in draft.thread.pending.items()}
     draft.change(
@@ -115,11 +115,11 @@ def _go_on(draft: Draft) -> None:
     )
 
 
-def _receive_close(draft: Draft, message: CloseThread) -> None:
+def _receive_close(draft: StepBuilder, message: CloseThread) -> None:
     close(draft, message.by)
 
 
-def close(draft: Draft, by: str, report: str | None = None) -> None:
+def close(draft: StepBuilder, by: str, report: str | None = None) -> None:
     """End the thread: it accepts nothing more, and every server is told.
 
     Not every server knows that notice, so what was live is cancelled too, each call at its own server (SUB-19). Its parent hears of it, and
@@ -147,7 +147,7 @@ def close(draft: Draft, by: str, report: str | None = None) -> None:
         )
 
 
-def _sent_to(draft: Draft) -> dict[str, str]:
+def _sent_to(draft: StepBuilder) -> dict[str, str]:
     """The servers of the calls that may still call back. Those that were made in this very step never leave, and are nobody's."""
     thread = draft.thread
     live = thread.live_calls & draft.before.live_calls
@@ -155,14 +155,14 @@ def _sent_to(draft: Draft) -> dict[str, str]:
     return {call_id: call.server for call_id, call in calls.items() if call_id in live}
 
 
-def close_if_done(draft: Draft) -> None:
+def close_if_done(draft: StepBuilder) -> None:
     """A thread that was made for one event ends when nothing is left that could wake it."""
     thread = draft.thread
     if thread.for_event and not (thread.waits or thread.wants_model or thread.closed):
         close(draft, "the thread itself, because it was made for one event and nothing is left to do")
 
 
-_RECEIVERS: dict[type, Callable[[Draft, Any], None]] = {
+_RECEIVERS: dict[type, Callable[[StepBuilder, Any], None]] = {
     UserMessage: _receive_user_message,
     ToolResult: receive_result,
     SubscriptionEvent: receive_event,
@@ -184,7 +184,7 @@ _RECEIVERS: dict[type, Callable[[Draft, Any], None]] = {
     ChildClosed: receive_child_closed,
     TimerDue: receive_timer,
     SetAside: receive_set_aside,
-    Refused: receive_refused,
+    CallbackRefused: receive_refused,
 }
 
 _FROM_OUTSIDE = (
@@ -217,7 +217,7 @@ _NAMES: dict[type, str] = {
     ChildClosed: "child_closed",
     TimerDue: "timer",
     SetAside: "set_aside",
-    Refused: "refused",
+    CallbackRefused: "refused",
 }
 
 

@@ -4,15 +4,15 @@ import json
 from dataclasses import replace
 
 from rapkit.call_ids import call_id
-from rapkit.kernel.builtins import BUILTINS, Builtin, Refused, offered, too_many_calls
-from rapkit.kernel.catalog import Catalog, Offer
+from rapkit.kernel.builtins import BUILTINS, Builtin, BuiltinRefused, offered, too_many_calls
+from rapkit.kernel.catalog import Catalog, OfferedTool
 from rapkit.kernel.child_threads import report
 from rapkit.kernel.completion import Reply, Usage, WantedCall
 from rapkit.kernel.effects import Invoke, Step
 from rapkit.kernel.entries import Answered, Failed, MadeCall, ModelSaid, ParkedEntry
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.receive import close, close_if_done
-from rapkit.kernel.step_builder import Draft
+from rapkit.kernel.step_builder import StepBuilder
 from rapkit.kernel.thread import OpenChoice, Pending, Thread
 from rapkit.kernel.user_requests import NO, YES, YES_ALWAYS, ask
 from rapkit.protocol import ArgumentChecker
@@ -30,7 +30,7 @@ def reply(thread: Thread, said: Reply, catalog: Catalog, now: float, limits: Thr
 
     `id_suffix` ends the ids of its calls; no other thread may be given the same.
     """
-    draft = Draft(thread, now, limits)
+    draft = StepBuilder(thread, now, limits)
     first = thread.calls_made + 1
     made = [
         MadeCall(call_id(number, id_suffix), call.name, call.arguments or {}, call.provider_id, _display(call, catalog))
@@ -69,13 +69,13 @@ def _display(call: WantedCall, catalog: Catalog) -> str | None:
     return None if offer is None or call.arguments is None else offer.display(call.arguments)
 
 
-def _report_if_owed(draft: Draft, text: str) -> None:
+def _report_if_owed(draft: StepBuilder, text: str) -> None:
     """A child that comes to rest without a word to its parent would be waited for in vain: what it said last is its report."""
     if draft.thread.owes_report and not draft.thread.waits:
         report(draft, text if text.strip() else "(It ended its turn and said nothing.)")
 
 
-def _make(draft: Draft, call: MadeCall, wanted: WantedCall, catalog: Catalog) -> bool:
+def _make(draft: StepBuilder, call: MadeCall, wanted: WantedCall, catalog: Catalog) -> bool:
     """Make one call; False if it was wrong, and the model has been told so."""
     builtin = BUILTINS.get(call.name)
     offer = catalog.offers.get(call.name)
@@ -113,11 +113,11 @@ def _make(draft: Draft, call: MadeCall, wanted: WantedCall, catalog: Catalog) ->
     return True
 
 
-def _names(draft: Draft, catalog: Catalog) -> str:
+def _names(draft: StepBuilder, catalog: Catalog) -> str:
     return catalog.names(offered(draft.thread, draft.limits))
 
 
-def _asked_first(draft: Draft, name: str, *, destructive: bool) -> tuple[str, ...]:
+def _asked_first(draft: StepBuilder, name: str, *, destructive: bool) -> tuple[str, ...]:
     """What the user is asked to choose from before a call is made; nothing if it is made at once (DIS-11)."""
     match draft.limits.confirmations.of(name, destructive=destructive):
         case "always":
@@ -127,7 +127,7 @@ def _asked_first(draft: Draft, name: str, *, destructive: bool) -> tuple[str, ..
     return ()
 
 
-def _ask_permission(draft: Draft, call: MadeCall, pending: Pending, choices: tuple[str, ...]) -> None:
+def _ask_permission(draft: StepBuilder, call: MadeCall, pending: Pending, choices: tuple[str, ...]) -> None:
     arguments = _visible(json.dumps(call.arguments, ensure_ascii=False))
     if len(arguments) > _LONGEST_ARGUMENTS:
         arguments = f"{arguments[:_LONGEST_ARGUMENTS]}… (and {len(arguments) - _LONGEST_ARGUMENTS} characters more)"
@@ -141,13 +141,13 @@ def _visible(text: str) -> str:
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
 
 
-def _run(draft: Draft, call: MadeCall, wanted: WantedCall, builtin: Builtin) -> bool:
+def _run(draft: StepBuilder, call: MadeCall, wanted: WantedCall, builtin: Builtin) -> bool:
     """Do what a built-in tool does, now."""
     if problem := _problem(wanted, builtin.checker):
         return _refuse(draft, call, problem)
     try:
         text = builtin.run(draft, call)
-    except Refused as refused:
+    except BuiltinRefused as refused:
         return _refuse(draft, call, str(refused))
     if text is not None:
         draft.journal(Answered(call.id, call.name, text, by="runtime"))
@@ -162,7 +162,7 @@ def _problem(wanted: WantedCall, checker: ArgumentChecker) -> str | None:
     return None
 
 
-def _too_many(draft: Draft, offer: Offer) -> str | None:
+def _too_many(draft: StepBuilder, offer: OfferedTool) -> str | None:
     """Whether the call would be one subscription too many, as far as can be known before it is made (SUB-17)."""
     subscriptions = draft.thread.subscriptions
     known = any(each.name == offer.name for each in subscriptions.values())
@@ -174,12 +174,12 @@ def _too_many(draft: Draft, offer: Offer) -> str | None:
     )
 
 
-def _refuse(draft: Draft, call: MadeCall, problem: str) -> bool:
+def _refuse(draft: StepBuilder, call: MadeCall, problem: str) -> bool:
     draft.journal(Answered(call.id, call.name, f"Error: {problem}", by="runtime"))
     return False
 
 
-def _go_on(draft: Draft, *, all_wrong: bool) -> None:
+def _go_on(draft: StepBuilder, *, all_wrong: bool) -> None:
     """Ask the model again if every call is answered, unless it gets nothing right any more."""
     mistakes = draft.thread.mistakes + 1 if all_wrong else 0
     draft.change(mistakes=mistakes)
@@ -203,7 +203,7 @@ def model_failed(
     A thread that was made for an event asks for ever, less and less often: no person looks at it who could revive it, and while it is
     there its parent has less room for later events.
     """
-    draft = Draft(thread, now, limits)
+    draft = StepBuilder(thread, now, limits)
     failures = thread.failures + 1
     # What it took nobody says; that it was asked counts.
     draft.change(failures=failures, usage=thread.usage + Usage(requests=1))
@@ -225,7 +225,7 @@ def _is_told(thread: Thread, failures: int, limits: ThreadLimits) -> bool:
 
 def worker_lost(thread: Thread, attempts: int, now: float, limits: ThreadLimits) -> Step:
     """Asking the model has ended the process that did it, again and again: the thread stops, before it ends more of them."""
-    draft = Draft(thread, now, limits)
+    draft = StepBuilder(thread, now, limits)
     _give_up(
         draft,
         f"Asking the model failed {attempts} times: the process was lost or stopped meanwhile, or made a mistake that its log tells of.",
@@ -236,7 +236,7 @@ def worker_lost(thread: Thread, attempts: int, now: float, limits: ThreadLimits)
 
 def out_of_budget(thread: Thread, reason: str, until: float | None, now: float, limits: ThreadLimits) -> Step:
     """The model is not asked, because that would be more than somebody has allowed. It is asked at `until`, or when more is granted."""
-    draft = Draft(thread, now, limits)
+    draft = StepBuilder(thread, now, limits)
     if not thread.for_event:
         _park(draft, reason, until or 0.0, keep_asking=True)
     elif until is not None:
@@ -247,7 +247,7 @@ def out_of_budget(thread: Thread, reason: str, until: float | None, now: float, 
     return draft.step()
 
 
-def _give_up(draft: Draft, reason: str, way_out: str) -> None:
+def _give_up(draft: StepBuilder, reason: str, way_out: str) -> None:
     """Stop, until a person goes on with it; nobody would with a thread that was made for an event, so that one is closed."""
     if draft.thread.for_event:
         close(draft, f"the thread itself, which was made for one event. {reason}")
@@ -255,7 +255,7 @@ def _give_up(draft: Draft, reason: str, way_out: str) -> None:
         _park(draft, f"{reason} {way_out}")
 
 
-def _park(draft: Draft, reason: str, retry_at: float = 0.0, *, keep_asking: bool = False) -> None:
+def _park(draft: StepBuilder, reason: str, retry_at: float = 0.0, *, keep_asking: bool = False) -> None:
     """Stop until somebody goes on with the thread; with `keep_asking` it knows that the model is still to be asked.
 
     The user is told, and a parent that would wait in vain for what comes next: once, however often the thread is woken in vain.

@@ -8,7 +8,7 @@ from rapkit.kernel.effects import Effect, HideAuthorization, Invoke, SetTimer, S
 from rapkit.kernel.entries import SHOWN, Answered, Ignored, JournalEntry
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import Expired, Pending, Thread
-from rapkit.kernel.time_text import spoken
+from rapkit.kernel.time_text import format_time
 
 _EXPIRED_TIMER = "expired/"
 _CALL_TIMER = "call/"
@@ -16,14 +16,14 @@ _INTERRUPTED = "Interrupted by what follows. {waited}"
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class PendingClose:
     """A thread that closes itself."""
 
     by: str
     report: str | None
 
 
-class Draft:
+class StepBuilder:
     """Collects what follows from what happened to a thread. The thread it began with is left as it was."""
 
     def __init__(self, thread: Thread, now: float, limits: ThreadLimits) -> None:
@@ -31,7 +31,7 @@ class Draft:
         self.thread = replace(thread)
         self.now = now
         self.limits = limits
-        self.closing: Closing | None = None
+        self.closing: PendingClose | None = None
         """Whether the thread is to be closed at the end of this step, by whom, and with which last words to its parent."""
         self.spawn_point = thread.length
         """The last line a child inherits that is made in this step."""
@@ -90,7 +90,7 @@ class Draft:
     def close_at_end(self, by: str, report: str | None) -> None:
         """Close the thread when all else in this step is done. The first last words count."""
         last = report if self.closing is None or self.closing.report is None else self.closing.report
-        self.closing = Closing(by, last)
+        self.closing = PendingClose(by, last)
 
     # Calls
 
@@ -199,7 +199,7 @@ def due_at(thread: Thread, call_id: str, limits: ThreadLimits) -> float | None:
 
 def waited(call: Pending, now: float) -> str:
     """How long a call has waited, in words, and what time it is."""
-    return f"{max(0.0, now - call.made_at):.0f} seconds have passed. It is {spoken(now)}."
+    return f"{max(0.0, now - call.made_at):.0f} seconds have passed. It is {format_time(now)}."
 
 
 def without(mapping: dict[str, Any], key: str) -> dict[str, Any]:

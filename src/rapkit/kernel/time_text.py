@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 
-def spoken(at: float) -> str:
+def format_time(at: float) -> str:
     """A moment in words."""
     return f"{datetime.fromtimestamp(at, UTC):%A %Y-%m-%d %H:%M:%S} UTC"
 
 
-def moment(text: str, zone: str | None, now: float) -> float:
+def parse_time(text: str, zone: str | None, now: float) -> float:
     """The moment that a date and time, as ISO 8601 has them, mean in an IANA zone; in UTC if there is none.
 
     A time that the clocks skip is as long after the change as it says it is after the hour; of one that comes twice the first is meant,

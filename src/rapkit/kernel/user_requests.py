@@ -13,7 +13,7 @@ from rapkit.kernel.entries import (
     ViewChanged,
 )
 from rapkit.kernel.incoming import AnswerFor, AnswerUndelivered, ChooseFor
-from rapkit.kernel.step_builder import Draft, without
+from rapkit.kernel.step_builder import StepBuilder, without
 from rapkit.kernel.thread import OpenChoice
 from rapkit.protocol import OAuthRequest, UserChoice, ViewUpdate
 
@@ -34,7 +34,7 @@ _DISMISSED = "The user dismissed the question and gave no answer."
 _NOT_ANSWERED = "The user did not answer in time."
 
 
-def receive_oauth(draft: Draft, asked: OAuthRequest) -> None:
+def receive_oauth(draft: StepBuilder, asked: OAuthRequest) -> None:
     """The user is shown where to authorise the tool (OAU-1)."""
     if not _is_live(draft, asked.id):
         draft.ignore("oauth", _NOT_LIVE, asked.id)
@@ -45,7 +45,7 @@ def receive_oauth(draft: Draft, asked: OAuthRequest) -> None:
     _begin_anew(draft, asked.id)
 
 
-def receive_choice(draft: Draft, asked: UserChoice) -> None:
+def receive_choice(draft: StepBuilder, asked: UserChoice) -> None:
     """The user is asked (CHO-1). Several questions of one call are asked one after the other."""
     if not _is_live(draft, asked.id):
         draft.ignore("user_choice", _NOT_LIVE, asked.id)
@@ -77,7 +77,7 @@ def _too_long(asked: UserChoice) -> str | None:
     return None
 
 
-def refuse_question(draft: Draft, call_id: str, reason: str) -> None:
+def refuse_question(draft: StepBuilder, call_id: str, reason: str) -> None:
     """A call asked the user what nobody will answer: it is cancelled, because it would wait for ever. A subscription goes on."""
     draft.ignore("user_choice", reason, call_id)
     if draft.awaits_tool(call_id):
@@ -86,7 +86,7 @@ def refuse_question(draft: Draft, call_id: str, reason: str) -> None:
         draft.wake()
 
 
-def ask(draft: Draft, call_id: str, choice: OpenChoice) -> None:
+def ask(draft: StepBuilder, call_id: str, choice: OpenChoice) -> None:
     """Put a question to the user, behind those the call has asked already."""
     open_ones = draft.thread.choices.get(call_id, ())
     draft.change(choices={**draft.thread.choices, call_id: (*open_ones, choice)})
@@ -94,7 +94,7 @@ def ask(draft: Draft, call_id: str, choice: OpenChoice) -> None:
     draft.set_call_timer(call_id)
 
 
-def receive_choice_made(draft: Draft, made: ChooseFor) -> None:
+def receive_choice_made(draft: StepBuilder, made: ChooseFor) -> None:
     """The user's choice, or that the question is dismissed."""
     open_ones = draft.thread.choices.get(made.call_id, ())
     if not open_ones:
@@ -116,7 +116,7 @@ def _is_about_another(made: ChooseFor | AnswerFor, choice: OpenChoice) -> bool:
     return made.asked_at is not None and made.asked_at != choice.asked_at
 
 
-def receive_answer(draft: Draft, answer: AnswerFor) -> None:
+def receive_answer(draft: StepBuilder, answer: AnswerFor) -> None:
     """The user's answer, in words, to a question of the model's."""
     call = draft.thread.pending.get(answer.call_id)
     if answer.call_id not in draft.thread.choices:
@@ -129,7 +129,7 @@ def receive_answer(draft: Draft, answer: AnswerFor) -> None:
         _take(draft, answer.call_id, ChoiceMadeEntry(answer.call_id, text=answer.text))
 
 
-def receive_question_over(draft: Draft, call_id: str) -> None:
+def receive_question_over(draft: StepBuilder, call_id: str) -> None:
     """Nobody has answered in time: what was asked is dismissed, and where to authorise is shown no more.
 
     Whether the user has authorised the tool we do not know. So its call goes on, and has all its time again.
@@ -145,7 +145,7 @@ def receive_question_over(draft: Draft, call_id: str) -> None:
     _begin_anew(draft, call_id)
 
 
-def _begin_anew(draft: Draft, call_id: str) -> None:
+def _begin_anew(draft: StepBuilder, call_id: str) -> None:
     """A call whose tool has all its time again."""
     call = draft.thread.pending.get(call_id)
     if call is not None:
@@ -153,7 +153,7 @@ def _begin_anew(draft: Draft, call_id: str) -> None:
     draft.set_call_timer(call_id)
 
 
-def _take(draft: Draft, call_id: str, made: ChoiceMadeEntry, problem: str | None = None) -> None:
+def _take(draft: StepBuilder, call_id: str, made: ChoiceMadeEntry, problem: str | None = None) -> None:
     """What became of the first question of a call goes to whoever asked it: a tool, the model, or us."""
     choice, *others = draft.thread.choices[call_id]
     left = tuple(replace(other, asked_at=draft.now) if number == 0 else other for number, other in enumerate(others))
@@ -174,7 +174,7 @@ def _take(draft: Draft, call_id: str, made: ChoiceMadeEntry, problem: str | None
     _begin_anew(draft, call_id)
 
 
-def _answer_model(draft: Draft, call_id: str, choice: OpenChoice, made: ChoiceMadeEntry) -> None:
+def _answer_model(draft: StepBuilder, call_id: str, choice: OpenChoice, made: ChoiceMadeEntry) -> None:
     text = made.text
     if text is None:
         text = _NOT_ANSWERED if made.expired else _DISMISSED
@@ -184,7 +184,7 @@ def _answer_model(draft: Draft, call_id: str, choice: OpenChoice, made: ChoiceMa
     draft.wake()
 
 
-def _permit(draft: Draft, call_id: str, choice: OpenChoice, made: ChoiceMadeEntry, problem: str | None) -> None:
+def _permit(draft: StepBuilder, call_id: str, choice: OpenChoice, made: ChoiceMadeEntry, problem: str | None) -> None:
     """The call is made now, or never (DIS-11)."""
     call = draft.thread.pending[call_id]
     said = NO if made.selected is None else choice.choices[made.selected]
@@ -201,12 +201,12 @@ def _permit(draft: Draft, call_id: str, choice: OpenChoice, made: ChoiceMadeEntr
     draft.do(Invoke(call_id))
 
 
-def receive_answer_undelivered(draft: Draft, undelivered: AnswerUndelivered) -> None:
+def receive_answer_undelivered(draft: StepBuilder, undelivered: AnswerUndelivered) -> None:
     """The user should know that the choice had no effect; the call is as pending as it was."""
     draft.journal(Failed(f"Your choice could not be delivered to the tool that asked: {undelivered.problem}"))
 
 
-def receive_view(draft: Draft, update: ViewUpdate) -> None:
+def receive_view(draft: StepBuilder, update: ViewUpdate) -> None:
     """The latest content of a view is shown, and replaces what was shown before (VIE-1); empty content clears the view (VIE-2)."""
     views = draft.thread.views
     if update.content is None or update.content in ("", [], {}):
@@ -226,12 +226,12 @@ def receive_view(draft: Draft, update: ViewUpdate) -> None:
     _show(draft, ShowView(update.view_type, update.content))
 
 
-def _show(draft: Draft, effect: ShowView | ClearView) -> None:
+def _show(draft: StepBuilder, effect: ShowView | ClearView) -> None:
     """Have a view shown or cleared, whatever was to be done with it in this step before."""
     draft.undo(lambda each: isinstance(each, ShowView | ClearView) and each.view_type == effect.view_type)
     draft.do(effect)
 
 
-def _is_live(draft: Draft, call_id: str) -> bool:
+def _is_live(draft: StepBuilder, call_id: str) -> bool:
     """Whether a tool may still ask something for this call."""
     return call_id in draft.thread.subscriptions or draft.awaits_tool(call_id)

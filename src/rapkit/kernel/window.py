@@ -7,7 +7,7 @@ journal has the whole.
 import json
 from collections.abc import Sequence
 
-from rapkit.kernel.conversation import Answer, Conversation, Heard, Said
+from rapkit.kernel.conversation import Conversation, Heard, Said, ToolAnswer
 from rapkit.protocol import TextContent
 
 ANSWER_CHARS = 200_000
@@ -46,7 +46,7 @@ def _shortened(heard: Heard, limit: int) -> Heard:
     return Heard(answers, tuple(_shorter(text, limit) for text in heard.texts))
 
 
-def _shorter_answer(answer: Answer, limit: int) -> Answer:
+def _shorter_answer(answer: ToolAnswer, limit: int) -> ToolAnswer:
     if _length(answer) <= limit:
         return answer
     each = limit // sum(isinstance(item, TextContent) for item in answer.content)
@@ -54,7 +54,7 @@ def _shorter_answer(answer: Answer, limit: int) -> Answer:
         TextContent(text=_shorter(item.text, each)) if isinstance(item, TextContent) else item
         for item in answer.content
     )
-    return Answer(answer.call_id, answer.name, tuple(content))
+    return ToolAnswer(answer.call_id, answer.name, tuple(content))
 
 
 def _shorter(text: str, limit: int) -> str:
@@ -86,10 +86,10 @@ def _without_old_answers(turns: Sequence[Heard | Said], need: int, goal: int) ->
     return kept
 
 
-def _noted(answer: Answer) -> Answer:
+def _noted(answer: ToolAnswer) -> ToolAnswer:
     """A note instead of the answer's texts, if that is shorter."""
     others = tuple(item for item in answer.content if not isinstance(item, TextContent))
-    short = Answer(answer.call_id, answer.name, (TextContent(text=f"[{_left_out(_length(answer))}]"), *others))
+    short = ToolAnswer(answer.call_id, answer.name, (TextContent(text=f"[{_left_out(_length(answer))}]"), *others))
     return short if _length(short) < _length(answer) else answer
 
 
@@ -121,5 +121,5 @@ def size_of(turn: Heard | Said) -> int:
     return len(turn.text) + arguments + (len(_as_json(turn.thoughts)) if turn.thoughts else 0)
 
 
-def _length(answer: Answer) -> int:
+def _length(answer: ToolAnswer) -> int:
     return sum(len(item.text) for item in answer.content if isinstance(item, TextContent))

@@ -46,7 +46,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class NewMail:
     """Something for a box.
 
     The same `dedup` twice for one box is one letter: while the box lives, or only for `remember_for` seconds, which is for boxes that live
@@ -89,7 +89,7 @@ class Fact:
     body: bytes | None
 
 
-class Reception(StrEnum):
+class AcceptResult(StrEnum):
     """What became of a letter. Whatever it says is durable when it is said."""
 
     ACCEPTED = "accepted"

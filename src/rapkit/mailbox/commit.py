@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rapkit.mailbox.box import Box, Fact, Letter, Mail, NewBox
+from rapkit.mailbox.box import Box, Fact, Mail, NewBox, NewMail
 from rapkit.mailbox.outgoing import Outgoing
 
 
@@ -89,7 +89,7 @@ class Commit:
     remember: Mapping[str, float] = field(default_factory=dict)
     spawn: Sequence[NewBox] = ()
     facts: Sequence[Fact] = ()
-    letters: Sequence[Letter] = ()
+    letters: Sequence[NewMail] = ()
     again_at: float | None = None
     keep: bool = False
     charge: bool = False

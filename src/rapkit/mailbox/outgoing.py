@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rapkit.mailbox.box import Fact, Letter
+from rapkit.mailbox.box import Fact, NewMail
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenPost:
     """A POST that is ours to make now. `attempts` includes this one; `age` is the seconds since the first."""
 
     outgoing: Outgoing
@@ -62,12 +62,12 @@ class Settlement:
     outcome: Outcome
     problem: str | None = None
     delay: float = 0.0
-    letter: Letter | None = None
+    letter: NewMail | None = None
     fact: Fact | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class OutboxRow:
     """A row of the outbox as a person may see it: no URL, no body."""
 
     id: str

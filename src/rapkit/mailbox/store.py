@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Final, Protocol
 
-from rapkit.mailbox.box import Box, Fact, Letter, NewBox, Reception
+from rapkit.mailbox.box import AcceptResult, Box, Fact, NewBox, NewMail
 from rapkit.mailbox.commit import Claim, Commit, Entry, Record
-from rapkit.mailbox.outgoing import Outgoing, Parcel, Settlement, Taken
+from rapkit.mailbox.outgoing import OutboxRow, Outgoing, Settlement, TakenPost
 from rapkit.mailbox.quota import Quota
 
 OUTBOX: Final = "outbox"
@@ -54,7 +54,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class StoppedBoxes:
     """Boxes that were stopped, and ids of their POSTs that some sender has in its hands."""
 
     boxes: tuple[str, ...]
@@ -97,7 +97,7 @@ class Store(Protocol):
 
     # Letters in
 
-    async def create(self, box: NewBox, letter: Letter | None = None) -> bool:
+    async def create(self, box: NewBox, letter: NewMail | None = None) -> bool:
         """Make a box, due at once unless it is idle. False if its id is known: alive, or remembered.
 
         If (kind, parent, name) was stopped before the box came, it is made with `stopped` set.
@@ -109,10 +109,10 @@ class Store(Protocol):
     async def create_claimed(self, box: NewBox, worker: str) -> Claim | None:
         """`create` and `claim` in one step, for a worker that can begin at once. None if the box's id is known."""
 
-    async def accept(self, letter: Letter) -> Reception:
-        """Put a letter into a box and make the box due; see `Reception`."""
+    async def accept(self, letter: NewMail) -> AcceptResult:
+        """Put a letter into a box and make the box due; see `AcceptResult`."""
 
-    async def accept_claimed(self, letter: Letter, worker: str) -> tuple[Reception, Claim | None]:
+    async def accept_claimed(self, letter: NewMail, worker: str) -> tuple[AcceptResult, Claim | None]:
         """`accept` and `claim` in one step, for a worker that can begin at once. There is a claim only if nothing else was due."""
 
     async def note(self, box: NewBox, fact: Fact, expect: bytes | EllipsisType | None = ...) -> bool:
@@ -141,13 +141,13 @@ class Store(Protocol):
         There may be fewer than are due and within their quotas, even none while others are at them; `wait` returns soon then.
         """
 
-    async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[Taken]:
+    async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[TakenPost]:
         """Write the commit and, unless it says `keep`, end the claim. `Fenced` if the claim is no longer the box's last.
 
         With a `sender`, those of the commit's POSTs that are due at once are taken for that worker in the same step, and returned.
         """
 
-    async def stop(self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float) -> Stopped:
+    async def stop(self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float) -> StoppedBoxes:
         """Take the matching boxes of all these kinds (all of the parent's, without a name) from whoever runs them, in one step.
 
         They are due at once, with `stopped` set, and bring their unread mail and due timers like any other. The POSTs in the lanes of
@@ -156,7 +156,7 @@ class Store(Protocol):
         one of any of the kinds that comes within `remember_for` seconds is made stopped.
         """
 
-    async def stop_box(self, id: str) -> Stopped:
+    async def stop_box(self, id: str) -> StoppedBoxes:
         """Stop one box as `stop` does, and no other that has the same parent and name, nor its lanes. Nothing happens if there is none."""
 
     # Out
@@ -164,17 +164,17 @@ class Store(Protocol):
     async def post(self, outgoing: Sequence[Outgoing], key: str, remember_for: float) -> bool:
         """Put POSTs into the outbox that no claim stands for, unless that was done under this key within `remember_for` seconds."""
 
-    async def take(self, worker: str, limit: int, quota: Quota[tuple[str, bool]] | None = None) -> list[Taken]:
+    async def take(self, worker: str, limit: int, quota: Quota[tuple[str, bool]] | None = None) -> list[TakenPost]:
         """Up to `limit` POSTs that are due, longest due first, and no more of a share than its quota. The worker must have a lease.
 
         A share is an origin, and whether its `latest` POSTs are meant or the others. There may be fewer than are due and within their
         quotas; `wait` returns soon then.
         """
 
-    async def held(self, taken: Sequence[Taken]) -> set[str]:
+    async def held(self, taken: Sequence[TakenPost]) -> set[str]:
         """The ids of those of these POSTs that are still their sender's: neither deleted, nor settled, nor taken over."""
 
-    async def settle(self, taken: Taken, settlement: Settlement) -> None:
+    async def settle(self, taken: TakenPost, settlement: Settlement) -> None:
         """Say how the attempt ended, with its letter and its fact. Nothing happens if another sender has the POST, or it was deleted."""
 
     async def resend(self, ids: Sequence[str]) -> int:
@@ -243,7 +243,7 @@ class Store(Protocol):
     async def records(self, box: str, kind: str) -> list[Record]:
         """The records of a box of one kind, by key."""
 
-    async def outbox(self, dead: bool, after: str = "", limit: int = 100) -> list[Parcel]:
+    async def outbox(self, dead: bool, after: str = "", limit: int = 100) -> list[OutboxRow]:
         """POSTs given up (`dead`) or waiting, by id."""
 
     # Housekeeping

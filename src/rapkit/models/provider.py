@@ -26,9 +26,9 @@ from rapkit.kernel.completion import Question, Reply, Usage, WantedCall
 from rapkit.models.errors import ModelError
 from rapkit.models.extended_thinking import may_think, thinks_by_budget, without_thinking
 from rapkit.models.provider_errors import explain
-from rapkit.models.provider_request import Asking
+from rapkit.models.provider_request import ProviderRequest
 from rapkit.models.reasoning_parts import keep, visible_text
-from rapkit.models.tool_definitions import Offered, warn_of
+from rapkit.models.tool_definitions import ToolDefinitions, warn_of
 from rapkit.protocol.json_value import check_json
 
 # These always say why they stopped. A stream of theirs that ends without a reason was cut, even if it ended in good order.
@@ -95,16 +95,18 @@ class ProviderModel:
         self._check(response)
         return _reply(response, offered, self._name)
 
-    def _offer(self, question: Question) -> Offered:
-        offered = Offered(question.tools)
+    def _offer(self, question: Question) -> ToolDefinitions:
+        offered = ToolDefinitions(question.tools)
         if offered.left_out and offered.left_out != self._left_out:
             warn_of(offered.left_out)
         self._left_out = offered.left_out
         return offered
 
-    def _put(self, question: Question, offered: Offered) -> tuple[list[ModelMessage], ModelSettings]:
+    def _put(self, question: Question, offered: ToolDefinitions) -> tuple[list[ModelMessage], ModelSettings]:
         by_budget = thinks_by_budget(self._model, self._settings)
-        asking = Asking(self._model, offered, question.instructions, takes_images=self.takes_images, tells=by_budget)
+        asking = ProviderRequest(
+            self._model, offered, question.instructions, takes_images=self.takes_images, tells=by_budget
+        )
         history = asking.messages(question.conversation)
         if by_budget and not may_think(history):
             # The thoughts were another model's, or there were none yet. An answer without thoughts is better than none.
@@ -151,7 +153,7 @@ async def _listen(stream: StreamedResponse, on_text: Callable[[str], None]) -> N
             began, apart = True, False
 
 
-def _reply(response: ModelResponse, offered: Offered, name: str) -> Reply:
+def _reply(response: ModelResponse, offered: ToolDefinitions, name: str) -> Reply:
     return Reply(
         text=_clean(visible_text([*response.parts])),
         calls=tuple(_wanted(part, offered) for part in response.parts if isinstance(part, ToolCallPart)),
@@ -161,7 +163,7 @@ def _reply(response: ModelResponse, offered: Offered, name: str) -> Reply:
     )
 
 
-def _wanted(part: ToolCallPart, offered: Offered) -> WantedCall:
+def _wanted(part: ToolCallPart, offered: ToolDefinitions) -> WantedCall:
     provider_id, name = _clean(part.tool_call_id), _clean(offered.name(part.tool_name))
     arguments: Any = part.args
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):

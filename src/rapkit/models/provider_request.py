@@ -15,10 +15,10 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model as PydanticModel
 
-from rapkit.kernel.conversation import Answer, Conversation, Heard, Said, SaidCall
+from rapkit.kernel.conversation import Conversation, Heard, Said, SaidCall, ToolAnswer
 from rapkit.models.images import latest, placeholder
 from rapkit.models.reasoning_parts import has_calls, restore
-from rapkit.models.tool_definitions import Offered
+from rapkit.models.tool_definitions import ToolDefinitions
 from rapkit.models.tool_names import shown_name
 from rapkit.models.transcript import made_up
 from rapkit.protocol import ImageContent, TextContent
@@ -27,11 +27,11 @@ from rapkit.protocol import ImageContent, TextContent
 NOTHING = "(empty)"
 
 
-class Asking:
+class ProviderRequest:
     """How one model is asked. With `tells`, it is told what nobody called for, instead of being shown a pair of call and answer."""
 
     def __init__(
-        self, model: PydanticModel[Any], offered: Offered, instructions: str, *, takes_images: bool, tells: bool
+        self, model: PydanticModel[Any], offered: ToolDefinitions, instructions: str, *, takes_images: bool, tells: bool
     ) -> None:
         self._model = model
         self._offered = offered
@@ -83,7 +83,7 @@ class Asking:
                 parts.append(ToolReturnPart(shown_name(answer.name), self._content(answer), answer.call_id))
         return parts + [UserPromptPart(text if text.strip() else NOTHING) for text in heard.texts]
 
-    def _content(self, answer: Answer, *heading: str) -> str | list[str | BinaryContent]:
+    def _content(self, answer: ToolAnswer, *heading: str) -> str | list[str | BinaryContent]:
         texts = [*heading]
         files: list[BinaryContent] = []
         for item in answer.content:

@@ -18,7 +18,7 @@ _EXCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
 @dataclass(frozen=True, slots=True)
-class ShownSchema:
+class ProviderSchema:
     """A schema as it is sent; `remark` says what had to be left out of it. `names` has the real names by those that are shown."""
 
     schema: dict[str, Any]
@@ -34,7 +34,7 @@ class ShownSchema:
         return _renamed(arguments, {real: shown for shown, real in self.names.items()}) if self.names else arguments
 
 
-def show_schema(schema: dict[str, Any]) -> ShownSchema:
+def provider_schema(schema: dict[str, Any]) -> ProviderSchema:
     """The schema of a tool's arguments as every provider takes it."""
     names: dict[str, str] = {}
     sent = {"type": "object", "properties": {}, **_renewed(schema, names)}
@@ -44,10 +44,10 @@ def show_schema(schema: dict[str, Any]) -> ShownSchema:
         except BadSchema:
             # Such as one that refers to a place which is another now.
             loose = {"type": "object", "properties": {}}
-            return ShownSchema(loose, f"\nThe arguments must match this JSON schema: {_words(schema)}")
+            return ProviderSchema(loose, f"\nThe arguments must match this JSON schema: {_words(schema)}")
     if unwelcome := {key: sent.pop(key) for key in _NOT_AT_THE_TOP if key in sent}:
-        return ShownSchema(sent, f"\nThe arguments must also match this JSON schema: {_words(unwelcome)}", names)
-    return ShownSchema(sent, names=names)
+        return ProviderSchema(sent, f"\nThe arguments must also match this JSON schema: {_words(unwelcome)}", names)
+    return ProviderSchema(sent, names=names)
 
 
 def _renewed(node: Any, names: dict[str, str]) -> Any:

@@ -11,12 +11,12 @@ from rapkit.kernel.conversation import Said
 from rapkit.models import templates
 from rapkit.models.errors import ModelError
 from rapkit.models.rules import Rule
-from rapkit.models.transcript import Hearing, hear
+from rapkit.models.transcript import Transcript, read_transcript
 
 Found = tuple[Rule, int, dict[str, str]]
 
 
-class Script:
+class RuleModel:
     """Says what the first rule says that fits the newest thing heard.
 
     Which rule that is depends on the conversation alone, so it is the same in another process, after a crash. Only failures are counted
@@ -48,7 +48,7 @@ class Script:
         """Make one completion; see `Model`. A summary is made without a rule."""
         if question.for_summary:
             return Reply(f"({len(question.conversation)} turns were said.)", usage=Usage(1), model=self._name)
-        hearing = hear(question.conversation)
+        hearing = read_transcript(question.conversation)
         found = self._find(hearing)
         if found is None:
             reply, stream = Reply(self._no_rule(hearing), usage=Usage(1), model=self._name), False
@@ -63,7 +63,7 @@ class Script:
             await asyncio.sleep(0)  # so that what listens sees pieces, and not one heap of them
         return reply
 
-    def _find(self, hearing: Hearing) -> Found | None:
+    def _find(self, hearing: Transcript) -> Found | None:
         for number, rule in itertools.product(hearing.newest, self._rules):
             match = rule.match(hearing.pieces[number])
             if match is None or (rule.nth is not None and rule.nth != _count(rule, hearing, number)):
@@ -82,7 +82,7 @@ class Script:
             failure = rule.failure
             raise ModelError(failure.message, retryable=failure.retryable, retry_after=failure.retry_after)
 
-    def _reply(self, question: Question, hearing: Hearing, found: Found) -> Reply:
+    def _reply(self, question: Question, hearing: Transcript, found: Found) -> Reply:
         rule, places = found[0], _places(hearing, found)
         turn = sum(isinstance(turn, Said) for turn in question.conversation)
         calls = tuple(
@@ -91,17 +91,17 @@ class Script:
         )
         return Reply(templates.fill_text(rule.say, places), calls, usage=rule.usage, model=self._name)
 
-    def _no_rule(self, hearing: Hearing) -> str:
+    def _no_rule(self, hearing: Transcript) -> str:
         heard = hearing.pieces[hearing.newest[0]] if hearing.newest else "nothing"
         return f"{self._source} has no rule for what I heard last: {heard}."
 
 
-def _count(rule: Rule, hearing: Hearing, number: int) -> int:
+def _count(rule: Rule, hearing: Transcript, number: int) -> int:
     """How often the rule was about something, up to this."""
     return sum(rule.match(piece) is not None for piece in hearing.pieces[: number + 1])
 
 
-def _places(hearing: Hearing, found: Found) -> dict[str, Any]:
+def _places(hearing: Transcript, found: Found) -> dict[str, Any]:
     rule, number, match = found
     piece = hearing.pieces[number]
     answers = [each.text for each in hearing.pieces[: number + 1] if each.kind != "user"]

@@ -7,8 +7,8 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from rapkit.kernel.builtins import RESERVED
-from rapkit.kernel.completion import Tool
-from rapkit.models.provider_schema import ShownSchema, show_schema
+from rapkit.kernel.completion import ModelTool
+from rapkit.models.provider_schema import ProviderSchema, provider_schema
 from rapkit.models.tool_names import shown_name
 
 MAX_TOOLS = 128
@@ -20,13 +20,13 @@ MAX_DESCRIPTION = 1024
 _log = logging.getLogger(__name__)
 
 
-class Offered:
+class ToolDefinitions:
     """Tools under the names and with the schemas that are shown. Of too many the last are left out, never ours."""
 
-    def __init__(self, tools: tuple[Tool, ...]) -> None:
+    def __init__(self, tools: tuple[ModelTool, ...]) -> None:
         self._tools = sorted(tools, key=lambda tool: tool.name not in RESERVED)
         self._names = {shown_name(tool.name): tool.name for tool in tools}
-        self._schemas = {tool.name: show_schema(tool.input_schema) for tool in tools}
+        self._schemas = {tool.name: provider_schema(tool.input_schema) for tool in tools}
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ def warn_of(left_out: tuple[str, ...]) -> None:
     )
 
 
-def _definition(tool: Tool, shown: ShownSchema) -> ToolDefinition:
+def _definition(tool: ModelTool, shown: ProviderSchema) -> ToolDefinition:
     schema, description = shown.schema, tool.description + shown.remark
     if len(description) > MAX_DESCRIPTION:
         own = f"\n{schema['description']}" if isinstance(schema.get("description"), str) else ""

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from rapkit.kernel.conversation import Answer, Conversation, Said, SaidCall
+from rapkit.kernel.conversation import Conversation, Said, SaidCall, ToolAnswer
 from rapkit.protocol import TextContent
 
 # A pair of call and answer that nobody made: an event, an answer that came after the model had been told that its call still runs, or what
@@ -23,7 +23,7 @@ Kind = Literal["user", "answer", "event", "task", "parent", "report"]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TranscriptPiece:
     """One thing that was heard. `call_id` is that of the call or subscription it belongs to, or the id of the thread that says it."""
 
     kind: Kind
@@ -45,7 +45,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
+class Transcript:
     """Everything heard in a conversation, oldest first.
 
     `newest` are the numbers of what was heard last, the newest first. If the user wrote, only that: answers beside it are of calls that
@@ -53,14 +53,14 @@ class Hearing:
     subscription, not of its events.
     """
 
-    pieces: list[Piece]
+    pieces: list[TranscriptPiece]
     newest: list[int]
     calls: dict[str, str]
 
 
-def hear(conversation: Conversation) -> Hearing:
+def read_transcript(conversation: Conversation) -> Transcript:
     """Take a conversation apart."""
-    pieces: list[Piece] = []
+    pieces: list[TranscriptPiece] = []
     made: dict[str, str] = {}
     calls: dict[str, SaidCall] = {}
     before = 0
@@ -74,20 +74,20 @@ def hear(conversation: Conversation) -> Hearing:
             continue
         before = len(pieces)
         pieces += [_answered(answer, calls.get(answer.call_id)) for answer in turn.answers]
-        pieces += [Piece("user", text) for text in turn.texts]
+        pieces += [TranscriptPiece("user", text) for text in turn.texts]
     last = range(len(pieces) - 1, before - 1, -1)
-    return Hearing(pieces, [number for number in last if pieces[number].kind == "user"] or list(last), made)
+    return Transcript(pieces, [number for number in last if pieces[number].kind == "user"] or list(last), made)
 
 
-def _answered(answer: Answer, call: SaidCall | None) -> Piece:
+def _answered(answer: ToolAnswer, call: SaidCall | None) -> TranscriptPiece:
     text = "\n".join(item.text if isinstance(item, TextContent) else f"[{item.mediaType}]" for item in answer.content)
     about = made_up(call) if call else None
     if about is None:
-        return Piece("answer", text, answer.name, answer.call_id)
+        return TranscriptPiece("answer", text, answer.name, answer.call_id)
     kind = _KINDS[about["what"]]
     if kind == "task" and isinstance(last := answer.content[-1], TextContent):
         text = last.text  # without what is said about tasks in general
-    return Piece(kind, text, answer.name, about["id"])
+    return TranscriptPiece(kind, text, answer.name, about["id"])
 
 
 def made_up(call: SaidCall) -> re.Match[str] | None:

@@ -11,7 +11,7 @@ from rapkit.errors import InvalidToolset
 from rapkit.protocol.input_schema import BadSchema, compile_schema
 from rapkit.protocol.json_value import check_json
 from rapkit.protocol.problems import clip, kind_of
-from rapkit.protocol.validation_cost import Effort, TooMuchWork
+from rapkit.protocol.validation_cost import TooMuchWork, ValidationCost
 
 MAX_PROBLEMS = 20
 
@@ -38,7 +38,7 @@ class ArgumentChecker:
         self._schema = schema
         try:
             self._validator = compile_schema(schema)
-            self._effort = Effort(schema)
+            self._effort = ValidationCost(schema)
         except BadSchema as error:
             raise InvalidToolset(f"inputSchema: {error}") from None
 

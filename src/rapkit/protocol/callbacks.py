@@ -10,7 +10,7 @@ from rapkit.errors import InvalidMessage
 from rapkit.protocol.content import MAX_ITEMS, MAX_SEGMENTS, ContentItem, DisplaySegment
 from rapkit.protocol.fields import Flag, HttpUrl, Id, Text
 from rapkit.protocol.json_value import Json
-from rapkit.protocol.lenient_parsing import tolerated
+from rapkit.protocol.lenient_parsing import normalize_callback
 from rapkit.protocol.message import Message
 from rapkit.protocol.problems import problems
 
@@ -133,7 +133,7 @@ def parse_callback(body: bytes) -> Callback:
         return callback_adapter.validate_json(body)
     except ValidationError as error:
         problem = error
-    if (usable := tolerated(body)) is not None:
+    if (usable := normalize_callback(body)) is not None:
         try:
             return callback_adapter.validate_python(usable)
         except ValidationError as error:

@@ -22,7 +22,7 @@ _ID = TypeAdapter(Id)
 _SEGMENT: TypeAdapter[DisplaySegment] = TypeAdapter(DisplaySegment)
 
 
-def tolerated(body: bytes) -> dict[str, Any] | None:
+def normalize_callback(body: bytes) -> dict[str, Any] | None:
     """The message of a callback as it can be used, as far as it can; None if it is no JSON object."""
     message = _read(body)
     if not isinstance(message, dict):

@@ -48,7 +48,7 @@ class TooMuchWork(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ValidationWork:
     """What there is to explain if nothing fits: all of it, and at most for one problem. Errors copy what they are about."""
 
     explaining_all: int
@@ -95,13 +95,13 @@ class _Visits:
     known_places: frozenset[str | int] = frozenset()
 
 
-class Effort:
+class ValidationCost:
     """Counts the work of a schema that `compile_schema` took."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._root = _outline(schema)
 
-    def of(self, arguments: dict[str, Any]) -> Work:
+    def of(self, arguments: dict[str, Any]) -> ValidationWork:
         """The work these arguments would make; TooMuchWork if that is beyond the limits. They are JSON: `check_json`."""
         return _Count().of(self._root, arguments)
 
@@ -111,7 +111,7 @@ class _Count:
         self._known: dict[frozenset[tuple[_Subschema, int]], _Visits] = {}
         self._steps = 0
 
-    def of(self, root: _Subschema, arguments: dict[str, Any]) -> Work:
+    def of(self, root: _Subschema, arguments: dict[str, Any]) -> ValidationWork:
         work = explaining = 0
         owned = [
             0
@@ -150,7 +150,7 @@ class _Count:
             elif kind is list:
                 for place, item in enumerate(value):
                     todo.append((item, self._below_place(visits, place), owner, above, stack, depth + 1))
-        return Work(explaining, max(owned[1:], default=1))
+        return ValidationWork(explaining, max(owned[1:], default=1))
 
     def _visits(self, roots: _Counts) -> _Visits:
         key = frozenset(roots.items())

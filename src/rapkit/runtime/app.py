@@ -11,7 +11,7 @@ from starlette.websockets import WebSocketClose
 
 from rapkit import __version__
 from rapkit.errors import ConfigError, StoreError
-from rapkit.http.allowed_methods import Only
+from rapkit.http.allowed_methods import AllowedMethods
 from rapkit.http.authentication import Callers
 from rapkit.http.body_limits import BodyLimits
 from rapkit.http.health import Health, Readiness
@@ -22,18 +22,18 @@ from rapkit.http.requests import (
     Refusal,
     TooLarge,
     address_of,
-    come_back,
+    retry_later,
     send_answer,
     send_problem,
 )
 from rapkit.runtime.api import api_routes
 from rapkit.runtime.api.schemas import AgentDetail
 from rapkit.runtime.callback_urls import PATH as CALLBACK_PATH
-from rapkit.runtime.callback_urls import CalledBack
+from rapkit.runtime.callback_urls import CallbackTarget
 from rapkit.runtime.config import Capacity
-from rapkit.runtime.engine import Engine
+from rapkit.runtime.engine import AgentEngine
 from rapkit.runtime.in_process import PATH as TOOLSETS_PATH
-from rapkit.runtime.in_process import InProcess, OnlyForStrangers
+from rapkit.runtime.in_process import InProcess, PublicRoutes
 from rapkit.runtime.refused_callbacks import LOOKED_AT
 from rapkit.stores import absolute
 
@@ -42,7 +42,7 @@ _STRANGERS_A_SECOND = 20.0
 
 log = logging.getLogger("rapkit.http")
 
-FindEngine = Callable[[], Engine]
+FindEngine = Callable[[], AgentEngine]
 """The running engine; `ConfigError` if there is none."""
 
 
@@ -57,12 +57,12 @@ def make_app(
     """Routes for an agent."""
     routes = Router(
         routes=[
-            Route(f"{CALLBACK_PATH}{{token}}", Only(CallbackEndpoint(engine, capacity), "POST")),
+            Route(f"{CALLBACK_PATH}{{token}}", AllowedMethods(CallbackEndpoint(engine, capacity), "POST")),
             *api_routes(lambda: engine().threads, lambda: _about(engine()), callers, capacity.message, capacity.values),
-            Route("/metrics", Only(_metrics_page(engine, callers), "GET")),
-            Route("/healthz", Only(Health(), "GET", "HEAD")),
-            Route("/readyz", Only(Readiness(lambda: engine().problem()), "GET", "HEAD")),
-            *(Mount(f"{TOOLSETS_PATH}{toolset.name}", OnlyForStrangers(toolset.app)) for toolset in toolsets),
+            Route("/metrics", AllowedMethods(_metrics_page(engine, callers), "GET")),
+            Route("/healthz", AllowedMethods(Health(), "GET", "HEAD")),
+            Route("/readyz", AllowedMethods(Readiness(lambda: engine().problem()), "GET", "HEAD")),
+            *(Mount(f"{TOOLSETS_PATH}{toolset.name}", PublicRoutes(toolset.app)) for toolset in toolsets),
         ],
         redirect_slashes=False,
         default=_nothing_here,
@@ -71,7 +71,7 @@ def make_app(
     return BodyLimits(routes, capacity.http)
 
 
-def _about(engine: Engine) -> AgentDetail:
+def _about(engine: AgentEngine) -> AgentDetail:
     plan = engine.plan
     return AgentDetail(
         version=__version__,
@@ -118,10 +118,10 @@ class CallbackEndpoint:
         except StoreError as error:
             log.error("a callback was not stored: %s", error)
             status = 503
-            await send_problem(send, come_back("The message could not be stored.", _RETRY_WHEN_STORE_FAILS))
+            await send_problem(send, retry_later("The message could not be stored.", _RETRY_WHEN_STORE_FAILS))
         engine.metrics.callback(status)
 
-    async def _accept(self, engine: Engine, scope: Scope, receive: Receive) -> None:
+    async def _accept(self, engine: AgentEngine, scope: Scope, receive: Receive) -> None:
         call = self._call(engine, scope)
         headers = dict(scope["headers"])
         signed = engine.callbacks.signed(call, headers)
@@ -140,12 +140,12 @@ class CallbackEndpoint:
             await engine.callbacks.verify(call, signed)
         await engine.callbacks.accept(call, message, headers)
 
-    def _call(self, engine: Engine, scope: Scope) -> CalledBack:
+    def _call(self, engine: AgentEngine, scope: Scope) -> CallbackTarget:
         try:
             return engine.callbacks.call_of(scope["path_params"]["token"])
         except Refusal:
             if wait := self._strangers.wait(address_of(scope) or ""):
-                raise come_back("Too many requests to URLs that are none of ours.", wait) from None
+                raise retry_later("Too many requests to URLs that are none of ours.", wait) from None
             raise
 
 

@@ -27,27 +27,27 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Perhaps:
+class MaybeChanged:
     """There may be something new: other processes cannot tell us."""
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class BroadcastEnded:
     """Nobody will be told anything any more."""
 
 
-News = Delta | Reset | Changed | Perhaps | Over
+BroadcastMessage = Delta | Reset | Changed | MaybeChanged | BroadcastEnded
 
 
 class Watcher:
     """One who looks on."""
 
     def __init__(self) -> None:
-        self._news: deque[News] = deque()
+        self._news: deque[BroadcastMessage] = deque()
         self._rung = asyncio.Event()
         self._lost_pieces = False
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: BroadcastMessage) -> None:
         """Keep it until it is asked for.
 
         Changes are never missed. Pieces of text are, by who is slow: once they are in the journal, or void, nobody needs them.
@@ -67,7 +67,7 @@ class Watcher:
                 self._news.append(news)
         self._rung.set()
 
-    async def next(self, at_most: float) -> News:
+    async def next(self, at_most: float) -> BroadcastMessage:
         """What is new; after so many seconds that something may be."""
         try:
             async with asyncio.timeout(at_most):
@@ -75,11 +75,11 @@ class Watcher:
                     self._rung.clear()
                     await self._rung.wait()
         except TimeoutError:
-            return Perhaps()
+            return MaybeChanged()
         return self._news.popleft()
 
 
-class Hub:
+class Broadcast:
     """Watchers by thread."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Hub:
         """Look at a thread as long as the context lasts."""
         watcher = Watcher()
         if self._over:
-            watcher.tell(Over())
+            watcher.tell(BroadcastEnded())
         self._watchers[thread_id].add(watcher)
         try:
             yield watcher
@@ -105,7 +105,7 @@ class Hub:
             if not self._watchers[thread_id]:
                 del self._watchers[thread_id]
 
-    def tell(self, thread_id: str, news: News) -> None:
+    def tell(self, thread_id: str, news: BroadcastMessage) -> None:
         """Tell everybody who looks at a thread."""
         if thread_id in self._watchers:
             for watcher in self._watchers[thread_id]:
@@ -121,4 +121,4 @@ class Hub:
         self._over = True
         for watchers in self._watchers.values():
             for watcher in watchers:
-                watcher.tell(Over())
+                watcher.tell(BroadcastEnded())

@@ -14,7 +14,7 @@ from rapkit.kernel.thread import load_thread
 from rapkit.mailbox import Box, Fact, NewBox, Store
 from rapkit.runtime import mail_codec
 from rapkit.runtime.budget import Budget
-from rapkit.runtime.budget_usage import Spending
+from rapkit.runtime.budget_usage import BudgetUsage
 from rapkit.runtime.toolsets import THREAD
 
 _BOX: Final = NewBox("rapkit/reviving", "reviving", idle=True)
@@ -26,7 +26,7 @@ _AGAIN_AFTER: Final = 5.0
 log = logging.getLogger("rapkit.spending")
 
 
-class Reviving:
+class BudgetRelease:
     """Lets parked threads go on that have something left to spend, if the agent has.
 
     It looks at some of them at a time, so that neither the store nor the model has to do with all of them at once. When all were looked at
@@ -35,7 +35,7 @@ class Reviving:
     """
 
     def __init__(
-        self, store: Store, worker: str, budget: Budget | None, limits: ThreadLimits, spending: Spending | None
+        self, store: Store, worker: str, budget: Budget | None, limits: ThreadLimits, spending: BudgetUsage | None
     ) -> None:
         self._store = store
         self._worker = worker

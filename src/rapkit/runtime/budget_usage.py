@@ -124,7 +124,7 @@ class _Account:
         self.seen_at = now
 
 
-class Spending:
+class BudgetUsage:
     """What the agent, in all processes on one store, has spent in the current period.
 
     Completions are counted at once in this process, and written down within a second: one that is killed loses what it spent in its last

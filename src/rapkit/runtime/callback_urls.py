@@ -14,7 +14,7 @@ PATH = "/callback/"
 _PURPOSE = "callback"
 
 
-class Addresses:
+class CallbackUrls:
     """Makes and reads callback URLs."""
 
     def __init__(self, public_url: str, signer: Signer) -> None:
@@ -31,14 +31,14 @@ class Addresses:
         key, _, base = (seal or self.seal).partition(" ")
         return base + self._signer.sign(_PURPOSE, thread_id, call_id, tag_of(server), key=key)
 
-    def read(self, token: str) -> "CalledBack | None":
+    def read(self, token: str) -> "CallbackTarget | None":
         """What a token of ours was made for; None for any other."""
         parts = self._signer.read(_PURPOSE, token)
-        return None if parts is None or len(parts) != 3 else CalledBack(*parts)
+        return None if parts is None or len(parts) != 3 else CallbackTarget(*parts)
 
 
 @dataclass(frozen=True, slots=True)
-class CalledBack:
+class CallbackTarget:
     """The call that a callback URL was made for. `server` is the tag of the server it was sent to."""
 
     thread_id: str

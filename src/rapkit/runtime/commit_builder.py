@@ -26,7 +26,7 @@ from rapkit.kernel.effects import (
 from rapkit.kernel.entries import Answered, Happened, dump_entry
 from rapkit.kernel.incoming import EventForChild, Task
 from rapkit.kernel.thread import Thread, dump_thread
-from rapkit.mailbox import Commit, Entry, Letter, NewBox, Outgoing, Record, Timer
+from rapkit.mailbox import Commit, Entry, NewBox, NewMail, Outgoing, Record, Timer
 from rapkit.runtime.callback_signatures import UNSIGNED
 from rapkit.runtime.dispatch import Dispatch, lane_of
 from rapkit.runtime.mail_codec import LIVE, REMEMBERED, ended, letter
@@ -51,10 +51,10 @@ class _Parts:
     outgoing: list[Outgoing] = field(default_factory=list)
     unsend: list[str] = field(default_factory=list)
     spawn: list[NewBox] = field(default_factory=list)
-    letters: list[Letter] = field(default_factory=list)
+    letters: list[NewMail] = field(default_factory=list)
 
 
-class Commits:
+class CommitBuilder:
     """Makes commits for one thread."""
 
     def __init__(self, dispatch: Dispatch, find_event: FindEvent) -> None:
@@ -155,7 +155,7 @@ def _child_box(child: Thread) -> NewBox:
     return NewBox(child.id, THREAD, dump_thread(child), parent=child.parent, root=child.root, idle=True)
 
 
-def _first_letter(parent: str, child: Thread, event: Happened, arguments: dict[str, Any]) -> Letter:
+def _first_letter(parent: str, child: Thread, event: Happened, arguments: dict[str, Any]) -> NewMail:
     message = EventForChild(parent, event.call_id, event.name, arguments, event.text, event.final)
     return letter(child.id, message, dedup="began")
 

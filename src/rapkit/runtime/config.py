@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
+from rapkit.delivery.retry import POLICIES, PostKind, RetryPolicy
 from rapkit.errors import ConfigError
 from rapkit.http.limits import HttpLimits
 from rapkit.kernel.limits import ThreadLimits
@@ -69,7 +69,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AgentConfig:
     """An agent: its model, its servers, its store, where it is reached, and how far it goes.
 
     `toolsets` are those of the servers that run in this process. `on_accept` is called when there is something to do; see `Doorbell`.
@@ -85,7 +85,7 @@ class Plan:
     limits: ThreadLimits = field(default_factory=ThreadLimits)
     capacity: Capacity = field(default_factory=Capacity)
     patience: Patience = field(default_factory=Patience)
-    policies: Mapping[Kind, RetryPolicy] = field(default_factory=lambda: POLICIES)
+    policies: Mapping[PostKind, RetryPolicy] = field(default_factory=lambda: POLICIES)
     schedules: tuple[Schedule, ...] | None = None
     budget: Budget | None = None
     on_accept: OnAccept | None = None

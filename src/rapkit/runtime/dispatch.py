@@ -10,18 +10,18 @@ from urllib.parse import urlsplit
 from pydantic_core import from_json, to_json
 
 from rapkit.delivery.guard import Guard
-from rapkit.delivery.outbox_sender import Consequence, Fate
-from rapkit.delivery.retry import Kind
+from rapkit.delivery.outbox_sender import DeliveryOutcome, FollowUp
+from rapkit.delivery.retry import PostKind
 from rapkit.errors import ConfigError, DeliveryError, ForbiddenTarget
 from rapkit.http.authentication import is_loopback_host
 from rapkit.ids import new_id
 from rapkit.kernel.catalog import Catalog
 from rapkit.kernel.incoming import AnswerUndelivered, Incoming, Undelivered
 from rapkit.kernel.thread import Pending, Thread
-from rapkit.mailbox import Outcome, Outgoing, Taken
+from rapkit.mailbox import Outcome, Outgoing, TakenPost
 from rapkit.protocol import CallCancelled, ChoiceMade, ThreadClosed, dump
 from rapkit.runtime import audit_log
-from rapkit.runtime.callback_urls import Addresses
+from rapkit.runtime.callback_urls import CallbackUrls
 from rapkit.runtime.in_process import origin_of_in_process
 from rapkit.runtime.mail_codec import letter
 from rapkit.runtime.server import Server
@@ -37,7 +37,7 @@ _NOWHERE = "http://unknown.invalid/"
 class Dispatch:
     """Makes POSTs for the outbox, completes them when they are sent, and tells threads of those that are given up."""
 
-    def __init__(self, servers: Sequence[Server], addresses: Addresses, guard: Guard) -> None:
+    def __init__(self, servers: Sequence[Server], addresses: CallbackUrls, guard: Guard) -> None:
         self._servers = {server.key: server for server in servers}
         self._addresses = addresses
         self._guard = guard
@@ -60,13 +60,13 @@ class Dispatch:
             "toolset_version": document.version if document else None,
         }
         body = to_json({name: value for name, value in message.items() if value is not None})
-        return self._post(Kind.INVOCATION, lane_of(thread.id, call_id), call.server, url, body)
+        return self._post(PostKind.INVOCATION, lane_of(thread.id, call_id), call.server, url, body)
 
     def choice(self, thread_id: str, call_id: str, server: str, response_url: str, selected: int) -> Outgoing:
         """A user's choice on its way to the tool that asked (CHO-1); `answer_url` has said where to when it did."""
         lane = lane_of(thread_id, call_id) + _CHOICE
         body = dump(ChoiceMade(id=call_id, selected=selected))
-        return self._post(Kind.ANSWER, lane, server, response_url, body)
+        return self._post(PostKind.ANSWER, lane, server, response_url, body)
 
     def cancelled(self, thread_id: str, call_id: str, server: str = "") -> list[Outgoing]:
         """The notice that a call was cancelled, for every server (CAN-1), or for the one that is named, if it is still configured."""
@@ -80,9 +80,9 @@ class Dispatch:
         return [self._notice(server, "/close_thread", body) for server in self._servers.values()]
 
     def _notice(self, server: Server, path: str, body: bytes) -> Outgoing:
-        return self._post(Kind.NOTICE, new_id("notice"), server.key, server.base + path, body, once=True)
+        return self._post(PostKind.NOTICE, new_id("notice"), server.key, server.base + path, body, once=True)
 
-    def _post(self, kind: Kind, lane: str, server: str, url: str, body: bytes, *, once: bool = False) -> Outgoing:
+    def _post(self, kind: PostKind, lane: str, server: str, url: str, body: bytes, *, once: bool = False) -> Outgoing:
         return Outgoing(
             id=new_id("msg"),
             lane=lane,
@@ -107,7 +107,7 @@ class Dispatch:
 
     # When it is sent
 
-    async def prepare(self, taken: Taken) -> tuple[bytes, Mapping[str, str]]:
+    async def prepare(self, taken: TakenPost) -> tuple[bytes, Mapping[str, str]]:
         """The message with what must not be stored, and what proves to the server who we are."""
         outgoing = taken.outgoing
         name, seal, body = outgoing.body.split(b"\n", 2)
@@ -116,7 +116,7 @@ class Dispatch:
             raise ConfigError(f"{name.decode()} is not configured any more.")
         if not server.is_local and is_loopback_host(urlsplit(outgoing.url).hostname or ""):
             raise ForbiddenTarget(f"{name.decode()} is not on this machine, and may not have us call anything that is.")
-        if outgoing.kind == Kind.INVOCATION:
+        if outgoing.kind == PostKind.INVOCATION:
             thread_id, call_id = ids_of(outgoing.lane)
             url = self._addresses.callback_url(thread_id, call_id, name.decode(), seal.decode())
             body = b'{"callback_url":' + to_json(url) + b"," + body[1:]
@@ -127,19 +127,19 @@ class Dispatch:
 
     # When it has come to an end
 
-    async def report(self, taken: Taken, fate: Fate) -> Consequence:
+    async def report(self, taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
         """What the thread is told of a POST that was given up (INV-6)."""
         outgoing = taken.outgoing
-        if outgoing.kind not in (Kind.INVOCATION, Kind.ANSWER):
-            return Consequence()
+        if outgoing.kind not in (PostKind.INVOCATION, PostKind.ANSWER):
+            return FollowUp()
         thread_id, call_id = ids_of(outgoing.lane)
-        if outgoing.kind == Kind.INVOCATION:
+        if outgoing.kind == PostKind.INVOCATION:
             audit_log.dispatched(thread_id, call_id, outgoing.body, fate.problem)
         if fate.outcome is not Outcome.DEAD:
-            return Consequence()
+            return FollowUp()
         problem = (fate.problem or "it was refused").rstrip(".")
         message: Incoming = AnswerUndelivered(call_id, problem)
-        if outgoing.kind == Kind.INVOCATION:
+        if outgoing.kind == PostKind.INVOCATION:
             # A refusal says nothing about earlier attempts: their answers may have been lost after the call was executed.
             refused = fate.status is not None and 400 <= fate.status < 500 and taken.attempts == 1
             if fate.status in _NEEDS_A_TOKEN:
@@ -147,7 +147,7 @@ class Dispatch:
             stale = fate.status == _STALE
             version = _version_of(outgoing) if stale else None
             message = Undelivered(call_id, problem, refused=refused, stale=stale, version=version)
-        return Consequence(letter(thread_id, message, live=call_id))
+        return FollowUp(letter(thread_id, message, live=call_id))
 
 
 def _version_of(invocation: Outgoing) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rapkit.clock import Clock
 from rapkit.errors import StoreError
 from rapkit.mailbox import Store
-from rapkit.runtime.wake_hook import Doorbell
+from rapkit.runtime.wake_hook import WakeHook
 
 _LOOK_EVERY = 1.0
 _PATIENCE = 5.0
@@ -24,13 +24,13 @@ async def soonest(store: Store, topics: Sequence[str]) -> float | None:
     return min((each for each in times if each is not None), default=None)
 
 
-class Alarm:
+class DueTimer:
     """Looks what is due when, and rings at that time; then less and less often, as long as nobody does it.
 
     What somebody has in hand is not rung for, however long it takes, as long as that one lives.
     """
 
-    def __init__(self, store: Store, topics: Sequence[str], clock: Clock, bell: Doorbell) -> None:
+    def __init__(self, store: Store, topics: Sequence[str], clock: Clock, bell: WakeHook) -> None:
         self._store = store
         self._topics = topics
         self._clock = clock

@@ -10,53 +10,54 @@ from functools import partial
 from rapkit.clock import Clock, SystemClock
 from rapkit.delivery.guard import Guard
 from rapkit.delivery.http_client import HttpClient
-from rapkit.delivery.name_resolver import Lookups
+from rapkit.delivery.name_resolver import NameResolver
 from rapkit.errors import ConfigError
 from rapkit.http.health import NOT_WORKING
 from rapkit.ids import new_id
-from rapkit.mailbox import Lease, Letter, Reception, Store
+from rapkit.mailbox import AcceptResult, Lease, NewMail, Store
 from rapkit.models.model import kept_open
-from rapkit.runtime.broadcast import Hub
+from rapkit.runtime.broadcast import Broadcast
 from rapkit.runtime.callback_signatures import CallbackSignatures
-from rapkit.runtime.callback_urls import Addresses
-from rapkit.runtime.callbacks import Callbacks
-from rapkit.runtime.config import Plan
+from rapkit.runtime.callback_urls import CallbackUrls
+from rapkit.runtime.callbacks import CallbackReceiver
+from rapkit.runtime.config import AgentConfig
 from rapkit.runtime.discovery import Discovery, InThread
 from rapkit.runtime.dispatch import Dispatch
-from rapkit.runtime.due_timer import Alarm, soonest
+from rapkit.runtime.due_timer import DueTimer, soonest
 from rapkit.runtime.event_feed import check_state
-from rapkit.runtime.in_process import Exchange, Line, place_of
+from rapkit.runtime.in_process import Transport, TransportRouter, place_of
 from rapkit.runtime.late_subscriptions import LateSubscriptions
-from rapkit.runtime.metrics import Metrics
+from rapkit.runtime.metrics import AgentMetrics
 from rapkit.runtime.schedules import Schedules
 from rapkit.runtime.stable_port import note_receiver, warn_if_elsewhere
-from rapkit.runtime.thread_commands import Threads
+from rapkit.runtime.thread_commands import ThreadCommands
 from rapkit.runtime.toolsets import THREAD, Toolsets
-from rapkit.runtime.wake_hook import Doorbell
-from rapkit.runtime.worker import TOPICS, Shift, Workplace
+from rapkit.runtime.wake_hook import WakeHook
+from rapkit.runtime.worker import TOPICS, Worker, WorkerServices
 from rapkit.signer import Signer
 from rapkit.stores import open_store
 from rapkit.tracing import Tracing
-from rapkit.work import maintenance
+from rapkit.work import background
+from rapkit.work.maintenance import Maintenance
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class AgentEnvironment:
     """What an agent at work finds outside of itself. Tests bring their own.
 
     `is_lost` is asked when the work ends: whether it is to end as in a process that was killed, with nothing brought to an end.
     """
 
     clock: Clock = field(default_factory=SystemClock)
-    open_store: Callable[[Plan], Store] = lambda plan: open_store(plan.store, lease=Lease(plan.patience.lease))
-    open_line: Callable[[Guard], contextlib.AbstractAsyncContextManager[Line]] = HttpClient
+    open_store: Callable[[AgentConfig], Store] = lambda plan: open_store(plan.store, lease=Lease(plan.patience.lease))
+    open_line: Callable[[Guard], contextlib.AbstractAsyncContextManager[Transport]] = HttpClient
     in_thread: InThread = asyncio.to_thread
     tracing: Tracing = field(default_factory=Tracing)
     is_lost: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True)
-class Woken:
+class WakeResult:
     """What was done when an agent was woken: how many threads ran, how many POSTs were delivered; and when there is more to do."""
 
     threads: int
@@ -64,31 +65,33 @@ class Woken:
     next: datetime | None
 
 
-class Engine:
+class AgentEngine:
     """An agent on an open store. It receives; and it works, for good or each time it is woken. Made by `opened` or `running`."""
 
-    def __init__(self, plan: Plan, store: Store, line: Line, outside: Surroundings) -> None:
+    def __init__(self, plan: AgentConfig, store: Store, line: Transport, outside: AgentEnvironment) -> None:
         self._plan = plan
         self._store = store
         self._clock = outside.clock
         self._name = new_id("receiver")
-        self._upkeep = maintenance.Upkeep(store, self._name, plan.patience.dead_letters)
+        self._upkeep = Maintenance(store, self._name, plan.patience.dead_letters)
         self._configured = False
-        self._shift: Shift | None = None
-        self._wakes: dict[asyncio.Task[Woken], Shift] = {}
+        self._shift: Worker | None = None
+        self._wakes: dict[asyncio.Task[WakeResult], Worker] = {}
         self._alarm: asyncio.Task[None] | None = None
-        self._doorbell = Doorbell(plan.on_accept)
-        self.metrics = Metrics(partial(store.load, THREAD))
-        self.hub = Hub()
-        self._addresses = addresses = Addresses(plan.public_url, Signer(store.derive("rapkit callbacks")))
+        self._doorbell = WakeHook(plan.on_accept)
+        self.metrics = AgentMetrics(partial(store.load, THREAD))
+        self.hub = Broadcast()
+        self._addresses = addresses = CallbackUrls(plan.public_url, Signer(store.derive("rapkit callbacks")))
         dispatch = Dispatch(plan.servers, addresses, Guard(_origins(plan), loopback=True))
         discovery = Discovery(line, outside.in_thread, plan.capacity.values)
         self.toolsets = Toolsets(store, discovery, plan.servers, outside.clock, plan.patience.rediscover)
-        self._place = Workplace(
+        self._place = WorkerServices(
             plan, store, line, outside.clock, self.toolsets, dispatch, self.hub, self.metrics, outside.tracing
         )
-        self.threads = Threads(store, self.hub, outside.clock.now, self._interrupt, self._doorbell.ring, plan.limits)
-        self.callbacks = Callbacks(
+        self.threads = ThreadCommands(
+            store, self.hub, outside.clock.now, self._interrupt, self._doorbell.ring, plan.limits
+        )
+        self.callbacks = CallbackReceiver(
             self._accept,
             store.remembers,
             addresses,
@@ -108,7 +111,7 @@ class Engine:
         )
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> AgentConfig:
         """What the agent is."""
         return self._plan
 
@@ -122,16 +125,16 @@ class Engine:
         return self._addresses.callback_url(thread_id, call_id, "")
 
     @property
-    def _shifts(self) -> list[Shift]:
+    def _shifts(self) -> list[Worker]:
         return [*self._wakes.values(), *([self._shift] if self._shift else ())]
 
     # Receiving
 
-    async def _accept(self, letter: Letter) -> Reception:
+    async def _accept(self, letter: NewMail) -> AcceptResult:
         await check_state(self._store, letter.box)
         accept = self._store.accept if self._shift is None else self._shift.accept
         reception = await accept(letter)
-        if reception in (Reception.ACCEPTED, Reception.DUPLICATE):
+        if reception in (AcceptResult.ACCEPTED, AcceptResult.DUPLICATE):
             self._doorbell.ring(
                 letter.box
             )  # for a duplicate too: whoever accepted it first may have died before it rang
@@ -161,14 +164,14 @@ class Engine:
         """Begin to work, or without a worker only to ring when there is something to do."""
         await self._configure()
         if worker:
-            shift = Shift(self._place)
+            shift = Worker(self._place)
             await shift.start()
             self._shift = shift
             return
         await note_receiver(self._store, self._plan.public_url)
         if self._plan.on_accept is not None:
-            alarm = Alarm(self._store, TOPICS, self._clock, self._doorbell)
-            self._alarm = maintenance.start(alarm.run, "looking at what is due")
+            alarm = DueTimer(self._store, TOPICS, self._clock, self._doorbell)
+            self._alarm = background.start(alarm.run, "looking at what is due")
 
     async def _configure(self) -> None:
         """Have the store know the schedules: they are due for whoever works next."""
@@ -176,7 +179,7 @@ class Engine:
             await Schedules(self._store, self._name, self._plan.schedules, self._clock.now).reconcile()
         self._configured = True
 
-    async def wake(self, at_most: float | None = None) -> Woken:
+    async def wake(self, at_most: float | None = None) -> WakeResult:
         """Do what is due until nothing is, and nothing that was begun still runs; after `at_most` seconds nothing more is begun."""
         if self._shift is not None:
             raise ConfigError(
@@ -184,24 +187,24 @@ class Engine:
             )
         await self._configure()
         await warn_if_elsewhere(self._store, self._plan.public_url)
-        shift = Shift(self._place)
+        shift = Worker(self._place)
         task = asyncio.create_task(self._wake(shift, at_most))
         self._wakes[task] = shift
         task.add_done_callback(self._wakes.pop)
         return await task
 
-    async def _wake(self, shift: Shift, at_most: float | None) -> Woken:
+    async def _wake(self, shift: Worker, at_most: float | None) -> WakeResult:
         await shift.finish(at_most)
         seconds = await soonest(self._store, TOPICS)
         later = None if seconds is None else datetime.fromtimestamp(self._clock.now() + seconds, UTC)
-        return Woken(shift.threads, shift.posts, later)
+        return WakeResult(shift.threads, shift.posts, later)
 
     # Ending
 
     async def stop(self) -> None:
         """End in order: what runs is let end, what was said is sent, the rest is left to the next start."""
         if self._alarm is not None:
-            await maintenance.end(self._alarm)
+            await background.end(self._alarm)
         try:
             if self._shift is not None:
                 await self._shift.stop()
@@ -214,18 +217,18 @@ class Engine:
 
     async def abandon(self) -> None:
         """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
-        await maintenance.end(*self._wakes, *([self._alarm] if self._alarm else ()))
+        await background.end(*self._wakes, *([self._alarm] if self._alarm else ()))
         if self._shift is not None:
             await self._shift.abandon()
         await asyncio.gather(self.toolsets.close(), self._doorbell.close())
 
 
 @contextlib.asynccontextmanager
-async def opened(plan: Plan, surroundings: Surroundings | None = None) -> AsyncIterator[Engine]:
+async def opened(plan: AgentConfig, surroundings: AgentEnvironment | None = None) -> AsyncIterator[AgentEngine]:
     """Open the store as long as the context lasts. Nothing is worked on unless it is woken."""
-    outside = surroundings or Surroundings()
+    outside = surroundings or AgentEnvironment()
     store = outside.open_store(plan)
-    lookups = Lookups(plan.capacity.lookups)
+    lookups = NameResolver(plan.capacity.lookups)
     try:
         async with (
             outside.open_line(Guard(_origins(plan), resolver=lookups)) as far,
@@ -233,7 +236,7 @@ async def opened(plan: Plan, surroundings: Surroundings | None = None) -> AsyncI
             _certified(plan, lookups) as certified,
             kept_open(plan.model),
         ):
-            engine = Engine(plan, store, Exchange(far, near, plan.toolsets, certified), outside)
+            engine = AgentEngine(plan, store, TransportRouter(far, near, plan.toolsets, certified), outside)
             try:
                 yield engine
             finally:
@@ -244,8 +247,8 @@ async def opened(plan: Plan, surroundings: Surroundings | None = None) -> AsyncI
 
 @contextlib.asynccontextmanager
 async def running(
-    plan: Plan, surroundings: Surroundings | None = None, *, worker: bool = True
-) -> AsyncIterator[Engine]:
+    plan: AgentConfig, surroundings: AgentEnvironment | None = None, *, worker: bool = True
+) -> AsyncIterator[AgentEngine]:
     """Open the store, work as long as the context lasts, then end in order. Without a worker it only receives, until it is woken."""
     async with opened(plan, surroundings) as engine:
         await engine.start(worker=worker)
@@ -253,9 +256,9 @@ async def running(
 
 
 @contextlib.asynccontextmanager
-async def _certified(plan: Plan, lookups: Lookups) -> AsyncIterator[dict[str, Line]]:
+async def _certified(plan: AgentConfig, lookups: NameResolver) -> AsyncIterator[dict[str, Transport]]:
     """Lines that show the client certificates of servers, by the origins of these."""
-    lines: dict[str, Line] = {}
+    lines: dict[str, Transport] = {}
     async with contextlib.AsyncExitStack() as stack:
         for server in plan.servers:
             if server.certificate is not None:
@@ -266,6 +269,6 @@ async def _certified(plan: Plan, lookups: Lookups) -> AsyncIterator[dict[str, Li
         yield lines
 
 
-def _origins(plan: Plan) -> list[str]:
+def _origins(plan: AgentConfig) -> list[str]:
     """Configured servers are dialled wherever they are; those on this machine have a line of their own."""
     return [server.origin for server in plan.servers if not server.is_local]

@@ -18,9 +18,9 @@ from rapkit.kernel.entries import (
 )
 from rapkit.kernel.thread import OpenChoice, Thread, load_thread
 from rapkit.mailbox import Box, Entry, Store
-from rapkit.runtime.broadcast import Changed, Delta, Hub, News, Over, Perhaps, Reset
+from rapkit.runtime.broadcast import Broadcast, BroadcastEnded, BroadcastMessage, Changed, Delta, MaybeChanged, Reset
 from rapkit.runtime.commit_builder import OAUTH, VIEW
-from rapkit.work.offload import off_loop
+from rapkit.work.offload import offload
 
 _LOOK_AGAIN_AFTER = 1.0
 _PAGE = 50
@@ -28,7 +28,7 @@ _CLOSED = {"status": "closed", "reason": None}
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class JournalLine:
     """A line of the journal; `size` is how many bytes it takes in the store."""
 
     seq: int
@@ -60,19 +60,19 @@ class ThreadEvent:
 
     name: EventName
     seq: int | None = None
-    line: Line | None = None
+    line: JournalLine | None = None
     data: Any = None
     more: bool = False
 
 
-async def read_lines(entries: Sequence[Entry]) -> list[Line]:
+async def read_lines(entries: Sequence[Entry]) -> list[JournalLine]:
     """Lines as they are stored."""
-    return [await off_loop(len(entry.body), _read_line, entry) for entry in entries]
+    return [await offload(len(entry.body), _read_line, entry) for entry in entries]
 
 
-def _read_line(entry: Entry) -> Line:
+def _read_line(entry: Entry) -> JournalLine:
     try:
-        return Line(entry.seq, entry.at, load_entry(entry.body), len(entry.body))
+        return JournalLine(entry.seq, entry.at, load_entry(entry.body), len(entry.body))
     except ValueError:
         raise StoreError(f"Entry {entry.seq} of a journal cannot be read.") from None
 
@@ -119,10 +119,10 @@ def choice_shown(call_id: str, choice: OpenChoice, thread: Thread) -> dict[str, 
     }
 
 
-class Following:
+class EventFeed:
     """One who follows a thread from line `after` on; of the line behind it the first `skip` events are known already."""
 
-    def __init__(self, store: Store, hub: Hub, thread_id: str, after: int, skip: int) -> None:
+    def __init__(self, store: Store, hub: Broadcast, thread_id: str, after: int, skip: int) -> None:
         self._store = store
         self._hub = hub
         self._id = thread_id
@@ -135,9 +135,9 @@ class Following:
     async def events(self) -> AsyncGenerator[ThreadEvent, None]:
         """Everything, until the thread is closed or the process stops."""
         with self._hub.watch(self._id) as watcher:
-            news: News = Perhaps()
+            news: BroadcastMessage = MaybeChanged()
             seen: Box | None = None
-            while not isinstance(news, Over):
+            while not isinstance(news, BroadcastEnded):
                 box = await self._box()
                 if self._unsettled and isinstance(news, Changed) and box.length <= self._after:
                     # We were so late that the entry came before the pieces of its text.
@@ -184,12 +184,12 @@ class Following:
                 self._skip = 0
                 self._after = line.seq
 
-    def _of(self, line: Line, shown: ThreadEvent | None) -> Iterator[ThreadEvent]:
+    def _of(self, line: JournalLine, shown: ThreadEvent | None) -> Iterator[ThreadEvent]:
         yield ThreadEvent(EventName.ENTRY, line.seq, line, more=shown is not None)
         if shown is not None:
             yield shown
 
-    async def _shown(self, lines: Sequence[Line], thread: Thread) -> dict[int, ThreadEvent]:
+    async def _shown(self, lines: Sequence[JournalLine], thread: Thread) -> dict[int, ThreadEvent]:
         """What is shown beside lines, by their numbers: each thing once, as it is now, with the last line that is about it."""
         last = {about: line for line in lines if (about := _about(line.entry))}
         names = {name for name, _ in last}

@@ -30,7 +30,7 @@ class KeyReused(ThreadError):
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed:
+class IdempotentRequest:
     """A request under its key: where what became of it is noted, and what it asks for."""
 
     place: str
@@ -52,14 +52,14 @@ class Keyed:
         return f"noted/{self.place[_DIGITS : 2 * _DIGITS]}"
 
 
-class Repeats:
+class IdempotencyKeys:
     """What keys were used for."""
 
     def __init__(self, store: Store, now: Callable[[], float] = time.time) -> None:
         self._store = store
         self._now = now
 
-    async def find(self, request: Keyed | None) -> str | None:
+    async def find(self, request: IdempotentRequest | None) -> str | None:
         """The id a request got; None if it was not made before. `KeyReused` if the key was used for something else, or too long ago."""
         if request is None:
             return None
@@ -76,7 +76,7 @@ class Repeats:
             return str(noted["id"])
         return None
 
-    async def note(self, request: Keyed | None, id: str) -> str:
+    async def note(self, request: IdempotentRequest | None, id: str) -> str:
         """Give a request this id, unless it has one; the one it has."""
         if request is None:
             return id
@@ -89,10 +89,10 @@ class Repeats:
             raise StoreError("It could not be noted under its key.")
         return noted
 
-    async def _neighbours(self, request: Keyed) -> list[Record]:
+    async def _neighbours(self, request: IdempotentRequest) -> list[Record]:
         return await self._store.records(request.shelf.id, request.corner)
 
-    async def _clear(self, request: Keyed) -> None:
+    async def _clear(self, request: IdempotentRequest) -> None:
         """Drop notes beside which this one will lie and that are too old; not many at once, because somebody waits."""
         over = [each for each in await self._neighbours(request) if self._is_over(json.loads(each.body))]
         over.sort(key=lambda record: record.key != request.place)  # an old note under this key has to go first

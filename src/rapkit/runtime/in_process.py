@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rapkit.delivery.http_client import Answer, Fetcher, Poster
+from rapkit.delivery.http_client import Fetcher, HttpResponse, Poster
 from rapkit.errors import ConfigError, DeliveryError
 from rapkit.http.authentication import is_loopback_host
 from rapkit.http.requests import Refusal, send_problem
@@ -101,7 +101,7 @@ def place_of(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}:{port}"
 
 
-class OnlyForStrangers:
+class PublicRoutes:
     """The routes of a toolset that are for others than the agent."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -115,29 +115,33 @@ class OnlyForStrangers:
         await self._app(scope, receive, send)
 
 
-class Line(Poster, Fetcher, Protocol):
+class Transport(Poster, Fetcher, Protocol):
     """The way out: POSTs and GETs."""
 
 
-class Exchange:
+class TransportRouter:
     """Chooses the line: into this process, to this machine, or to the world. Only the second one may lead to a loopback address.
 
     `certified` are lines that show a client certificate, by the origin they are for.
     """
 
     def __init__(
-        self, far: Line, near: Line, toolsets: Sequence[InProcess], certified: Mapping[str, Line] | None = None
+        self,
+        far: Transport,
+        near: Transport,
+        toolsets: Sequence[InProcess],
+        certified: Mapping[str, Transport] | None = None,
     ) -> None:
         self._certified = certified or {}
         self._far = far
         self._near = near
         self._toolsets = {toolset.name: toolset.app for toolset in toolsets}
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """POST, to one of our own or to anybody."""
         if url.startswith(_SCHEME):
             status, _ = await self._ask("POST", url, body, {"content-type": "application/json", **headers})
-            return Answer(status)
+            return HttpResponse(status)
         return await self._line(url).post(url, body, headers)
 
     async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
@@ -146,7 +150,7 @@ class Exchange:
             return await self._ask("GET", url, b"", headers)
         return await self._line(url).get(url, headers, limit=limit)
 
-    def _line(self, url: str) -> Line:
+    def _line(self, url: str) -> Transport:
         if self._certified and (line := self._certified.get(place_of(url))):
             return line
         return self._near if is_loopback_host(urlsplit(url).hostname or "") else self._far

@@ -11,6 +11,7 @@ from rapkit.errors import RapkitError
 from rapkit.kernel.incoming import (
     AnswerFor,
     AnswerUndelivered,
+    CallbackRefused,
     CancelCall,
     ChildClosed,
     ChildReport,
@@ -20,7 +21,6 @@ from rapkit.kernel.incoming import (
     Grant,
     Incoming,
     ParentMessage,
-    Refused,
     SetAside,
     Task,
     Undelivered,
@@ -28,7 +28,7 @@ from rapkit.kernel.incoming import (
     WakeUp,
 )
 from rapkit.kernel.receive import call_of, name_of
-from rapkit.mailbox import Letter, Mail
+from rapkit.mailbox import Mail, NewMail
 from rapkit.protocol import Callback, ViewUpdate, parse_callback
 from rapkit.tracing import here
 
@@ -57,16 +57,16 @@ _OURS: dict[str, TypeAdapter[Incoming]] = {
         ("parent", ParentMessage),
         ("report", ChildReport),
         ("child_closed", ChildClosed),
-        ("refused", Refused),
+        ("refused", CallbackRefused),
     )
 }
 
 
-def letter(thread_id: str, message: Incoming, *, dedup: str | None = None, live: str | None = None) -> Letter:
+def letter(thread_id: str, message: Incoming, *, dedup: str | None = None, live: str | None = None) -> NewMail:
     """A letter of our own to a thread; with `live` only wanted as long as that call is."""
     name = name_of(message)
     call_id = call_of(message)
-    return Letter(
+    return NewMail(
         box=thread_id,
         kind=name if call_id is None else f"{name}/{call_id}",
         body=_OURS[name].dump_json(message),
@@ -79,12 +79,12 @@ def letter(thread_id: str, message: Incoming, *, dedup: str | None = None, live:
 
 def callback_letter(
     thread_id: str, call_id: str, callback: Callback, body: bytes, dedup: str | None, traceparent: str
-) -> Letter:
+) -> NewMail:
     """What a tool server said about a live call, as it said it; if it names no trace, it is part of the call's.
 
     A view may come at any time while its thread is open (VIE-2), so that it needs no live call.
     """
-    return Letter(
+    return NewMail(
         box=thread_id,
         kind=f"{callback.type}/{call_id}",
         body=body,

@@ -17,9 +17,9 @@ from rapkit.kernel.reply import model_failed, out_of_budget, reply
 from rapkit.kernel.thread import Thread
 from rapkit.models.errors import ModelError
 from rapkit.runtime.broadcast import Delta, Reset
-from rapkit.runtime.history import View
+from rapkit.runtime.history import JournalView
 from rapkit.runtime.instructions import instructions_for
-from rapkit.runtime.services import Premises
+from rapkit.runtime.services import AgentServices
 
 log = logging.getLogger("rapkit.threads")
 
@@ -28,10 +28,10 @@ class Interrupted(BaseException):
     """The completion is not wanted any more."""
 
 
-class Asking:
+class ModelCompletion:
     """One completion for a thread. It can be interrupted, also before it has begun."""
 
-    def __init__(self, premises: Premises) -> None:
+    def __init__(self, premises: AgentServices) -> None:
         self._premises = premises
         self._limits = premises.plan.limits
         self.began = False
@@ -39,7 +39,7 @@ class Asking:
         self._completing: asyncio.Task[Reply] | None = None
         self._more_urgent = asyncio.Event()
 
-    async def ask(self, thread: Thread, view: View, catalog: Catalog) -> Step:
+    async def ask(self, thread: Thread, view: JournalView, catalog: Catalog) -> Step:
         """Ask the model, if there is money left for it; for a summary first, if it would be shown too much.
 
         Raises `Interrupted` if somebody wants that.
@@ -66,14 +66,14 @@ class Asking:
         suffix = call_id_suffix(self._premises.store.incarnation, thread.id)
         return reply(thread, said, catalog, clock.now(), limits, id_suffix=suffix)
 
-    def _failed(self, thread: Thread, view: View, room: int, error: ModelError) -> Step:
+    def _failed(self, thread: Thread, view: JournalView, room: int, error: ModelError) -> Step:
         log.warning("the model failed: %s", error, extra={"thread_id": thread.id})
         now, limits = self._premises.clock.now(), self._limits
         if error.too_long and (step := takes_less(thread, room, view.tokens, now, limits)) is not None:
             return step
         return model_failed(thread, str(error), now, limits, retryable=error.retryable, retry_after=error.retry_after)
 
-    async def _compact(self, thread: Thread, view: View, where: Cut, room: int) -> Step:
+    async def _compact(self, thread: Thread, view: JournalView, where: Cut, room: int) -> Step:
         """Have what was said long ago summed up. The thread does not stop if that is not to be had."""
         limits = self._limits
         question = summary_question(view.before(where, limits, room))

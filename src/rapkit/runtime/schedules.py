@@ -19,13 +19,13 @@ from pydantic import TypeAdapter, ValidationError
 from rapkit.errors import ConfigError, Fenced, StoreError
 from rapkit.kernel.incoming import WakeUp
 from rapkit.kernel.thread import Thread, dump_thread
-from rapkit.mailbox import Claim, Commit, Letter, Mail, NewBox, Store, Timer
+from rapkit.mailbox import Claim, Commit, Mail, NewBox, NewMail, Store, Timer
 from rapkit.protocol.fields import MAX_ID, Id
 from rapkit.runtime.cron import Cron
 from rapkit.runtime.mail_codec import letter
 from rapkit.runtime.toolsets import THREAD
-from rapkit.work.poller import Pump
-from rapkit.work.store_retry import insist
+from rapkit.work.poller import Poller
+from rapkit.work.store_retry import retry_store_operation
 
 SCHEDULE = "schedule"
 """The kind of the boxes that are schedules, and the topic on which they come due."""
@@ -97,7 +97,7 @@ def check_names(schedules: Sequence[Schedule]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class _ScheduleState:
     """How a schedule stands: what it is, when it is due next, and to which thread it goes. One that is removed is not due any more.
 
     What is removed is kept, and not ended: whoever configures it again at the same moment has put a letter into this box, which would be
@@ -109,17 +109,17 @@ class _Standing:
     thread: str | None = None
     removed: bool = False
 
-    def configured(self, schedule: Schedule, at: float) -> "_Standing":
+    def configured(self, schedule: Schedule, at: float) -> "_ScheduleState":
         """How it stands when it was configured at a time; what has stayed the same is due when it was."""
         was = self.schedule
         same = not self.removed and (was.cron, was.zone) == (schedule.cron, schedule.zone)
         following = self.next if same else _cron(schedule).next_after(at)
         # A thread is its user's.
-        return _Standing(schedule, following, self.thread if was.user_id == schedule.user_id else None)
+        return _ScheduleState(schedule, following, self.thread if was.user_id == schedule.user_id else None)
 
 
 _SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(Schedule)
-_STANDING: TypeAdapter[_Standing] = TypeAdapter(_Standing)
+_STANDING: TypeAdapter[_ScheduleState] = TypeAdapter(_ScheduleState)
 
 
 class Schedules:
@@ -131,7 +131,7 @@ class Schedules:
         self._worker = worker
         self._schedules = tuple(schedules)
         self._now = now
-        self.pump = Pump(store, SCHEDULE, _AT_ONCE, self._claim, self._carry_out)
+        self.pump = Poller(store, SCHEDULE, _AT_ONCE, self._claim, self._carry_out)
 
     @property
     def healthy(self) -> bool:
@@ -155,14 +155,14 @@ class Schedules:
         for schedule in self._schedules:
             id = _box_id(schedule.name)
             body = _SCHEDULE.dump_json(schedule)
-            await self._store.create(NewBox(id, SCHEDULE, root=id, idle=True), Letter(id, _CONFIGURED, body))
+            await self._store.create(NewBox(id, SCHEDULE, root=id, idle=True), NewMail(id, _CONFIGURED, body))
         configured = {_box_id(schedule.name) for schedule in self._schedules}
         after = ""
         while boxes := await self._store.boxes(SCHEDULE, after=after, limit=_PAGE):
             for box in boxes:
                 # One that was removed and is busy may have been configured again just now, by whoever started before us.
                 if box.id not in configured and (box.status == _IN_USE or box.busy):
-                    await self._store.accept(Letter(box.id, _REMOVED, b""))
+                    await self._store.accept(NewMail(box.id, _REMOVED, b""))
             after = boxes[-1].id
 
     # What one claim leads to
@@ -174,7 +174,7 @@ class Schedules:
         """All of it. If somebody else has the schedule by now, nothing happened."""
         try:
             commit = await self._made(claim)
-            await insist(lambda: self._store.commit(claim, commit))
+            await retry_store_operation(lambda: self._store.commit(claim, commit))
         except Fenced as error:
             log.debug("%s", error)
         except asyncio.CancelledError:
@@ -192,7 +192,7 @@ class Schedules:
         """Nothing is done, and it is tried again later: nothing of what is due then is lost."""
         commit = Commit(again_at=self._now() + pause, charge=True)
         with contextlib.suppress(Fenced):
-            await insist(lambda: self._store.commit(claim, commit))
+            await retry_store_operation(lambda: self._store.commit(claim, commit))
 
     async def _made(self, claim: Claim) -> Commit:
         # The times of the claim are the store's, as are those of timers: by a clock of ours it might be too early still.
@@ -211,7 +211,7 @@ class Schedules:
             letters=sent,
         )
 
-    async def _sent(self, standing: _Standing, now: float) -> tuple[_Standing, list[Letter]]:
+    async def _sent(self, standing: _ScheduleState, now: float) -> tuple[_ScheduleState, list[NewMail]]:
         """What is to be sent now, oldest first, and how the schedule stands then."""
         times, left_out, following = await _due(standing, now)
         if not times:
@@ -229,20 +229,20 @@ class Schedules:
         following = times[_MOST_SENT] if len(times) > _MOST_SENT else following
         return replace(standing, next=following, thread=thread or standing.thread), letters
 
-    async def _thread(self, standing: _Standing, due: float) -> str:
+    async def _thread(self, standing: _ScheduleState, due: float) -> str:
         """The thread of a schedule: the one it has, unless that is closed.
 
         If it is closed after we have looked, what was sent is lost with it. That is what closing means: it takes nothing more.
         """
         known = standing.thread
         if known is not None:
-            box = await insist(lambda: self._store.box(known))
+            box = await retry_store_operation(lambda: self._store.box(known))
             if box is not None and box.status != "closed":
                 return known
         return _thread_id(standing.schedule, due)
 
 
-async def _due(standing: _Standing, now: float) -> tuple[list[float], int, float | None]:
+async def _due(standing: _ScheduleState, now: float) -> tuple[list[float], int, float | None]:
     """The times that are due, oldest first; how many before them are left out, because there are too many; the first that is not due."""
     cron = _cron(standing.schedule)
     times: deque[float] = deque(maxlen=_MOST_CAUGHT_UP)
@@ -257,7 +257,7 @@ async def _due(standing: _Standing, now: float) -> tuple[list[float], int, float
     return list(times), count - len(times), at
 
 
-def _loaded(claim: Claim) -> _Standing | None:
+def _loaded(claim: Claim) -> _ScheduleState | None:
     """How a schedule stands after what its mail says; None if it was never configured."""
     try:
         standing = _STANDING.validate_json(claim.box.state) if claim.box.state else None
@@ -265,7 +265,7 @@ def _loaded(claim: Claim) -> _Standing | None:
             if schedule is None:
                 standing = standing and replace(standing, next=None, removed=True)
             elif standing is None:
-                standing = _Standing(schedule, _cron(schedule).next_after(mail.accepted_at))
+                standing = _ScheduleState(schedule, _cron(schedule).next_after(mail.accepted_at))
             else:
                 standing = standing.configured(schedule, mail.accepted_at)
     except (ValueError, ConfigError) as error:
@@ -286,7 +286,7 @@ def _cron(schedule: Schedule) -> Cron:
     return Cron(schedule.cron, schedule.zone)
 
 
-def _wake_up(schedule: Schedule, thread: str | None, due: float) -> Letter:
+def _wake_up(schedule: Schedule, thread: str | None, due: float) -> NewMail:
     message = WakeUp(schedule.name, _cron(schedule).text(due), schedule.message)
     return letter(thread or _thread_id(schedule, due), message, dedup=f"schedule/{schedule.name}/{int(due)}")
 

@@ -3,29 +3,29 @@
 from dataclasses import dataclass
 
 from rapkit.clock import Clock
-from rapkit.delivery.outbox_sender import Courier
+from rapkit.delivery.outbox_sender import OutboxSender
 from rapkit.mailbox import Store
-from rapkit.runtime.broadcast import Hub
-from rapkit.runtime.budget_usage import Spending
-from rapkit.runtime.config import Plan
+from rapkit.runtime.broadcast import Broadcast
+from rapkit.runtime.budget_usage import BudgetUsage
+from rapkit.runtime.config import AgentConfig
 from rapkit.runtime.dispatch import Dispatch
-from rapkit.runtime.metrics import Metrics
+from rapkit.runtime.metrics import AgentMetrics
 from rapkit.runtime.toolsets import Toolsets
 from rapkit.tracing import Tracing
 
 
 @dataclass(frozen=True, slots=True)
-class Premises:
+class AgentServices:
     """The store, the courier, the clock and the rest, under one worker's name."""
 
-    plan: Plan
+    plan: AgentConfig
     worker: str
     store: Store
-    courier: Courier
+    courier: OutboxSender
     clock: Clock
     toolsets: Toolsets
     dispatch: Dispatch
-    hub: Hub
-    metrics: Metrics
+    hub: Broadcast
+    metrics: AgentMetrics
     tracing: Tracing
-    spending: Spending | None = None
+    spending: BudgetUsage | None = None

@@ -18,13 +18,13 @@ from rapkit.mailbox import Claim, Commit, Mail
 from rapkit.protocol import UserChoice, ViewUpdate
 from rapkit.runtime import audit_log, mail_codec
 from rapkit.runtime.broadcast import Changed, Reset
-from rapkit.runtime.commit_builder import Commits, origins
+from rapkit.runtime.commit_builder import CommitBuilder, origins
 from rapkit.runtime.history import find_event, view_of
-from rapkit.runtime.model_completion import Asking, Interrupted
-from rapkit.runtime.services import Premises
-from rapkit.work import maintenance
-from rapkit.work.offload import off_loop
-from rapkit.work.store_retry import insist
+from rapkit.runtime.model_completion import Interrupted, ModelCompletion
+from rapkit.runtime.services import AgentServices
+from rapkit.work import background
+from rapkit.work.offload import offload
+from rapkit.work.store_retry import retry_store_operation
 
 _MOST_LOST_ATTEMPTS = 4
 _PAUSE_WHEN_UNREADABLE = 3600.0
@@ -40,14 +40,14 @@ log = logging.getLogger("rapkit.threads")
 class Slice:
     """What one claim of a thread leads to."""
 
-    def __init__(self, premises: Premises, claim: Claim) -> None:
+    def __init__(self, premises: AgentServices, claim: Claim) -> None:
         self._premises = premises
         self._claim = claim
         self._store = premises.store
-        self._commits = Commits(premises.dispatch, partial(find_event, premises.store, claim.box.id))
+        self._commits = CommitBuilder(premises.dispatch, partial(find_event, premises.store, claim.box.id))
         self._limits = premises.plan.limits
         self._catalog: Catalog | None = None
-        self._asking = Asking(premises)
+        self._asking = ModelCompletion(premises)
 
     async def run(self) -> None:
         """Do all of it. If somebody else has the thread by now, nothing happened."""
@@ -105,7 +105,7 @@ class Slice:
             view = await reading
             self._catalog = catalog = await finding
         except BaseException:
-            await maintenance.end(reading, finding)
+            await background.end(reading, finding)
             raise
         if (noted := note_toolsets(thread_now, catalog, now, self._limits)) is not None:
             await self._commit(thread_now, noted, keep=True, charge=True)
@@ -136,7 +136,7 @@ class Slice:
         return incoming, aside
 
     async def _read(self, thread: Thread, mail: Mail) -> Incoming:
-        message = await off_loop(len(mail.body), mail_codec.read, mail)
+        message = await offload(len(mail.body), mail_codec.read, mail)
         match message:
             case Undelivered(stale=True):
                 return await self._corrected(thread, message)
@@ -213,7 +213,7 @@ class Slice:
         if commit.keep:
             await self._try_commit(commit)
         else:
-            await insist(lambda: self._try_commit(commit))
+            await retry_store_operation(lambda: self._try_commit(commit))
         audit_log.stepped(before, step)
         if commit.entries or commit.status:
             self._premises.hub.tell(self._claim.box.id, Changed())
@@ -241,13 +241,13 @@ class Slice:
             await self._premises.clock.sleep(pause)
         with contextlib.suppress(Fenced):
             commit = Commit(again_at=self._premises.clock.now())
-            await insist(lambda: self._store.commit(self._claim, commit))
+            await retry_store_operation(lambda: self._store.commit(self._claim, commit))
 
     async def _put_off(self, pause: float) -> None:
         """What is stored makes no sense to us, or we make a mistake: nothing is done (RUN-3), and the thread is tried again later."""
         commit = Commit(again_at=self._premises.clock.now() + pause, charge=True)
         with contextlib.suppress(Fenced):
-            await insist(lambda: self._store.commit(self._claim, commit))
+            await retry_store_operation(lambda: self._store.commit(self._claim, commit))
 
 
 def _problem(call: Pending, catalog: "Catalog") -> str | None:

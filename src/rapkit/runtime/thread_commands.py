@@ -12,26 +12,26 @@ from rapkit.ids import new_id
 from rapkit.kernel.incoming import AnswerFor, CancelCall, ChooseFor, CloseThread, Grant, Incoming, UserMessage
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import OpenChoice, Thread, dump_thread
-from rapkit.mailbox import Letter, NewBox, Reception, Store
+from rapkit.mailbox import AcceptResult, NewBox, NewMail, Store
 from rapkit.protocol.fields import MAX_ID, Id
-from rapkit.runtime.broadcast import Hub, Perhaps
-from rapkit.runtime.event_feed import EventName, Line, ThreadEvent, read_thread, status_of
+from rapkit.runtime.broadcast import Broadcast, MaybeChanged
+from rapkit.runtime.event_feed import EventName, JournalLine, ThreadEvent, read_thread, status_of
 from rapkit.runtime.first_answers import FirstAnswers, GivenAnswer, is_open, name_of
-from rapkit.runtime.idempotency import Keyed, KeyReused, Repeats
+from rapkit.runtime.idempotency import IdempotencyKeys, IdempotentRequest, KeyReused
 from rapkit.runtime.mail_codec import letter
-from rapkit.runtime.thread_queries import Family, Look, Looking, Page
+from rapkit.runtime.thread_queries import SnapshotPage, ThreadFamily, ThreadQueries, ThreadSnapshot
 from rapkit.runtime.toolsets import THREAD
 
 __all__ = [
     "EventName",
-    "Family",
+    "JournalLine",
     "KeyReused",
-    "Line",
-    "Look",
     "NoSuchChoice",
-    "Page",
+    "SnapshotPage",
+    "ThreadCommands",
     "ThreadEvent",
-    "Threads",
+    "ThreadFamily",
+    "ThreadSnapshot",
     "UnknownCall",
     "status_of",
 ]
@@ -47,7 +47,7 @@ class NoSuchChoice(ThreadError):
     """A question does not have that many choices."""
 
 
-class Threads(Looking):
+class ThreadCommands(ThreadQueries):
     """Threads by their ids, and what can be done with them.
 
     A `key` makes a request repeatable: the same request with the same key again has the same answer and no effect, and a different one
@@ -57,7 +57,7 @@ class Threads(Looking):
     def __init__(
         self,
         store: Store,
-        hub: Hub,
+        hub: Broadcast,
         now: Callable[[], float] = time.time,
         interrupt: Callable[[str], None] = lambda _thread_id: None,
         on_accept: Callable[[str], None] = lambda _thread_id: None,
@@ -66,7 +66,7 @@ class Threads(Looking):
         super().__init__(store, hub, limits)
         self._interrupt = interrupt
         self._on_accept = on_accept
-        self._repeats = Repeats(store, now)
+        self._repeats = IdempotencyKeys(store, now)
         self._answers = FirstAnswers(store)
 
     # Making something happen
@@ -77,7 +77,7 @@ class Threads(Looking):
             _check_user_id(user_id)
         if text is not None:
             _check_text(text)
-        request = Keyed.of(key, ("create",), [text, user_id])
+        request = IdempotentRequest.of(key, ("create",), [text, user_id])
         thread_id = await self._repeats.find(request) or await self._repeats.note(request, new_id("thr"))
         box = NewBox(thread_id, THREAD, dump_thread(Thread(thread_id, user_id)), root=thread_id, idle=True)
         await self._store.create(box, None if text is None else _first_message(thread_id, text))
@@ -94,7 +94,7 @@ class Threads(Looking):
                 await self._open(thread_id)
             return new_id("usr")
 
-        id = await self._noted(Keyed.of(key, ("send", thread_id), text), message_id)
+        id = await self._noted(IdempotentRequest.of(key, ("send", thread_id), text), message_id)
         await self._accept(thread_id, UserMessage(text, id), dedup=id)
         return id
 
@@ -111,7 +111,7 @@ class Threads(Looking):
             _check_call(await self._open(thread_id), call_id)
             return new_id("cancel")
 
-        id = await self._noted(Keyed.of(key, ("cancel", thread_id, call_id)), cancellation)
+        id = await self._noted(IdempotentRequest.of(key, ("cancel", thread_id, call_id)), cancellation)
         await self._accept(thread_id, CancelCall(call_id), dedup=id)
 
     async def choose(
@@ -130,7 +130,9 @@ class Threads(Looking):
         async def question() -> str:
             return name_of(call_id, _question(await self._open(thread_id), call_id, selected, asked_at))
 
-        request = Keyed.of(key, ("choose", thread_id, call_id), selected if asked_at is None else [selected, asked_at])
+        request = IdempotentRequest.of(
+            key, ("choose", thread_id, call_id), selected if asked_at is None else [selected, asked_at]
+        )
         await self._answer(thread_id, call_id, request, question, selected=selected)
 
     async def answer(
@@ -142,7 +144,9 @@ class Threads(Looking):
         async def question() -> str:
             return name_of(call_id, _question_in_words(await self._open(thread_id), call_id, asked_at))
 
-        request = Keyed.of(key, ("answer", thread_id, call_id), text if asked_at is None else [text, asked_at])
+        request = IdempotentRequest.of(
+            key, ("answer", thread_id, call_id), text if asked_at is None else [text, asked_at]
+        )
         await self._answer(thread_id, call_id, request, question, text=text)
 
     async def grant(
@@ -158,14 +162,14 @@ class Threads(Looking):
             await self._open(thread_id)
             return new_id("grant")
 
-        id = await self._noted(Keyed.of(key, ("grant", thread_id), [slices, tokens, cost]), grant_id)
+        id = await self._noted(IdempotentRequest.of(key, ("grant", thread_id), [slices, tokens, cost]), grant_id)
         await self._accept(thread_id, Grant(slices, tokens, cost), dedup=id)
 
     async def _answer(
         self,
         thread_id: str,
         call_id: str,
-        request: Keyed | None,
+        request: IdempotentRequest | None,
         question: Callable[[], Awaitable[str]],
         *,
         selected: int | None = None,
@@ -201,7 +205,7 @@ class Threads(Looking):
                 await self._accept(thread_id, message, dedup=question)
         return first
 
-    async def _noted(self, request: Keyed | None, make_id: Callable[[], Awaitable[str]]) -> str:
+    async def _noted(self, request: IdempotentRequest | None, make_id: Callable[[], Awaitable[str]]) -> str:
         """The id of a request: the one it got when it came first, or else a new one, unless making that refuses the request."""
         noted = await self._repeats.find(request)
         if noted is not None:
@@ -220,12 +224,12 @@ class Threads(Looking):
         # RUN-3: nothing is accepted for a thread whose state cannot be loaded.
         read_thread(await self._box(thread_id))
         reception = await self._store.accept(letter(thread_id, message, dedup=dedup))
-        if reception not in (Reception.ACCEPTED, Reception.DUPLICATE):
+        if reception not in (AcceptResult.ACCEPTED, AcceptResult.DUPLICATE):
             await self._open(thread_id)
             # There was no such thread a moment ago, and there is one now.
             raise ThreadError(f"Thread {thread_id} was only just begun and did not take it yet. Send it again.")
         self._on_accept(thread_id)
-        self._hub.tell(thread_id, Perhaps())
+        self._hub.tell(thread_id, MaybeChanged())
 
     async def _open(self, thread_id: str) -> Thread:
         thread = read_thread(await self._box(thread_id))
@@ -234,7 +238,7 @@ class Threads(Looking):
         return thread
 
 
-def _first_message(thread_id: str, text: str) -> Letter:
+def _first_message(thread_id: str, text: str) -> NewMail:
     message_id = f"usr_{thread_id.removeprefix('thr_')}"
     return letter(thread_id, UserMessage(text, message_id), dedup=message_id)
 

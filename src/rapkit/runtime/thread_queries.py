@@ -10,14 +10,22 @@ from typing import Any
 from pydantic_core import from_json
 
 from rapkit.errors import UnknownThread
-from rapkit.kernel.budgets import Account, accounts
+from rapkit.kernel.budgets import BudgetAccount, accounts
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import OpenChoice, Pending, Subscription, Thread
 from rapkit.mailbox import Box, Store
-from rapkit.runtime.broadcast import Hub
+from rapkit.runtime.broadcast import Broadcast
 from rapkit.runtime.callback_signatures import UNSIGNED
 from rapkit.runtime.commit_builder import OAUTH, VIEW
-from rapkit.runtime.event_feed import Following, Line, ThreadEvent, is_running, read_lines, read_thread, status_of
+from rapkit.runtime.event_feed import (
+    EventFeed,
+    JournalLine,
+    ThreadEvent,
+    is_running,
+    read_lines,
+    read_thread,
+    status_of,
+)
 from rapkit.runtime.toolsets import THREAD
 
 _PAGE = 200
@@ -33,7 +41,7 @@ _STORED_AS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ThreadSnapshot:
     """A thread as it is now."""
 
     thread: Thread
@@ -71,31 +79,31 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SnapshotPage:
     """Some threads, without what they show; `next` is where to go on, if there may be more."""
 
-    looks: list[Look]
+    looks: list[ThreadSnapshot]
     next: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ThreadFamily:
     """A thread and its children, closed ones too, without what they show; `more` if there are others that are not shown."""
 
-    look: Look
-    children: "list[Family]"
+    look: ThreadSnapshot
+    children: "list[ThreadFamily]"
     more: bool = False
 
 
-class Looking:
+class ThreadQueries:
     """What there is to see of threads, by their ids."""
 
-    def __init__(self, store: Store, hub: Hub, limits: ThreadLimits | None = None) -> None:
+    def __init__(self, store: Store, hub: Broadcast, limits: ThreadLimits | None = None) -> None:
         self._store = store
         self._hub = hub
         self._limits = limits or ThreadLimits()
 
-    def budget(self, thread: Thread) -> tuple[Account, ...]:
+    def budget(self, thread: Thread) -> tuple[BudgetAccount, ...]:
         """What a thread has used, and how much there is."""
         return accounts(thread, self._limits)
 
@@ -106,40 +114,40 @@ class Looking:
             raise UnknownThread(f"There is no thread {thread_id[:80]!r}.")
         return box
 
-    async def look(self, thread_id: str) -> Look:
+    async def look(self, thread_id: str) -> ThreadSnapshot:
         """A thread as it is now."""
         box = await self._box(thread_id)
         authorizations = {each.key: each.body.decode() for each in await self._store.records(thread_id, OAUTH)}
         views = {each.key: from_json(each.body) for each in await self._store.records(thread_id, VIEW)}
         unsigned = {each.key: each.body.decode() for each in await self._store.records(thread_id, UNSIGNED)}
         thread = read_thread(box)
-        return Look(thread, is_running(box, thread), box.created_at, authorizations, views, unsigned)
+        return ThreadSnapshot(thread, is_running(box, thread), box.created_at, authorizations, views, unsigned)
 
     async def newest(
         self, *, parent: str | None = None, status: str | None = None, after: str = "", limit: int = 50
-    ) -> Page:
+    ) -> SnapshotPage:
         """Threads, the latest first: those after the id `after`, of a parent, of a status.
 
         The store does not know which threads are running, so with a `status` it may take looking at many to find a few. Not more than a
         thousand are looked at for one page: it may hold fewer than `limit`, even none, and there may be more all the same.
         """
-        looks: list[Look] = []
+        looks: list[ThreadSnapshot] = []
         looked_at = 0
         chunk = max(limit + 1, _CHUNK if status is not None else 0)
         while looked_at < _MOST_LOOKED_AT:
             boxes = await self._boxes(parent, status, after, chunk)
             for number, box in enumerate(boxes, 1):
                 thread = read_thread(box)
-                look = Look(thread, is_running(box, thread), box.created_at, {}, {})
+                look = ThreadSnapshot(thread, is_running(box, thread), box.created_at, {}, {})
                 if status in (None, look.status):
                     looks.append(look)
                 if len(looks) == limit:
-                    return Page(looks, box.id if number < len(boxes) or len(boxes) == chunk else None)
+                    return SnapshotPage(looks, box.id if number < len(boxes) or len(boxes) == chunk else None)
             if len(boxes) < chunk:
-                return Page(looks, None)
+                return SnapshotPage(looks, None)
             after = boxes[-1].id
             looked_at += len(boxes)
-        return Page(looks, after)
+        return SnapshotPage(looks, after)
 
     async def _boxes(self, parent: str | None, status: str | None, after: str, limit: int) -> list[Box]:
         """The next `limit` that may be of a status."""
@@ -149,7 +157,7 @@ class Looking:
         ]
         return list(merge(*pages, key=lambda box: box.id, reverse=True))[:limit]
 
-    async def history(self, thread_id: str, after: int = 0, limit: int = _PAGE) -> list[Line]:
+    async def history(self, thread_id: str, after: int = 0, limit: int = _PAGE) -> list[JournalLine]:
         """The journal, oldest first, from the line after `after`."""
         await self._box(thread_id)
         return await read_lines(await self._store.entries(thread_id, after=after, limit=limit))
@@ -160,25 +168,25 @@ class Looking:
         `skip` events of the line behind `after` are left out: those somebody has who did not get all of it.
         """
         await self._box(thread_id)
-        following = Following(self._store, self._hub, thread_id, after, skip)
+        following = EventFeed(self._store, self._hub, thread_id, after, skip)
         async with contextlib.aclosing(following.events()) as events:
             async for event in events:
                 yield event
 
-    async def family(self, thread_id: str) -> Family:
+    async def family(self, thread_id: str) -> ThreadFamily:
         """A thread, its children, their children, and so on: the latest first, and not more than a thousand of them."""
         room = [_MOST_RELATIVES]
         return await self._family(await self._box(thread_id), room)
 
-    async def _family(self, box: Box, room: list[int]) -> Family:
+    async def _family(self, box: Box, room: list[int]) -> ThreadFamily:
         thread = read_thread(box)
-        look = Look(thread, is_running(box, thread), box.created_at, {}, {})
+        look = ThreadSnapshot(thread, is_running(box, thread), box.created_at, {}, {})
         if not thread.children_made:
-            return Family(look, [])
+            return ThreadFamily(look, [])
         boxes = await self._store.boxes(THREAD, parent=thread.id, limit=room[0] + 1)
         shown = boxes[: room[0]]
         room[0] -= len(shown)
-        return Family(look, [await self._family(each, room) for each in shown], more=len(boxes) > len(shown))
+        return ThreadFamily(look, [await self._family(each, room) for each in shown], more=len(boxes) > len(shown))
 
     async def standing(self, thread_id: str) -> tuple[int, bool]:
         """How many lines the journal has, and whether those will be all: the thread is closed, and nothing is left to do."""

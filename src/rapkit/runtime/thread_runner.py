@@ -2,21 +2,21 @@
 
 from collections.abc import Callable
 
-from rapkit.mailbox import Claim, Letter, Reception
-from rapkit.runtime.services import Premises
+from rapkit.mailbox import AcceptResult, Claim, NewMail
+from rapkit.runtime.services import AgentServices
 from rapkit.runtime.slice import Slice
 from rapkit.runtime.toolsets import THREAD
-from rapkit.work.poller import Pump
+from rapkit.work.poller import Poller
 
 
-class Worker:
+class ThreadRunner:
     """Claims due threads and runs a slice of each."""
 
-    def __init__(self, premises: Premises, on_slice: Callable[[str], None] = lambda _thread_id: None) -> None:
+    def __init__(self, premises: AgentServices, on_slice: Callable[[str], None] = lambda _thread_id: None) -> None:
         self._premises = premises
         self._on_slice = on_slice
         self._slices: dict[str, Slice] = {}
-        self.pump = Pump(premises.store, THREAD, premises.plan.capacity.threads, self._claim, self._slice)
+        self.pump = Poller(premises.store, THREAD, premises.plan.capacity.threads, self._claim, self._slice)
 
     @property
     def running(self) -> int:
@@ -36,7 +36,7 @@ class Worker:
         """Let slices end; those that cannot are given back."""
         await self.pump.drain(patience)
 
-    async def accept(self, letter: Letter) -> Reception:
+    async def accept(self, letter: NewMail) -> AcceptResult:
         """Put a letter into a thread's mail; the thread runs at once if nothing else is due for it and there is room."""
         store = self._premises.store
         if not self.pump.reserve():

@@ -12,12 +12,12 @@ from pydantic import TypeAdapter
 
 from rapkit.clock import Clock
 from rapkit.errors import InvalidToolset
-from rapkit.kernel.catalog import Catalog, Loaded, Withheld
+from rapkit.kernel.catalog import Catalog, Loaded, WithheldTool
 from rapkit.mailbox import Fact, NewBox, Store
 from rapkit.protocol import ToolsetDocument
 from rapkit.runtime.discovery import Discovery, DiscoveryFailed, Fetched
 from rapkit.runtime.server import Server
-from rapkit.work import maintenance
+from rapkit.work import background
 
 THREAD = "thread"
 """The kind of the boxes that are threads."""
@@ -38,7 +38,7 @@ log = logging.getLogger("rapkit.discovery")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ToolsetFinding:
     """What a server offers, or what is wrong with it.
 
     `withheld` are tools of its that are not offered to the model; `ignored` says which fields of its toolset are not usable.
@@ -47,11 +47,11 @@ class Finding:
     server: Server
     document: ToolsetDocument | None = None
     problem: str | None = None
-    withheld: tuple[Withheld, ...] = ()
+    withheld: tuple[WithheldTool, ...] = ()
     ignored: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, server: Server, fetched: Fetched | DiscoveryFailed, catalog: Catalog) -> "Finding":
+    def of(cls, server: Server, fetched: Fetched | DiscoveryFailed, catalog: Catalog) -> "ToolsetFinding":
         """What was found at a server, beside all others in the catalog."""
         if isinstance(fetched, DiscoveryFailed):
             return cls(server, problem=str(fetched))
@@ -112,12 +112,12 @@ class Toolsets:
         self._failed: dict[str, tuple[float, DiscoveryFailed]] = {}
         self._catalogs: OrderedDict[tuple[tuple[str, str], ...], Catalog] = OrderedDict()
 
-    async def survey(self) -> list[Finding]:
+    async def survey(self) -> list[ToolsetFinding]:
         """What all servers offer now, and what is wrong, for people."""
         servers = list(self._servers.values())
         fetched = await self._discovery.fetch_all(servers)
         catalog = catalog_of(servers, fetched)
-        return [Finding.of(server, each, catalog) for server, each in zip(servers, fetched, strict=True)]
+        return [ToolsetFinding.of(server, each, catalog) for server, each in zip(servers, fetched, strict=True)]
 
     async def catalog(self, root: str) -> Catalog:
         """What the session of this root thread may use. A server that was down when it began is asked again from time to time."""
@@ -169,7 +169,7 @@ class Toolsets:
 
     async def close(self) -> None:
         """End what is still asked in the background."""
-        await maintenance.end(*self._asking.values())
+        await background.end(*self._asking.values())
 
     async def _ask(self, root: str, servers: Sequence[Server], now: float) -> _Session:
         known = await self._session(root) or _Session({}, {})

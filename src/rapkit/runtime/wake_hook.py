@@ -9,7 +9,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 
-from rapkit.work import maintenance
+from rapkit.work import background
 
 _MOST_AT_ONCE = 32
 _PATIENCE = 60.0
@@ -24,7 +24,7 @@ A plain function is called in a thread of its own, so that it may take its time.
 log = logging.getLogger("rapkit.doorbell")
 
 
-class Doorbell:
+class WakeHook:
     """Calls a function of the user's in the background. Best effort: what it is about is in the store, whether the bell is heard or not.
 
     `rung` is how often.
@@ -78,4 +78,4 @@ class Doorbell:
         """Let calls under way end, for a moment."""
         if self._calls:
             await asyncio.wait(set(self._calls.values()), timeout=_PATIENCE_AT_THE_END)
-        await maintenance.end(*self._calls.values())
+        await background.end(*self._calls.values())

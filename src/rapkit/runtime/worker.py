@@ -6,22 +6,23 @@ from dataclasses import dataclass
 
 from rapkit.clock import Clock
 from rapkit.delivery.http_client import Poster
-from rapkit.delivery.outbox_sender import Courier, Traffic
+from rapkit.delivery.outbox_sender import OutboxSender, SendLimits
 from rapkit.ids import new_id
-from rapkit.mailbox import OUTBOX, Letter, Outcome, Reception, Settlement, Store, Taken
-from rapkit.runtime.broadcast import Hub
-from rapkit.runtime.budget_release import Reviving
-from rapkit.runtime.budget_usage import Spending
-from rapkit.runtime.config import Plan
+from rapkit.mailbox import OUTBOX, AcceptResult, NewMail, Outcome, Settlement, Store, TakenPost
+from rapkit.runtime.broadcast import Broadcast
+from rapkit.runtime.budget_release import BudgetRelease
+from rapkit.runtime.budget_usage import BudgetUsage
+from rapkit.runtime.config import AgentConfig
 from rapkit.runtime.dispatch import Dispatch
 from rapkit.runtime.due_timer import soonest
-from rapkit.runtime.metrics import Metrics
+from rapkit.runtime.metrics import AgentMetrics
 from rapkit.runtime.schedules import SCHEDULE, Schedules
-from rapkit.runtime.services import Premises
-from rapkit.runtime.thread_runner import Worker
+from rapkit.runtime.services import AgentServices
+from rapkit.runtime.thread_runner import ThreadRunner
 from rapkit.runtime.toolsets import THREAD, Toolsets
 from rapkit.tracing import Tracing
-from rapkit.work import maintenance
+from rapkit.work import background
+from rapkit.work.maintenance import Maintenance
 
 _LOOK_AGAIN_AFTER = 0.25
 
@@ -30,24 +31,24 @@ TOPICS = (SCHEDULE, THREAD, OUTBOX)
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class WorkerServices:
     """What all shifts of one running agent share."""
 
-    plan: Plan
+    plan: AgentConfig
     store: Store
     line: Poster
     clock: Clock
     toolsets: Toolsets
     dispatch: Dispatch
-    hub: Hub
-    metrics: Metrics
+    hub: Broadcast
+    metrics: AgentMetrics
     tracing: Tracing
 
 
-class Shift:
+class Worker:
     """A worker, a courier, and whoever sees to schedules and budgets. `threads` and `posts` say what they have done."""
 
-    def __init__(self, place: Workplace) -> None:
+    def __init__(self, place: WorkerServices) -> None:
         self._place = place
         self._store = place.store
         self._grace = place.plan.patience.grace
@@ -57,24 +58,24 @@ class Shift:
         self._keeping: list[asyncio.Task[None]] = []
         self._reviving: list[asyncio.Task[None]] = []
         self._finishing: asyncio.Task[None] | None = None
-        self.upkeep = maintenance.Upkeep(place.store, name, place.plan.patience.dead_letters)
+        self.upkeep = Maintenance(place.store, name, place.plan.patience.dead_letters)
         budget = place.plan.budget
-        self._spending = None if budget is None else Spending(place.store, name, budget, place.clock.now)
-        self._revival = Reviving(place.store, name, budget, place.plan.limits, self._spending)
-        self._courier = Courier(
+        self._spending = None if budget is None else BudgetUsage(place.store, name, budget, place.clock.now)
+        self._revival = BudgetRelease(place.store, name, budget, place.plan.limits, self._spending)
+        self._courier = OutboxSender(
             place.store,
             place.line,
             name,
             policies=place.plan.policies,
-            traffic=Traffic(place.plan.capacity.deliveries, place.plan.capacity.deliveries_per_origin),
+            traffic=SendLimits(place.plan.capacity.deliveries, place.plan.capacity.deliveries_per_origin),
             prepare=place.dispatch.prepare,
             report=place.dispatch.report,
             on_attempt=self._attempted,
             tracing=place.tracing,
             clock=place.clock.now,
         )
-        self._worker = Worker(
-            Premises(
+        self._worker = ThreadRunner(
+            AgentServices(
                 plan=place.plan,
                 worker=name,
                 store=place.store,
@@ -120,7 +121,7 @@ class Shift:
         healthy = self._worker.healthy and self._courier.healthy and self._schedules.healthy
         return healthy and not any(task.done() for task in self._tasks)
 
-    async def accept(self, letter: Letter) -> Reception:
+    async def accept(self, letter: NewMail) -> AcceptResult:
         """Put a letter into a thread's mail; the thread runs at once if there is room."""
         return await self._worker.accept(letter)
 
@@ -132,7 +133,7 @@ class Shift:
         if self._ran is not None:  # a shift that never ends would never forget
             self._ran.add(thread_id)
 
-    def _attempted(self, taken: Taken, settlement: Settlement) -> None:
+    def _attempted(self, taken: TakenPost, settlement: Settlement) -> None:
         self.posts += settlement.outcome is Outcome.DELIVERED
         self._place.metrics.attempt(taken, settlement)
 
@@ -141,39 +142,39 @@ class Shift:
     async def start(self) -> None:
         """Begin to work."""
         await self._begin()
-        self._delivering.append(maintenance.start(self._courier.run, "delivering POSTs"))
+        self._delivering.append(background.start(self._courier.run, "delivering POSTs"))
         self._working += [
-            maintenance.start(self._worker.run, "running threads"),
-            maintenance.start(self._schedules.run, "carrying out schedules"),
-            maintenance.start(self.upkeep.sweep, "sweeping"),
+            background.start(self._worker.run, "running threads"),
+            background.start(self._schedules.run, "carrying out schedules"),
+            background.start(self.upkeep.sweep, "sweeping"),
         ]
-        self._reviving.append(maintenance.start(self._revival.run, "reviving threads"))
+        self._reviving.append(background.start(self._revival.run, "reviving threads"))
 
     async def _begin(self) -> None:
         await self._store.renew(self._name)
         if self._spending is not None:
             await self._spending.start()
-            self._keeping.append(maintenance.start(self._spending.run, "writing down what is spent"))
-        self._keeping.append(maintenance.start(self.upkeep.renew, "renewing the lease"))
+            self._keeping.append(background.start(self._spending.run, "writing down what is spent"))
+        self._keeping.append(background.start(self.upkeep.renew, "renewing the lease"))
 
     async def stop(self) -> None:
         """End in order: no new slices, let running ones end, send what they said, leave the rest to whoever comes next."""
         try:
-            await maintenance.end(*self._working, *self._reviving)
+            await background.end(*self._working, *self._reviving)
             await self._schedules.drain(self._grace)
             await self._worker.drain(self._grace)
             if self._spending is not None:
                 await self._spending.close()
             await self.upkeep.let_outbox_leave(self._grace)
-            await maintenance.end(*self._delivering)
+            await background.end(*self._delivering)
             await self._courier.drain(self._grace)
         finally:
-            await maintenance.end(*self._reviving, *self._delivering, *self._keeping)
+            await background.end(*self._reviving, *self._delivering, *self._keeping)
             await self.upkeep.retire()
 
     async def abandon(self) -> None:
         """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
-        await maintenance.end(*self._tasks, *self._reviving)
+        await background.end(*self._tasks, *self._reviving)
         await asyncio.gather(*(pump.drain(0) for pump in self._pumps))
 
     @property
@@ -195,9 +196,9 @@ class Shift:
                 async with self._place.clock.timeout(at_most):
                     await asyncio.wait({self._finishing})
         finally:
-            await maintenance.end(self._finishing)
+            await background.end(self._finishing)
             # For what those say who are still at it. Where all is done, all this takes no time.
-            self._delivering.append(maintenance.start(self._courier.run, "delivering POSTs"))
+            self._delivering.append(background.start(self._courier.run, "delivering POSTs"))
             await self.stop()
         if not self._finishing.cancelled():
             self._finishing.result()
@@ -232,4 +233,4 @@ class Shift:
         try:
             await asyncio.wait(in_hand | bells, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await maintenance.end(*bells)
+            await background.end(*bells)

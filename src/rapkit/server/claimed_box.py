@@ -5,22 +5,22 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from rapkit.delivery.outbox_sender import Courier
-from rapkit.delivery.retry import Kind
+from rapkit.delivery.outbox_sender import OutboxSender
+from rapkit.delivery.retry import PostKind
 from rapkit.errors import Fenced
 from rapkit.ids import new_id
 from rapkit.mailbox import Claim, Commit, Outgoing, Store, lane_under
 from rapkit.server.invocation import digest
-from rapkit.work.store_retry import insist
+from rapkit.work.store_retry import retry_store_operation
 
 log = logging.getLogger("rapkit.calls")
 
 
-class Hold:
+class ClaimedBox:
     """A claim of a box whose POSTs all go to one callback URL, in order."""
 
     def __init__(
-        self, store: Store, courier: Courier, claim: Claim, callback_url: str, origin_of: Callable[[str], str]
+        self, store: Store, courier: OutboxSender, claim: Claim, callback_url: str, origin_of: Callable[[str], str]
     ) -> None:
         self.claim = claim
         self.traceparent = ""
@@ -39,7 +39,7 @@ class Hold:
     def post(
         self,
         body: bytes,
-        kind: Kind = Kind.CALLBACK,
+        kind: PostKind = PostKind.CALLBACK,
         *,
         lane: str | None = None,
         not_before: float | None = None,
@@ -60,7 +60,7 @@ class Hold:
 
     def view_post(self, body: bytes, view_type: str) -> Outgoing:
         """A POST that shows a view, in a lane of its own: it neither waits for results and questions nor holds them up."""
-        outgoing = self.post(body, Kind.VIEW, lane=lane_under(self.claim.box, digest("v", view_type)))
+        outgoing = self.post(body, PostKind.VIEW, lane=lane_under(self.claim.box, digest("v", view_type)))
         return replace(outgoing, latest=True)
 
     async def commit(self, commit: Commit) -> None:
@@ -69,10 +69,10 @@ class Hold:
             since = asyncio.get_running_loop().time()
             self._courier.hand(await self._store.commit(self.claim, commit, sender), since)
 
-    async def insist(self, commit: Commit) -> bool:
+    async def commit_with_retry(self, commit: Commit) -> bool:
         """Write it, however often it takes; False if the box was no longer ours. For what can be written twice, or ends the claim."""
         try:
-            await insist(lambda: self.commit(commit))
+            await retry_store_operation(lambda: self.commit(commit))
         except Fenced as error:
             # It was cancelled, or taken over: whoever has it now ends it. Or it is our own commit, written when its fate was open.
             log.debug("%s", error)

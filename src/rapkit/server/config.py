@@ -60,7 +60,7 @@ class Durations:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ToolsetConfig:
     """What an engine is made from."""
 
     toolset: str

@@ -11,35 +11,36 @@ from pathlib import Path
 
 from rapkit.clock import Clock, SystemClock
 from rapkit.delivery.guard import Guard
-from rapkit.delivery.http_client import HttpClient, Poster, Timeouts
-from rapkit.delivery.name_resolver import Lookups
-from rapkit.delivery.outbox_sender import Consequence, Courier, Fate, Traffic
-from rapkit.delivery.retry import POLICIES, Kind
+from rapkit.delivery.http_client import ClientTimeouts, HttpClient, Poster
+from rapkit.delivery.name_resolver import NameResolver
+from rapkit.delivery.outbox_sender import DeliveryOutcome, FollowUp, OutboxSender, SendLimits
+from rapkit.delivery.retry import POLICIES, PostKind
 from rapkit.errors import ForbiddenTarget, StoreError
 from rapkit.http.health import NOT_WORKING
 from rapkit.http.rate_limit import RateLimit
 from rapkit.ids import new_id
-from rapkit.mailbox import Fact, Lease, Reception, Store, Taken
+from rapkit.mailbox import AcceptResult, Fact, Lease, Store, TakenPost
 from rapkit.protocol import ChoiceMade, Invocation
-from rapkit.server.calls.call_runner import Worker
-from rapkit.server.config import Plan
+from rapkit.server.calls.call_runner import CallRunner
+from rapkit.server.config import ToolsetConfig
 from rapkit.server.interaction.oauth import OAuth
-from rapkit.server.interaction.oauth.service import Client as OAuthClient
+from rapkit.server.interaction.oauth.service import OAuthClient
 from rapkit.server.interaction.questions import REMEMBERED, answer_letter, report_question
 from rapkit.server.interaction.user_box import stand_in_box
 from rapkit.server.interaction.user_interaction import ANSWER_PURPOSE
-from rapkit.server.invocation import Call, call_kind, subscription_kind, thread_key, thread_kind
-from rapkit.server.metrics import Metrics
+from rapkit.server.invocation import StoredCall, call_kind, subscription_kind, thread_key, thread_kind
+from rapkit.server.metrics import ToolsetMetrics
 from rapkit.server.resources.thread_resources import Resources
 from rapkit.server.resources.workspaces import workspaces_for
-from rapkit.server.services import Premises
-from rapkit.server.subscriptions.subscription_runner import Subscriptions
+from rapkit.server.services import ToolsetServices
+from rapkit.server.subscriptions.subscription_runner import SubscriptionRunner
 from rapkit.server.subscriptions.topics import Topics
-from rapkit.server.thread_pool import Threads
+from rapkit.server.thread_pool import ThreadPool
 from rapkit.signer import Signer
 from rapkit.stores import open_store
 from rapkit.tracing import Tracing
-from rapkit.work import maintenance
+from rapkit.work import background
+from rapkit.work.maintenance import Maintenance
 
 _COUNT_BACKLOG_EVERY = 1.0
 _UNKNOWN_ORIGIN = "unknown"
@@ -48,18 +49,20 @@ log = logging.getLogger("rapkit.server")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ToolsetEnvironment:
     """What a toolset at work finds outside of itself. Tests bring their own.
 
     `is_lost` is asked when the work ends: whether it is to end as in a process that was killed, with nothing brought to an end.
     """
 
     clock: Clock = field(default_factory=SystemClock)
-    open_store: Callable[[Plan], Store] = lambda plan: open_store(plan.store, lease=Lease(plan.durations.lease))
-    open_client: Callable[[Guard, Timeouts], contextlib.AbstractAsyncContextManager[Poster]] = HttpClient
+    open_store: Callable[[ToolsetConfig], Store] = lambda plan: open_store(
+        plan.store, lease=Lease(plan.durations.lease)
+    )
+    open_client: Callable[[Guard, ClientTimeouts], contextlib.AbstractAsyncContextManager[Poster]] = HttpClient
     oauth_client: OAuthClient | None = None
-    workspaces: Callable[[Plan], Path | None] = lambda plan: workspaces_for(plan.store)
-    threads: Callable[[], Threads] = Threads
+    workspaces: Callable[[ToolsetConfig], Path | None] = lambda plan: workspaces_for(plan.store)
+    threads: Callable[[], ThreadPool] = ThreadPool
     is_lost: Callable[[], bool] = lambda: False
 
 
@@ -78,10 +81,12 @@ class TooBusy(Exception):
     retry_after: float
 
 
-class Engine:
+class ToolsetEngine:
     """A running toolset. Made by `running`."""
 
-    def __init__(self, plan: Plan, store: Store, client: Poster, guard: Guard, outside: Surroundings) -> None:
+    def __init__(
+        self, plan: ToolsetConfig, store: Store, client: Poster, guard: Guard, outside: ToolsetEnvironment
+    ) -> None:
         clock = outside.clock
         self._plan = plan
         self._store = store
@@ -91,19 +96,19 @@ class Engine:
         self._rate = RateLimit(plan.limits.rate)
         self._backlog: Counter[str] = Counter()
         self._background: list[asyncio.Task[None]] = []
-        self._upkeep = maintenance.Upkeep(store, self._name, plan.durations.keep_dead_letters)
-        self.metrics = Metrics(plan.toolset, plan.tools)
+        self._upkeep = Maintenance(store, self._name, plan.durations.keep_dead_letters)
+        self.metrics = ToolsetMetrics(plan.toolset, plan.tools)
         tracing = Tracing()
-        self._courier = Courier(
+        self._courier = OutboxSender(
             store,
             client,
             self._name,
             secrets=plan.webhook_secrets,
             policies={
                 **POLICIES,
-                Kind.QUESTION: replace(POLICIES[Kind.QUESTION], horizon=plan.durations.ask),
+                PostKind.QUESTION: replace(POLICIES[PostKind.QUESTION], horizon=plan.durations.ask),
             },
-            traffic=Traffic(plan.limits.deliveries, plan.limits.deliveries_per_origin),
+            traffic=SendLimits(plan.limits.deliveries, plan.limits.deliveries_per_origin),
             report=self._report,
             clock=clock.now,
             on_attempt=self.metrics.callback,
@@ -120,7 +125,7 @@ class Engine:
             plan.durations.authorise,
             outside.oauth_client,
         )
-        self._premises = Premises(
+        self._premises = ToolsetServices(
             plan=plan,
             worker=self._name,
             store=store,
@@ -134,8 +139,8 @@ class Engine:
             origin_of=self._origin_of,
         )
         self._resources = Resources(self._premises, outside.workspaces(plan), self._quiet)
-        self._worker = Worker(self._premises, self._resources, self._one_less)
-        self._subscriptions = Subscriptions(self._premises, self._resources)
+        self._worker = CallRunner(self._premises, self._resources, self._one_less)
+        self._subscriptions = SubscriptionRunner(self._premises, self._resources)
         self._topics = Topics(self._premises)
         self._measure()
 
@@ -149,7 +154,7 @@ class Engine:
         """Where callers and users reach us, if that was said."""
         return self._plan.public_url
 
-    async def admit(self, call: Call) -> Admission:
+    async def admit(self, call: StoredCall) -> Admission:
         """Make an invocation durable. `ForbiddenTarget` if its callback URL is none we would dial, `TooBusy` if there is too much to do."""
         self._guard.check_url(call.message.callback_url)
         if wait := self._rate.wait(call.caller):
@@ -194,29 +199,29 @@ class Engine:
         self._subscriptions.cancel(stopped.boxes)
         await self._courier.abort(stopped.in_flight)
 
-    async def answer(self, token: str, made: ChoiceMade) -> Reception:
+    async def answer(self, token: str, made: ChoiceMade) -> AcceptResult:
         """Take a user's choice, durably; a repetition is taken for the first answer.
 
         `UNKNOWN` means that the token was never given out for this call, `UNWANTED` that its question is not open any more.
         """
         parts = self._premises.signer.read(ANSWER_PURPOSE, token)
         if parts is None:
-            return Reception.UNKNOWN
+            return AcceptResult.UNKNOWN
         box_id, key = parts
         box = await self._store.box(box_id)
         if box is not None and box.name != made.id:
-            return Reception.UNKNOWN
+            return AcceptResult.UNKNOWN
         reception = await self._store.accept(answer_letter(box_id, key, made.selected))
-        return Reception.UNWANTED if reception is Reception.UNKNOWN else reception
+        return AcceptResult.UNWANTED if reception is AcceptResult.UNKNOWN else reception
 
-    async def _report(self, taken: Taken, fate: Fate) -> Consequence:
-        if taken.outgoing.kind == Kind.QUESTION:
+    async def _report(self, taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
+        if taken.outgoing.kind == PostKind.QUESTION:
             return report_question(taken, fate)
         return await self._subscriptions.report(taken, fate)
 
     async def _wake(self, box: str, key: str, error: str | None) -> bool:
         reception = await self._store.accept(answer_letter(box, key, error=error))
-        return reception in (Reception.ACCEPTED, Reception.DUPLICATE)
+        return reception in (AcceptResult.ACCEPTED, AcceptResult.DUPLICATE)
 
     async def emit(self, topic: str, payload: object, id: str | None) -> None:
         """Make an event of a topic durable; it reaches everybody who is subscribed by then."""
@@ -230,7 +235,7 @@ class Engine:
         return None if healthy else NOT_WORKING
 
     @property
-    def _at_work(self) -> "tuple[Worker | Subscriptions | Topics | Resources | Courier, ...]":
+    def _at_work(self) -> "tuple[CallRunner | SubscriptionRunner | Topics | Resources | OutboxSender, ...]":
         return (self._worker, self._subscriptions, self._topics, self._resources, self._courier)
 
     def _measure(self) -> None:
@@ -281,7 +286,7 @@ class Engine:
                 self._store.lease.seconds,
             )
         self._background = [
-            maintenance.start(work, what)
+            background.start(work, what)
             for work, what in (
                 (self._upkeep.renew, "renewing the lease"),
                 (self._courier.run, "delivering callbacks"),
@@ -299,7 +304,7 @@ class Engine:
         renewing, delivering, *others = self._background
         grace = self._plan.durations.grace
         try:
-            await maintenance.end(*others)
+            await background.end(*others)
             await asyncio.gather(
                 self._worker.drain(grace),
                 self._subscriptions.drain(grace),
@@ -310,16 +315,16 @@ class Engine:
             self._resources.close()
             await self.oauth.aclose()
             await self._upkeep.let_outbox_leave(grace)
-            await maintenance.end(delivering)
+            await background.end(delivering)
             await self._courier.drain(grace)
         finally:
             # Also if somebody could not wait: whoever starts next need not wait for the end of our lease.
-            await maintenance.end(renewing, delivering)
+            await background.end(renewing, delivering)
             await self._upkeep.retire()
 
     async def abandon(self) -> None:
         """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
-        await maintenance.end(*self._background)
+        await background.end(*self._background)
         await asyncio.gather(*(each.drain(0) for each in self._at_work))
         self._premises.threads.close()
         self._resources.close()
@@ -332,17 +337,17 @@ class Engine:
 
 
 @contextlib.asynccontextmanager
-async def running(plan: Plan, surroundings: Surroundings | None = None) -> AsyncIterator[Engine]:
+async def running(plan: ToolsetConfig, surroundings: ToolsetEnvironment | None = None) -> AsyncIterator[ToolsetEngine]:
     """Open the store, work as long as the context lasts, then end in order."""
-    outside = surroundings or Surroundings()
+    outside = surroundings or ToolsetEnvironment()
     store = outside.open_store(plan)
     try:
-        guard = Guard(plan.allow_callbacks, plan.loopback_callbacks, resolver=Lookups(plan.limits.lookups))
+        guard = Guard(plan.allow_callbacks, plan.loopback_callbacks, resolver=NameResolver(plan.limits.lookups))
         certificate = plan.callback_certificate
-        timeouts = Timeouts(plan.durations.connect, plan.durations.response)
+        timeouts = ClientTimeouts(plan.durations.connect, plan.durations.response)
         ours = HttpClient(guard, timeouts, certificate=certificate) if certificate else None
         async with ours or outside.open_client(guard, timeouts) as client:
-            engine = Engine(plan, store, client, guard, outside)
+            engine = ToolsetEngine(plan, store, client, guard, outside)
             await engine.start()
             try:
                 yield engine

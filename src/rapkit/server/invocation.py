@@ -34,7 +34,7 @@ def thread_kind(toolset: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class StoredCall:
     """A received invocation: to whom, from which authenticated caller, at which address of ours, in which trace.
 
     `checkpoint` is the last one that its handler has stored.
@@ -80,7 +80,7 @@ class Call:
         )
 
     @classmethod
-    def from_state(cls, toolset: str, state: bytes) -> "Call":
+    def from_state(cls, toolset: str, state: bytes) -> "StoredCall":
         """Read what `to_state` wrote."""
         caller, base_url, traceparent, checkpoint, body = state.split(b"\n", 4)
         return cls(

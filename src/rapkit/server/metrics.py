@@ -10,7 +10,7 @@ from typing import Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rapkit.http.metrics import render
-from rapkit.mailbox import Settlement, Taken
+from rapkit.mailbox import Settlement, TakenPost
 
 Ended = Literal["ok", "error", "cancelled", "suspended"]
 
@@ -23,7 +23,7 @@ _SECONDS = (
 )
 
 
-class Metrics:
+class ToolsetMetrics:
     """The numbers of one toolset. `operations` are the names of its tools, as they are when something is counted."""
 
     def __init__(self, toolset: str, operations: Container[str]) -> None:
@@ -64,7 +64,7 @@ class Metrics:
         """A subscription has an event."""
         self._events.add(self._known(operation))
 
-    def callback(self, taken: Taken, settlement: Settlement) -> None:
+    def callback(self, taken: TakenPost, settlement: Settlement) -> None:
         """A POST was attempted: what a courier tells its `on_attempt`."""
         self._attempts.add(taken.outgoing.kind, settlement.outcome)
 

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rapkit.clock import Clock
-from rapkit.delivery.outbox_sender import Courier
+from rapkit.delivery.outbox_sender import OutboxSender
 from rapkit.errors import Fenced
 from rapkit.mailbox import Claim, Commit, Record, Store
-from rapkit.server.claimed_box import Hold
-from rapkit.server.config import Plan
+from rapkit.server.claimed_box import ClaimedBox
+from rapkit.server.config import ToolsetConfig
 from rapkit.server.interaction.oauth import OAuth
-from rapkit.server.metrics import Metrics
+from rapkit.server.metrics import ToolsetMetrics
 from rapkit.server.processes import Processes, kill_leftovers
-from rapkit.server.thread_pool import Threads
+from rapkit.server.thread_pool import ThreadPool
 from rapkit.signer import Signer
 from rapkit.tracing import Tracing
 
@@ -24,30 +24,30 @@ _PROCESS = "process"
 
 
 @dataclass(frozen=True, slots=True)
-class Premises:
+class ToolsetServices:
     """The store, the courier, the clock and the rest, under one worker's name."""
 
-    plan: Plan
+    plan: ToolsetConfig
     worker: str
     store: Store
-    courier: Courier
+    courier: OutboxSender
     clock: Clock
     signer: Signer
     oauth: OAuth
-    threads: Threads
-    metrics: Metrics
+    threads: ThreadPool
+    metrics: ToolsetMetrics
     tracing: Tracing
     origin_of: Callable[[str], str]
 
-    def processes(self, hold: Hold) -> Processes:
+    def processes(self, hold: ClaimedBox) -> Processes:
         """The programs that are run under a hold, each known to the store before it is started."""
 
         async def record(token: str) -> None:
-            if not await hold.insist(Commit(put=[Record(_PROCESS, token)], keep=True, charge=True)):
+            if not await hold.commit_with_retry(Commit(put=[Record(_PROCESS, token)], keep=True, charge=True)):
                 raise Fenced("The call was cancelled, or taken over.")
 
         async def forget(token: str) -> None:
-            await hold.insist(Commit(drop=[(_PROCESS, token)], keep=True, charge=True))
+            await hold.commit_with_retry(Commit(drop=[(_PROCESS, token)], keep=True, charge=True))
 
         return Processes(record, forget)
 
@@ -60,6 +60,6 @@ class Premises:
                 # No file or no thread to be had. The call must be answered all the same.
                 log.error("programs that a lost server ran may still run: %s", error)
 
-    def hold(self, claim: Claim, callback_url: str) -> Hold:
+    def hold(self, claim: Claim, callback_url: str) -> ClaimedBox:
         """Our hold on a claimed box that calls back there."""
-        return Hold(self.store, self.courier, claim, callback_url, self.origin_of)
+        return ClaimedBox(self.store, self.courier, claim, callback_url, self.origin_of)

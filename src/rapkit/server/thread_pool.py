@@ -19,18 +19,18 @@ _PAUSE_WITHOUT_THREADS = 0.25
 log = logging.getLogger("rapkit.server")
 
 
-class _Job(NamedTuple):
+class _PoolTask(NamedTuple):
     function: Callable[[], Any]
     context: contextvars.Context
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[Any]"
 
 
-class Threads:
+class ThreadPool:
     """Runs functions on daemon threads: as many as are needed at once, each used again."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_PoolTask | None] = queue.SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._started = 0
 
@@ -43,7 +43,7 @@ class Threads:
         future: asyncio.Future[T] = loop.create_future()
         while not self._idle.acquire(blocking=False) and not self._start():
             await asyncio.sleep(_PAUSE_WITHOUT_THREADS)
-        self._jobs.put(_Job(function, contextvars.copy_context(), loop, future))
+        self._jobs.put(_PoolTask(function, contextvars.copy_context(), loop, future))
         return await future
 
     def _start(self) -> bool:

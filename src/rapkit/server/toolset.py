@@ -20,10 +20,10 @@ from rapkit.http.sigv4 import AwsKeys, SigV4Keys
 from rapkit.protocol import ToolsetDocument, dump, parse_toolset
 from rapkit.secret import read_secret
 from rapkit.server.app import make_app
-from rapkit.server.config import Durations, Plan
+from rapkit.server.config import Durations, ToolsetConfig
 from rapkit.server.endpoints.webhook_delivery import Delivery
 from rapkit.server.endpoints.webhooks import StyleName, Webhook
-from rapkit.server.engine import Engine, Surroundings, running
+from rapkit.server.engine import ToolsetEngine, ToolsetEnvironment, running
 from rapkit.server.interaction.oauth import OAuthProvider
 from rapkit.server.interaction.oauth.service import by_name
 from rapkit.server.limits import Limits
@@ -111,7 +111,7 @@ class Toolset:
         self._hooks: list[Hook] = []
         self._close_hooks: list[CloseHook] = []
         self._webhooks: dict[str, Webhook] = {}
-        self._engine: Engine | None = None
+        self._engine: ToolsetEngine | None = None
         self._app: ASGIApp | None = None
 
     @overload
@@ -347,7 +347,7 @@ class Toolset:
         *,
         loopback_callbacks: bool = False,
         within: str | None = None,
-        surroundings: Surroundings | None = None,
+        surroundings: ToolsetEnvironment | None = None,
     ) -> AsyncIterator[None]:
         """Work as long as the context lasts. `tools.app` does it by itself unless it is mounted in another app.
 
@@ -369,7 +369,7 @@ class Toolset:
             stack.callback(self._forget_engine)
             yield
 
-    def _plan(self, loopback_callbacks: bool, within: str | None) -> Plan:
+    def _plan(self, loopback_callbacks: bool, within: str | None) -> ToolsetConfig:
         self.document("http://localhost")
         callers = self.callers
         if (
@@ -383,7 +383,7 @@ class Toolset:
             )
         secrets = [read_secret(secret) for secret in self.webhook_secrets]
         sign("", 0, b"", secrets)  # one that is none is found now, not with the first result
-        return Plan(
+        return ToolsetConfig(
             toolset=self.name,
             tools=self._tools,
             version=self.version,
@@ -429,7 +429,7 @@ class Toolset:
     def _forget_engine(self) -> None:
         self._engine = None
 
-    def _running_engine(self) -> Engine:
+    def _running_engine(self) -> ToolsetEngine:
         if self._engine is None:
             raise ConfigError(_NO_LIFESPAN.format(name=self.name))
         return self._engine

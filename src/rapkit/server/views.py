@@ -14,7 +14,7 @@ from rapkit.errors import StoreError
 from rapkit.mailbox import Commit, Outgoing
 from rapkit.protocol import ViewUpdate, dump
 from rapkit.protocol.problems import problems
-from rapkit.server.claimed_box import Hold
+from rapkit.server.claimed_box import ClaimedBox
 
 _PAUSE_BETWEEN_UPDATES = 0.25
 
@@ -24,7 +24,7 @@ log = logging.getLogger("rapkit.calls")
 class Views:
     """The views of one call, or of one subscription."""
 
-    def __init__(self, hold: Hold, clock: Clock, group_id: str, largest: int) -> None:
+    def __init__(self, hold: ClaimedBox, clock: Clock, group_id: str, largest: int) -> None:
         self._hold = hold
         self._clock = clock
         self._group_id = group_id

@@ -14,7 +14,7 @@ from typing import Any
 from rapkit.errors import ConfigError
 from rapkit.settings.keys import homes, key_names, key_table
 from rapkit.settings.missing_file import ANOTHER_FILE, an_empty_file, no_settings
-from rapkit.settings.toml_table import Table
+from rapkit.settings.toml_table import TomlTable
 from rapkit.store_url import DEFAULT_STORE
 
 DEFAULT_FILE = Path("rapkit.toml")
@@ -45,7 +45,7 @@ class Flags:
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class AgentLocation:
     """Where an agent listens, to whom, and where its threads are kept, by which it is known from others."""
 
     store: str = DEFAULT_STORE
@@ -54,7 +54,7 @@ class Whereabouts:
     tokens: Tokens = field(default_factory=dict, repr=False)
 
 
-def load_whereabouts(path: Path, flags: Flags) -> Whereabouts:
+def load_agent_location(path: Path, flags: Flags) -> AgentLocation:
     """Read no more than that, from where `load_settings` reads everything; `ConfigError` says what is wrong with that much."""
     file = SettingsFile(path, flags, os.environ)
     file.table.attempt("", file.model)
@@ -75,12 +75,12 @@ class SettingsFile:
         self.table = self._read(path)
         self.agent = self.table.table("agent", key_names("agent"))
 
-    def _read(self, path: Path) -> Table:
+    def _read(self, path: Path) -> TomlTable:
         if path == DEFAULT_FILE and not os.path.lexists(path):
             if self.said("model") is None:
                 raise ConfigError(no_settings(path))
-            return Table.nothing(path, key_names(""))
-        return Table.read(path, key_names(""), homes, absent=ANOTHER_FILE)
+            return TomlTable.nothing(path, key_names(""))
+        return TomlTable.read(path, key_names(""), homes, absent=ANOTHER_FILE)
 
     def said(self, key: str) -> str | None:
         """What was said of a key outside of the file."""
@@ -114,10 +114,10 @@ class SettingsFile:
             raise self.agent.missing("model", 'Write one, such as model = "openai:gpt-5-mini", or set RAPKIT_MODEL.')
         return self.agent.beside(inside, "scripted:")
 
-    def whereabouts(self) -> Whereabouts:
+    def whereabouts(self) -> AgentLocation:
         """Where the agent is; what is wrong with it is kept."""
         agent, attempt = self.agent, self.table.attempt
-        found = Whereabouts(
+        found = AgentLocation(
             store=attempt("", self._store),
             host=attempt(None, agent.text, "host") or DEFAULT_HOST,
             port=attempt(0, self._port),

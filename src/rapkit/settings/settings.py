@@ -28,13 +28,13 @@ from rapkit.settings.agent_location import (
     DEFAULT_HOST,
     DEFAULT_PORT,
     SERVERS,
+    AgentLocation,
     Flags,
     SettingsFile,
     Tokens,
-    Whereabouts,
 )
 from rapkit.settings.keys import key_names
-from rapkit.settings.toml_table import Table
+from rapkit.settings.toml_table import TomlTable
 from rapkit.store_url import DEFAULT_STORE
 
 __all__ = ["DEFAULT_FILE", "SERVERS", "Flags", "Settings", "load_settings"]
@@ -72,9 +72,9 @@ class Settings:
     budget: Budget | None = None
 
     @property
-    def whereabouts(self) -> Whereabouts:
+    def whereabouts(self) -> AgentLocation:
         """Where the agent is when it runs."""
-        return Whereabouts(self.store, self.host, self.port, self.tokens)
+        return AgentLocation(self.store, self.host, self.port, self.tokens)
 
     def agent(self) -> Agent:
         """The agent; `ConfigError` if its model cannot be used, or a token of its clients is not there."""
@@ -122,7 +122,7 @@ def load_settings(
     return settings
 
 
-def _instructions(agent: Table) -> str:
+def _instructions(agent: TomlTable) -> str:
     text = agent.text("instructions", may_be_empty=True) or ""
     place = agent.beside(text, "file:")
     if not text.startswith("file:"):
@@ -167,7 +167,7 @@ def _named_server(url: str, source: str) -> Server:
         raise ConfigError(f"{source}: {error}") from None
 
 
-def _server(table: Table) -> Server:
+def _server(table: TomlTable) -> Server:
     given: dict[str, Any] = {
         "token": table.attempt(None, table.secret, "token"),
         "prefix": table.attempt(None, table.text, "prefix", may_be_empty=True) or "",
@@ -187,7 +187,7 @@ def _server(table: Table) -> Server:
         raise table.wrong("url", "the URL of a tool server, like http://127.0.0.1:8001") from None
 
 
-def _auth(table: Table) -> SigV4 | ClientCertificate | None:
+def _auth(table: TomlTable) -> SigV4 | ClientCertificate | None:
     """How the agent proves to a server who it is, besides a token: one way or the other."""
     sigv4, files = table.table("sigv4", _SIGV4), table.table("client_certificate", _CERTIFICATE)
     if sigv4.names() and files.names():
@@ -204,19 +204,19 @@ def _auth(table: Table) -> SigV4 | ClientCertificate | None:
     return None
 
 
-def _place(table: Table, key: str) -> str | None:
+def _place(table: TomlTable, key: str) -> str | None:
     text = table.text(key)
     return None if text is None else table.place(text)
 
 
-def _made(table: Table, make: Callable[..., T], *given: str | None) -> T:
+def _made(table: TomlTable, make: Callable[..., T], *given: str | None) -> T:
     try:
         return make(*given)
     except ConfigError as error:
         raise ConfigError(f"{table.path}, {table.title}: {error}") from None
 
 
-def _each(read: Callable[[Table], T | None], tables: Sequence[Table]) -> tuple[T, ...]:
+def _each(read: Callable[[TomlTable], T | None], tables: Sequence[TomlTable]) -> tuple[T, ...]:
     """What all the tables say, except those that are wrong."""
     return tuple(each for table in tables if (each := table.attempt(None, read, table)) is not None)
 
@@ -224,7 +224,7 @@ def _each(read: Callable[[Table], T | None], tables: Sequence[Table]) -> tuple[T
 # How far, how long, how much
 
 
-def _limits(agent: Table) -> ThreadLimits:
+def _limits(agent: TomlTable) -> ThreadLimits:
     table = agent.table("limits", tuple(_LIMITS))
     given = {key: table.attempt(None, _limit, table, key) for key in _LIMITS}
     given["context_window"] = table.attempt(None, agent.number, "context_window", 1)
@@ -233,7 +233,7 @@ def _limits(agent: Table) -> ThreadLimits:
     return ThreadLimits(**{key: value for key, value in given.items() if value is not None})
 
 
-def _limit(table: Table, key: str) -> Any:
+def _limit(table: TomlTable, key: str) -> Any:
     kind = _LIMITS[key]
     if kind is bool:
         return table.flag(key)
@@ -246,7 +246,7 @@ def _limit(table: Table, key: str) -> Any:
     return table.seconds(key, may_be_zero=kind is float)
 
 
-def _capacity(agent: Table) -> Capacity:
+def _capacity(agent: TomlTable) -> Capacity:
     table = agent.table("capacity", key_names("agent.capacity"))
     http = HttpLimits(**_sizes(table.table("http", key_names("agent.capacity.http")), _HTTP))
     sizes = _sizes(table, _CAPACITY)
@@ -256,18 +256,18 @@ def _capacity(agent: Table) -> Capacity:
         raise ConfigError(f"{table.path}, {table.title}: {error}") from None
 
 
-def _sizes(table: Table, kinds: Mapping[str, Any]) -> dict[str, Any]:
+def _sizes(table: TomlTable, kinds: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers of things or bytes, and the times in seconds, that a table has."""
     given = {key: table.attempt(None, _size, table, key, kinds[key]) for key in table.names() if key in kinds}
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _size(table: Table, key: str, kind: Any) -> Any:
+def _size(table: TomlTable, key: str, kind: Any) -> Any:
     return table.seconds(key) if kind is float else table.number(key, 1)
 
 
-def _timeouts(agent: Table) -> Timeouts:
-    def read(table: Table, key: str) -> float | None:
+def _timeouts(agent: TomlTable) -> Timeouts:
+    def read(table: TomlTable, key: str) -> float | None:
         return table.attempt(None, table.seconds, key, may_be_off=True)
 
     tools = agent.table("call_timeouts", None)
@@ -282,8 +282,8 @@ def _unless_off(seconds: float | None) -> float | None:
     return None if seconds == math.inf else seconds
 
 
-def _confirmations(agent: Table) -> Confirmations:
-    def read(table: Table, key: str) -> Any:
+def _confirmations(agent: TomlTable) -> Confirmations:
+    def read(table: TomlTable, key: str) -> Any:
         return table.attempt(None, table.choice, key, _CONFIRMATIONS)
 
     table = agent.table("confirm", key_names("agent.confirm"))
@@ -292,7 +292,7 @@ def _confirmations(agent: Table) -> Confirmations:
     return Confirmations(read(table, "destructive") or Confirmations().destructive, given)
 
 
-def _budget(agent: Table) -> Budget | None:
+def _budget(agent: TomlTable) -> Budget | None:
     table = agent.table("budget", _BUDGET)
     if not table.names():
         return None
@@ -315,21 +315,21 @@ def _budget(agent: Table) -> Budget | None:
 # Schedules
 
 
-def _schedules(file: Table) -> tuple[Schedule, ...]:
+def _schedules(file: TomlTable) -> tuple[Schedule, ...]:
     tables = file.tables("schedule", _SCHEDULE, example='cron = "0 9 * * MON-FRI" and message = "…"')
     schedules = _each(_schedule, tables)
     file.attempt(None, _check_names, file, schedules)
     return schedules
 
 
-def _check_names(file: Table, schedules: Sequence[Schedule]) -> None:
+def _check_names(file: TomlTable, schedules: Sequence[Schedule]) -> None:
     try:
         check_names(schedules)
     except ConfigError as error:
         raise ConfigError(f"{file.path}, [[schedule]]: {error}") from None
 
 
-def _schedule(table: Table) -> Schedule | None:
+def _schedule(table: TomlTable) -> Schedule | None:
     cron = table.attempt(
         None,
         table.required,

@@ -28,7 +28,7 @@ Homes = Callable[[str], Sequence[str]]
 """The titles of the tables that have a key."""
 
 
-class Table:
+class TomlTable:
     """A table of a file. `title` is how it is written there: `[agent]`. Where `keys` is None, any key may be."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Table:
             problems += [self._unknown(key, keys) for key in values if key not in keys]
 
     @classmethod
-    def read(cls, path: Path, keys: Sequence[str], homes: Homes, *, absent: str) -> "Table":
+    def read(cls, path: Path, keys: Sequence[str], homes: Homes, *, absent: str) -> "TomlTable":
         """The whole file; `absent` is what to do if there is none.
 
         `homes` are the titles of the tables that have a key, to be named to whoever writes it elsewhere.
@@ -68,7 +68,7 @@ class Table:
         return cls(path, "", values, keys, [], homes)
 
     @classmethod
-    def nothing(cls, path: Path, keys: Sequence[str]) -> "Table":
+    def nothing(cls, path: Path, keys: Sequence[str]) -> "TomlTable":
         """A file that says nothing, for one that need not be there."""
         return cls(path, "", {}, keys, [], lambda _: ())
 
@@ -93,7 +93,7 @@ class Table:
         """The keys that are there."""
         return list(self._values)
 
-    def table(self, key: str, keys: Sequence[str] | None) -> "Table":
+    def table(self, key: str, keys: Sequence[str] | None) -> "TomlTable":
         """The table below this one, empty if it is not there."""
         title = f"[{self.title[1:-1]}.{key}]" if self.title else f"[{key}]"
         if self.title.startswith("[["):
@@ -102,9 +102,9 @@ class Table:
         if not isinstance(value, dict):
             self._problems.append(f'{self.path}: "{key}"{self._where} is a table. Write it as {title}.')
             value = {}
-        return Table(self.path, title, value, keys, self._problems, self._homes)
+        return TomlTable(self.path, title, value, keys, self._problems, self._homes)
 
-    def tables(self, key: str, keys: Sequence[str], *, example: str) -> "list[Table]":
+    def tables(self, key: str, keys: Sequence[str], *, example: str) -> "list[TomlTable]":
         """All tables of this name, in their order."""
         value = self._values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
@@ -113,7 +113,7 @@ class Table:
             )
             value = []
         return [
-            Table(self.path, f"[[{key}]] number {number}", each, keys, self._problems, self._homes)
+            TomlTable(self.path, f"[[{key}]] number {number}", each, keys, self._problems, self._homes)
             for number, each in enumerate(value, 1)
         ]
 

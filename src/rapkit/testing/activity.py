@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rapkit.server.thread_pool import Threads
+from rapkit.server.thread_pool import ThreadPool
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class Activity:
         finally:
             self._curious.discard(told)
 
-    def threads(self) -> Threads:
+    def threads(self) -> ThreadPool:
         """Threads that are waited for."""
         return _WatchedThreads(self)
 
@@ -97,7 +97,7 @@ class Activity:
         raise AssertionError("The server does not come to rest: something in it goes on and on without waiting.")
 
 
-class _WatchedThreads(Threads):
+class _WatchedThreads(ThreadPool):
     def __init__(self, activity: Activity) -> None:
         super().__init__()
         self._activity = activity

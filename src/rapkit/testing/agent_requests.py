@@ -6,13 +6,13 @@ from rapkit.kernel.thread import OpenChoice
 from rapkit.testing.user_requests import Consent
 
 if TYPE_CHECKING:
-    from rapkit.testing.agent_environment import Scene
+    from rapkit.testing.agent_fixture import AgentFixture
 
 
 class AskedToChoose:
     """A question to the user."""
 
-    def __init__(self, scene: "Scene", thread_id: str, call_id: str, choice: OpenChoice) -> None:
+    def __init__(self, scene: "AgentFixture", thread_id: str, call_id: str, choice: OpenChoice) -> None:
         self.call_id = call_id
         """The call that waits for the answer."""
         self.prompt = choice.prompt
@@ -47,7 +47,7 @@ class AskedToChoose:
 class AskedToAuthorise:
     """A request to authorise a tool at an OAuth provider."""
 
-    def __init__(self, scene: "Scene", call_id: str, url: str) -> None:
+    def __init__(self, scene: "AgentFixture", call_id: str, url: str) -> None:
         self.call_id = call_id
         """The call that waits for it."""
         self.url = url

@@ -9,7 +9,7 @@ from rapkit.testing.activity import Activity
 T = TypeVar("T")
 
 
-class Waiting:
+class BoundedWait:
     """Waits for what is expected.
 
     `patience` is how many real seconds; `hint` says, when that is over, what else could be tried; `complain` raises what must fail the

@@ -8,7 +8,7 @@ _LONGEST_TEXT = 200
 
 
 @dataclass(eq=False)
-class Correspondence:
+class CallMessages:
     """One call as those who made it see it. `released` is set when they have said that they want nothing more of it."""
 
     operation: str

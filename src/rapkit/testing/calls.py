@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from typing import TypeVar
 
 from rapkit.protocol import Callback, OAuthRequest, SubscriptionEvent, ToolResult, UserChoice
-from rapkit.testing.call_messages import Correspondence
+from rapkit.testing.call_messages import CallMessages
 from rapkit.testing.result import Result
-from rapkit.testing.toolset_environment import Stage
+from rapkit.testing.toolset_fixture import ToolsetFixture
 from rapkit.testing.user_requests import Choice, Consent
 
 M = TypeVar("M", OAuthRequest, SubscriptionEvent, UserChoice)
@@ -15,7 +15,7 @@ M = TypeVar("M", OAuthRequest, SubscriptionEvent, UserChoice)
 class Call:
     """A call that was acknowledged. What does not come within the test's patience is an `AssertionError` that tells what came instead."""
 
-    def __init__(self, stage: Stage, correspondence: Correspondence) -> None:
+    def __init__(self, stage: ToolsetFixture, correspondence: CallMessages) -> None:
         self._stage = stage
         self._correspondence = correspondence
         self._taken: set[int] = set()

@@ -8,14 +8,14 @@ from typing import Any
 from pydantic_core import to_json
 
 from rapkit.protocol import Callback, ToolsetDocument, parse_toolset
-from rapkit.testing.call_messages import Correspondence
+from rapkit.testing.call_messages import CallMessages
 from rapkit.testing.callbacks import Callbacks
 from rapkit.testing.calls import Call, Subscription
 from rapkit.testing.clock import ManualClock
 from rapkit.testing.providers import Providers
 from rapkit.testing.requests import Reply
 from rapkit.testing.result import Result
-from rapkit.testing.toolset_environment import Stage
+from rapkit.testing.toolset_fixture import ToolsetFixture
 
 _OK = 200
 
@@ -33,7 +33,7 @@ class Identity:
 class Client:
     """Calls the tools of a served toolset, and controls all that is around it."""
 
-    def __init__(self, stage: Stage, identity: Identity) -> None:
+    def __init__(self, stage: ToolsetFixture, identity: Identity) -> None:
         self._stage = stage
         self._identity = identity
 
@@ -69,7 +69,7 @@ class Client:
         """Call a tool, and return as soon as the server has acknowledged that."""
         who = self._identity
         number = next(self._stage.numbers)
-        correspondence = Correspondence(operation, f"call_{number}", who.thread_id, who.caller, f"model_{number}")
+        correspondence = CallMessages(operation, f"call_{number}", who.thread_id, who.caller, f"model_{number}")
         invocation = {
             "operation": operation,
             "arguments": arguments,

@@ -18,7 +18,7 @@ from rapkit.protocol import (
     ViewUpdate,
     dump,
 )
-from rapkit.testing.bounded_wait import Waiting
+from rapkit.testing.bounded_wait import BoundedWait
 from rapkit.testing.call_messages import describe
 
 _OK, _NOT_REACHED = 200, 599
@@ -28,7 +28,7 @@ class FakeCall:
     """A call as its tool gets it. What the agent does not take is an `AssertionError`, except with `send`, which says how it answered."""
 
     def __init__(
-        self, invocation: Invocation, line: Poster, waiting: Waiting, response_url: Callable[["FakeCall"], str]
+        self, invocation: Invocation, line: Poster, waiting: BoundedWait, response_url: Callable[["FakeCall"], str]
     ) -> None:
         self.invocation = invocation
         self.cancelled = False

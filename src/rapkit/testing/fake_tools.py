@@ -22,7 +22,7 @@ from rapkit.protocol import (
     parse_invocation,
     parse_thread_closed,
 )
-from rapkit.testing.bounded_wait import Waiting
+from rapkit.testing.bounded_wait import BoundedWait
 from rapkit.testing.fake_calls import FakeCall
 from rapkit.testing.requests import Reply
 
@@ -35,13 +35,13 @@ Answers = str | Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class FakeToolsEnvironment:
     """What fake tools find around them: their own base URL, the way to the agent, the clock, and how a test waits."""
 
     base: str
     line: Poster
     clock: Clock
-    waiting: Waiting
+    waiting: BoundedWait
 
 
 class FakeTool:
@@ -118,7 +118,7 @@ class FakeTools:
         self._failing: deque[int] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._mistakes: list[BaseException] = []
-        self._outside: Outside | None = None
+        self._outside: FakeToolsEnvironment | None = None
         self._questions = itertools.count(1)
         self._asked: dict[str, FakeCall] = {}
         for each in tools:
@@ -146,14 +146,14 @@ class FakeTools:
 
     # What the test's surroundings do
 
-    def open(self, outside: Outside) -> None:
+    def open(self, outside: FakeToolsEnvironment) -> None:
         """Begin to answer."""
         if self._outside is not None:
             raise RuntimeError(f"The fake tools {self.name!r} were used before. Make new ones for each test.")
         self._outside = outside
 
     @property
-    def outside(self) -> Outside:
+    def outside(self) -> FakeToolsEnvironment:
         """What they find around them."""
         if self._outside is None:
             raise RuntimeError(f"No agent uses the fake tools {self.name!r} yet: testing.agent(tools=[…], …)")

@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp
 
-from rapkit.delivery.http_client import Answer
+from rapkit.delivery.http_client import HttpResponse
 from rapkit.errors import DeliveryError
 from rapkit.testing.activity import Activity
 from rapkit.testing.requests import Reply, request
 
 
-class Place(Protocol):
+class NetworkHost(Protocol):
     """Somebody who answers requests."""
 
     async def send(self, method: str, url: str, body: bytes = ..., headers: Mapping[str, str] | None = ...) -> Reply:
@@ -24,10 +24,10 @@ class Network:
 
     def __init__(self, activity: Activity) -> None:
         self._activity = activity
-        self._places: dict[str, tuple[str, Place]] = {}
+        self._places: dict[str, tuple[str, NetworkHost]] = {}
         self._down: set[str] = set()
 
-    def add(self, name: str, base: str, place: Place) -> None:
+    def add(self, name: str, base: str, place: NetworkHost) -> None:
         """Have somebody answer below a base URL."""
         self._places[name] = (base.rstrip("/"), place)
 
@@ -41,11 +41,11 @@ class Network:
         self._check(name)
         self._down.discard(name)
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """POST a JSON body."""
         reply = await self._send("POST", url, body, {"content-type": "application/json", **headers})
         wait = reply.headers.get("retry-after", "")
-        return Answer(reply.status, float(wait) if wait.isdecimal() else None)
+        return HttpResponse(reply.status, float(wait) if wait.isdecimal() else None)
 
     async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
         """GET status and body."""
@@ -61,7 +61,7 @@ class Network:
         finally:
             self._activity.note()
 
-    def _at(self, url: str) -> Place:
+    def _at(self, url: str) -> NetworkHost:
         for name, (base, place) in self._places.items():
             if url.startswith(f"{base}/"):
                 if name in self._down:
@@ -74,7 +74,7 @@ class Network:
             raise ValueError(f"There is no {name!r} in this test. There are: {', '.join(self._places)}.")
 
 
-class AppPlace:
+class AppHost:
     """An ASGI app below a base URL."""
 
     def __init__(self, app: ASGIApp, base: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rapkit.server.toolset import Toolset
 from rapkit.testing.client import Client, Identity
-from rapkit.testing.toolset_environment import Stage
+from rapkit.testing.toolset_fixture import ToolsetFixture
 
 _PATIENCE = 5.0
 
@@ -21,7 +21,7 @@ async def serve(tools: Toolset, *, caller: str | None = None, patience: float = 
     still runs when the context ends is interrupted.
     """
     with tempfile.TemporaryDirectory(prefix="rapkit-testing-", ignore_cleanup_errors=True) as folder:
-        stage = Stage(tools, patience, Path(folder, "workspaces"))
+        stage = ToolsetFixture(tools, patience, Path(folder, "workspaces"))
         try:
             await stage.process.start()
             yield Client(stage, Identity(caller or stage.server.requests.callers[0]))

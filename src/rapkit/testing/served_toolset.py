@@ -5,19 +5,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from rapkit.delivery.http_client import Poster
-from rapkit.server.engine import Surroundings
+from rapkit.server.engine import ToolsetEnvironment
 from rapkit.server.toolset import Toolset
 from rapkit.testing.activity import Activity
 from rapkit.testing.clock import ManualClock
-from rapkit.testing.process import Process
-from rapkit.testing.process_run import Life
+from rapkit.testing.crashable_process import CrashableProcess
+from rapkit.testing.crashable_run import CrashableRun
 from rapkit.testing.providers import Providers
 from rapkit.testing.requests import Requests
 
 HOST = "127.0.0.1:8001"
 
 
-class Served:
+class ServedToolset:
     """The toolset, the way in, and the OAuth providers of its users. What it sends goes to `callers`."""
 
     def __init__(
@@ -32,15 +32,15 @@ class Served:
         self.tools = tools
         self.requests = Requests(tools, host)
         self.providers = Providers(clock)
-        self.process = Process(self._work, clock, activity)
+        self.process = CrashableProcess(self._work, clock, activity)
         self._clock = clock
         self._activity = activity
         self._callers = callers
         self._workspaces = workspaces
 
     @contextlib.asynccontextmanager
-    async def _work(self, life: Life) -> AsyncIterator[None]:
-        surroundings = Surroundings(
+    async def _work(self, life: CrashableRun) -> AsyncIterator[None]:
+        surroundings = ToolsetEnvironment(
             clock=self._clock,
             open_store=lambda _plan: life.store,
             open_client=lambda _guard, _timeouts: life.line(self._callers),

@@ -12,7 +12,7 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.runtime.budget import Budget
 from rapkit.runtime.schedules import Schedule
 from rapkit.server.toolset import Toolset
-from rapkit.testing.agent_environment import AGENT, Scene
+from rapkit.testing.agent_fixture import AGENT, AgentFixture
 from rapkit.testing.clock import ManualClock
 from rapkit.testing.fake_tools import FakeTool, FakeTools
 from rapkit.testing.network import Network
@@ -54,7 +54,7 @@ async def agent(
     if named:
         others.append(FakeTools(_FAKES, named))
     with tempfile.TemporaryDirectory(prefix="rapkit-testing-", ignore_cleanup_errors=True) as folder:
-        scene = Scene(
+        scene = AgentFixture(
             model_of(model),
             others,
             patience,
@@ -75,7 +75,7 @@ async def agent(
 class StagedAgent:
     """An agent in a test, and control over all that is around it."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: AgentFixture) -> None:
         self._scene = scene
 
     async def thread(self, thread_id: str | None = None, *, user_id: str | None = None) -> StagedThread:

@@ -10,11 +10,11 @@ from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import ClosedEntry, JournalEntry, ModelSaid, ParkedEntry, UserSaid
 from rapkit.runtime.first_answers import name_of
 from rapkit.runtime.history import view_of
-from rapkit.runtime.thread_commands import Line, Look
+from rapkit.runtime.thread_commands import JournalLine, ThreadSnapshot
 from rapkit.testing.agent_requests import AskedToAuthorise, AskedToChoose
 
 if TYPE_CHECKING:
-    from rapkit.testing.agent_environment import Scene
+    from rapkit.testing.agent_fixture import AgentFixture
 
 E = TypeVar("E", bound=JournalEntry)
 T = TypeVar("T")
@@ -27,10 +27,10 @@ MOST_SHOWN = 500
 class StagedThread:
     """A thread as its user and as a test see it. What is expected and does not come in time is an `AssertionError` with the journal."""
 
-    def __init__(self, scene: "Scene", thread_id: str) -> None:
+    def __init__(self, scene: "AgentFixture", thread_id: str) -> None:
         self.id = thread_id
         self._scene = scene
-        self._journal: list[Line] = []
+        self._journal: list[JournalLine] = []
         self._heard = 0
         self._asked: set[str] = set()
 
@@ -55,7 +55,7 @@ class StagedThread:
     async def answer(self) -> str:
         """The next thing the model says to the user, after what was returned before. `ThreadParked`, `ThreadClosed` as with `ask`."""
 
-        async def find() -> Line | None:
+        async def find() -> JournalLine | None:
             lines = await self._lines()
             return next((line for line in lines if line.seq > self._heard and _ends_a_turn(line.entry)), None)
 
@@ -110,14 +110,16 @@ class StagedThread:
 
     # What there is to see
 
-    async def look(self) -> Look:
+    async def look(self) -> ThreadSnapshot:
         """The thread as it is now: `status`, `views`, `authorizations`, and in `thread` what is pending, subscribed to, asked."""
         return await self._scene.threads.look(self.id)
 
-    async def until(self, true: Callable[[Look], Any], what: str = "What the test waits for did not happen") -> Look:
+    async def until(
+        self, true: Callable[[ThreadSnapshot], Any], what: str = "What the test waits for did not happen"
+    ) -> ThreadSnapshot:
         """Wait until something is true of the thread."""
 
-        async def find() -> Look | None:
+        async def find() -> ThreadSnapshot | None:
             look = await self.look()
             return look if true(look) else None
 
@@ -156,7 +158,7 @@ class StagedThread:
         status = (await self.look()).status
         return "\n".join([f"Thread {self.id} is {status}. Its journal:", *(lines or ["  nothing"])])
 
-    async def _lines(self) -> list[Line]:
+    async def _lines(self) -> list[JournalLine]:
         while news := await self._scene.threads.history(self.id, after=len(self._journal)):
             self._journal += [line for line in news if line.seq > len(self._journal)]
         return self._journal

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from rapkit.testing.activity import Activity
 from rapkit.testing.clock import ManualClock
-from rapkit.testing.process import Process
+from rapkit.testing.crashable_process import CrashableProcess
 
 
-class Timeline:
+class TimeAdvance:
     """The clock of some processes, and what is due by it."""
 
-    def __init__(self, clock: ManualClock, activity: Activity, processes: Sequence[Process]) -> None:
+    def __init__(self, clock: ManualClock, activity: Activity, processes: Sequence[CrashableProcess]) -> None:
         self._clock = clock
         self._activity = activity
         self._processes = processes

@@ -4,7 +4,7 @@ from urllib.parse import urlencode
 
 from rapkit.protocol import UserChoice
 from rapkit.testing.requests import Reply
-from rapkit.testing.served_toolset import Served
+from rapkit.testing.served_toolset import ServedToolset
 
 _OK = 200
 
@@ -12,7 +12,7 @@ _OK = 200
 class Choice:
     """A question to the user."""
 
-    def __init__(self, server: Served, message: UserChoice) -> None:
+    def __init__(self, server: ServedToolset, message: UserChoice) -> None:
         self._server = server
         self._message = message
 
@@ -57,7 +57,7 @@ class Choice:
 class Consent:
     """A request to authorise the server at an OAuth provider."""
 
-    def __init__(self, server: Served, auth_url: str) -> None:
+    def __init__(self, server: ServedToolset, auth_url: str) -> None:
         self._server = server
         self._inquiry = server.providers.inquiry(auth_url)
         self.url = auth_url

@@ -1,11 +1,9 @@
-"""Work that goes on in the background of a process as long as it runs."""
+"""Maintenance that every process does for its store: renew the lease, sweep what has expired."""
 
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Any
 
 from rapkit.errors import StoreBusy, StoreError, StoreFull, StoreLost
 from rapkit.mailbox import OUTBOX, Store
@@ -16,29 +14,7 @@ _PATIENCE_WITH_STORE = 2.0
 log = logging.getLogger("rapkit.background")
 
 
-def start(work: Callable[[], Awaitable[None]], what: str) -> "asyncio.Task[None]":
-    """Begin to work. It is meant to go on until it is ended; should it fail, that is said."""
-    return asyncio.create_task(_run(work, what))
-
-
-async def _run(work: Callable[[], Awaitable[None]], what: str) -> None:
-    try:
-        await work()
-    except asyncio.CancelledError:
-        raise
-    except BaseException:  # only to say so: the task ends with it, and readiness is lost
-        log.critical("%s has failed; restart the process", what, exc_info=True)
-        raise
-
-
-async def end(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel, and wait until it has ended."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class Upkeep:
+class Maintenance:
     """What every process owes its store: that it is alive, and that what has expired goes."""
 
     def __init__(self, store: Store, worker: str, dead_letters_kept_for: float) -> None:

@@ -20,7 +20,7 @@ LARGE = 256 * 1024
 _THREAD = ThreadPoolExecutor(1, thread_name_prefix="rapkit-large")
 
 
-async def off_loop(size: int, work: Callable[P, T], *given: P.args, **options: P.kwargs) -> T:
+async def offload(size: int, work: Callable[P, T], *given: P.args, **options: P.kwargs) -> T:
     """What a function returns that works on so many bytes; in a thread if these are many."""
     if size < LARGE:
         return work(*given, **options)

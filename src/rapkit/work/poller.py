@@ -20,7 +20,7 @@ _BATCH = 64
 log = logging.getLogger("rapkit.pump")
 
 
-class Pump(Generic[T]):
+class Poller(Generic[T]):
     """Keeps up to `limit` things of one topic in hand at once.
 
     `fetch(n)` claims up to n of them in the store; `work` does one, and handles its own failures. What is due later, or was made due by

@@ -15,7 +15,7 @@ T = TypeVar("T")
 log = logging.getLogger("rapkit.store")
 
 
-async def insist(operation: Callable[[], Awaitable[T]]) -> T:
+async def retry_store_operation(operation: Callable[[], Awaitable[T]]) -> T:
     """What an operation on the store gives, however often it takes. For what can be repeated; `Fenced` and `WrongKey` are let through."""
     pause = _PAUSE_BEFORE_TRYING_AGAIN
     while True:

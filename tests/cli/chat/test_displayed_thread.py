@@ -6,9 +6,9 @@ from typing import Any
 
 from rapkit.cli.agent_api import StreamEvent
 from rapkit.cli.chat.block import plain
-from rapkit.cli.chat.displayed_thread import Followed
+from rapkit.cli.chat.displayed_thread import DisplayedThread
 from rapkit.cli.chat.toolbar import toolbar
-from rapkit.cli.reconnecting_stream import Back, Lost
+from rapkit.cli.reconnecting_stream import ConnectionLost, Reconnected
 
 DETAIL: dict[str, Any] = {
     "length": 1,
@@ -26,16 +26,16 @@ def entry(kind: str, **fields: Any) -> StreamEvent:
     return StreamEvent("entry", {"seq": 1, "at": 1_763_270_400.0, "kind": kind, **fields}, "1")
 
 
-def told(followed: Followed, *happened: StreamEvent | Lost | Back) -> str:
+def told(followed: DisplayedThread, *happened: StreamEvent | ConnectionLost | Reconnected) -> str:
     return plain([block for each in happened for block in followed.take(each)], 80)
 
 
-def below(followed: Followed, width: int = 80) -> list[str]:
+def below(followed: DisplayedThread, width: int = 80) -> list[str]:
     return "".join(text for _, text in toolbar(followed, 0, None, width)).split("\n")
 
 
 def test_what_is_streamed_is_printed_once_with_its_entry() -> None:
-    followed = Followed("t")
+    followed = DisplayedThread("t")
     assert told(followed, StreamEvent("delta", {"text": "He"}, None), StreamEvent("delta", {"text": "llo"}, None)) == ""
     assert followed.saying == "Hello"
     assert told(followed, entry("assistant", text="Hello.", calls=[])) == "Hello."
@@ -43,8 +43,8 @@ def test_what_is_streamed_is_printed_once_with_its_entry() -> None:
 
 
 def test_pieces_are_void_after_a_reset_and_when_the_agent_is_lost() -> None:
-    followed = Followed("t")
-    for end in (StreamEvent("reset", {}, None), Lost("gone")):
+    followed = DisplayedThread("t")
+    for end in (StreamEvent("reset", {}, None), ConnectionLost("gone")):
         followed.take(StreamEvent("delta", {"text": "He"}, None))
         assert followed.saying == "He"
         followed.take(end)
@@ -52,10 +52,10 @@ def test_pieces_are_void_after_a_reset_and_when_the_agent_is_lost() -> None:
 
 
 def test_only_what_happened_while_the_agent_was_away_has_a_time() -> None:
-    followed = Followed("t")
-    followed.take(Lost("gone"))
+    followed = DisplayedThread("t")
+    followed.take(ConnectionLost("gone"))
     assert below(followed)[0].startswith(" t · the agent is away for 0 s, trying again")
-    text = told(followed, Back(), entry("user", text="Hello"))
+    text = told(followed, Reconnected(), entry("user", text="Hello"))
     assert below(followed) == [" t · … "]
     assert re.fullmatch(r"— the agent is back; it was away from [\d:]{8} to [\d:]{8} —\n\n[\d:]{8} > Hello", text)
     followed.take(StreamEvent("status", {"status": "idle", "reason": None}, "1"))
@@ -63,7 +63,7 @@ def test_only_what_happened_while_the_agent_was_away_has_a_time() -> None:
 
 
 def test_a_question_is_open_until_it_is_answered_or_its_call_is() -> None:
-    followed = Followed("t")
+    followed = DisplayedThread("t")
     for end in (entry("chosen", call_id="c1", selected=0), entry("result", call_id="c1", name="n", text="cancelled")):
         followed.take(StreamEvent("choice", QUESTION, "1"))
         assert [question.key for question in followed.questions.values()] == [("c1", 1.0)]
@@ -76,7 +76,7 @@ def test_a_question_is_open_until_it_is_answered_or_its_call_is() -> None:
 
 
 def test_a_look_from_before_a_question_was_asked_does_not_end_it() -> None:
-    followed = Followed("t")
+    followed = DisplayedThread("t")
     before = {**DETAIL, "length": 0}
     followed.take(entry("choice", call_id="c1", prompt="Now?", choices=["Yes"]))
     followed.take(StreamEvent("choice", QUESTION, "1"))
@@ -88,7 +88,7 @@ def test_a_look_from_before_a_question_was_asked_does_not_end_it() -> None:
 
 
 def test_what_is_answered_or_over_is_not_pending_any_more() -> None:
-    followed = Followed("t")
+    followed = DisplayedThread("t")
     call = {"call_id": "c1", "name": "nap", "display": "nap()", "made_at": 0.0, "awaits": "tool", "until": None}
     followed.look({**DETAIL, "pending_calls": [call], "subscriptions": [{**call, "call_id": "c2", "since": 0.0}]})
     assert len(below(followed)) == 3
@@ -98,7 +98,7 @@ def test_what_is_answered_or_over_is_not_pending_any_more() -> None:
 
 
 def test_a_link_is_shown_once() -> None:
-    followed = Followed("t")
+    followed = DisplayedThread("t")
     link = {"call_id": "c1", "auth_url": "https://example.com/consent"}
     assert told(followed, StreamEvent("oauth", link, "1")).endswith("https://example.com/consent")
     assert followed.look({**DETAIL, "oauth": [link]}) == []
@@ -109,7 +109,7 @@ def test_relatives_that_ask_are_told_of_once() -> None:
     def relative(id: str, *children: dict[str, Any], asks: bool = False) -> dict[str, Any]:
         return {"thread_id": id, "asks_user": asks, "children": list(children)}
 
-    followed = Followed("thr_1")
+    followed = DisplayedThread("thr_1")
     family = relative("thr_1", relative("thr_1-000001", relative("thr_1-000001-000001", asks=True)), asks=True)
     assert "/switch -000001-000001" in plain(followed.look_at_family(family), 80)
     assert followed.look_at_family(family) == []
@@ -119,7 +119,7 @@ def test_relatives_that_ask_are_told_of_once() -> None:
 
 
 def test_the_toolbar_fits_a_narrow_screen_and_a_long_list() -> None:
-    followed = Followed("thr_0123456789abcdef")
+    followed = DisplayedThread("thr_0123456789abcdef")
     call = {"call_id": "c1", "name": "nap", "display": "A call " * 20, "made_at": 0.0, "awaits": "time", "until": 9.0}
     followed.look({**DETAIL, "pending_calls": [call] * 9})
     for width in (20, 40, 80):
@@ -130,7 +130,7 @@ def test_the_toolbar_fits_a_narrow_screen_and_a_long_list() -> None:
 
 
 def test_a_short_call_leaves_its_room_to_what_it_waits_for() -> None:
-    followed = Followed("t")
+    followed = DisplayedThread("t")
     call = {"call_id": "c1", "name": "mail", "display": "mail()", "made_at": time.time(), "awaits": "permission"}
     followed.look({**DETAIL, "pending_calls": [{**call, "until": None}]})
     assert below(followed, 40)[1] == " → mail()  0 s, needs your permission"
@@ -141,7 +141,7 @@ def progress(**content: Any) -> StreamEvent:
 
 
 def test_how_far_a_call_has_come_stands_beside_it() -> None:
-    followed = Followed("t")
+    followed = DisplayedThread("t")
     now = time.time()
     call = {"call_id": "c1", "name": "brew", "display": "brew()", "made_at": now, "awaits": "tool", "until": None}
     other = {"call_id": "c2", "name": "watch", "display": "watch()", "since": now}
@@ -164,7 +164,7 @@ def test_how_far_a_call_has_come_stands_beside_it() -> None:
 
 
 def test_a_view_of_that_name_that_says_something_else_is_left_alone() -> None:
-    followed = Followed("t")
+    followed = DisplayedThread("t")
     strange: list[Any] = [None, [], "half", {"done": 1}, {"call_id": ["c1"], "done": 1}, {"call_id": "c1", "done": "1"}]
     for content in strange:
         followed.take(StreamEvent("view", {"view_type": "progress", "content": content}, "1"))
@@ -175,7 +175,7 @@ def test_a_view_of_that_name_that_says_something_else_is_left_alone() -> None:
 
 
 def test_a_callback_that_was_refused_is_told_of_once() -> None:
-    followed = Followed("t")
+    followed = DisplayedThread("t")
     call = {"call_id": "c1", "name": "watch", "callback_problem": "A callback was refused (401)."}
 
     assert plain(followed.look({**DETAIL, "pending_calls": [call]}), 80) == "! watch: A callback was refused (401)."

@@ -6,13 +6,13 @@ from typing import Any, get_args
 import pytest
 
 from rapkit.cli.chat.block import plain
-from rapkit.cli.chat.child_messages import LAST_WORDS, Words
-from rapkit.cli.chat.journal_renderer import Transcript, short_id
+from rapkit.cli.chat.child_messages import LAST_WORDS, ChildMessage
+from rapkit.cli.chat.journal_renderer import JournalRenderer, short_id
 from rapkit.kernel import entries as kernel
 from rapkit.kernel.entries import JournalEntry, MadeCall
 from rapkit.protocol.content import Diff, DiffSegment, ImageContent, OtherSegment, TextContent, TextSegment
 from rapkit.runtime.api.entries import document_of
-from rapkit.runtime.event_feed import Line
+from rapkit.runtime.event_feed import JournalLine
 
 CALL = MadeCall("call_1", "deploy", {"version": "1.2"})
 SHOWN = MadeCall("call_2", "forecast", {"city": "Oslo"}, display="Look at the sky over Oslo")
@@ -96,64 +96,66 @@ LOOKS: list[tuple[JournalEntry, str]] = [
 
 def document(entry: JournalEntry, seq: int = 1) -> dict[str, Any]:
     """An entry as clients get it."""
-    return document_of(Line(seq, 1_763_270_400.0, entry))
+    return document_of(JournalLine(seq, 1_763_270_400.0, entry))
 
 
-def shown(transcript: Transcript, *entries: JournalEntry, width: int = 100) -> str:
+def shown(transcript: JournalRenderer, *entries: JournalEntry, width: int = 100) -> str:
     return plain([block for entry in entries for block in transcript.blocks(document(entry))], width)
 
 
 @pytest.mark.parametrize(("entry", "looks"), LOOKS, ids=[f"{n}-{entry.kind}" for n, (entry, _) in enumerate(LOOKS)])
 def test_each_kind_of_line_has_a_look(entry: JournalEntry, looks: str) -> None:
-    assert shown(Transcript(), entry) == looks
+    assert shown(JournalRenderer(), entry) == looks
 
 
 def test_no_kind_is_forgotten_and_unknown_ones_are_left_out() -> None:
     kinds = {kind.__dataclass_fields__["kind"].default for kind in get_args(JournalEntry)}
     assert {entry.kind for entry, _ in LOOKS} == kinds
-    assert Transcript().blocks({"seq": 1, "at": 0.0, "kind": "of tomorrow"}) == []
+    assert JournalRenderer().blocks({"seq": 1, "at": 0.0, "kind": "of tomorrow"}) == []
 
 
 def test_calls_are_known_by_their_names_later() -> None:
     made = kernel.ModelSaid(calls=(CALL,))
-    text = shown(Transcript(), made, kernel.AuthorizationAsked("call_1"), kernel.Unsubscribed("call_1", "it is over"))
+    text = shown(
+        JournalRenderer(), made, kernel.AuthorizationAsked("call_1"), kernel.Unsubscribed("call_1", "it is over")
+    )
     assert text.endswith("! deploy wants to be authorised by you.\n◇ deploy: no more events: it is over")
 
 
 def test_an_answer_is_shown_with_its_question_where_that_was_asked_elsewhere() -> None:
     asked, chosen = kernel.ChoiceAsked("call_1", "Now?", ("Yes", "No")), kernel.ChoiceMadeEntry("call_1", selected=0)
-    transcript = Transcript(asked_elsewhere=True)
+    transcript = JournalRenderer(asked_elsewhere=True)
     assert shown(transcript, asked) == ""
     assert shown(transcript, chosen) == "? Now?\n✓ Yes"
-    assert shown(Transcript(), asked, chosen) == "? Now?\n  1 Yes\n  2 No\n✓ Yes"
+    assert shown(JournalRenderer(), asked, chosen) == "? Now?\n  1 Yes\n  2 No\n✓ Yes"
 
 
 def test_an_answered_question_is_repeated_in_a_few_lines_but_asked_in_all() -> None:
     prompt = "\n".join(f"line {n}" for n in range(1, 31))
     asked, chosen = kernel.ChoiceAsked("call_1", prompt, ("Yes",)), kernel.ChoiceMadeEntry("call_1", selected=0)
-    assert "  line 30\n  1 Yes" in shown(Transcript(), asked)
-    text = shown(Transcript(asked_elsewhere=True), asked, chosen)
+    assert "  line 30\n  1 Yes" in shown(JournalRenderer(), asked)
+    text = shown(JournalRenderer(asked_elsewhere=True), asked, chosen)
     assert text == "? line 1\n  line 2\n  line 3\n  line 4\n  … 26 more lines\n✓ Yes"
 
 
 def test_only_an_answer_of_a_call_that_was_given_up_is_late() -> None:
     given_up = kernel.Answered("call_1", "deploy", "Error: No answer.", by="runtime")
     real = kernel.Answered("call_1", "deploy", "done", late=True)
-    assert shown(Transcript(), given_up, real).endswith("← deploy (late: it had been given up): done")
+    assert shown(JournalRenderer(), given_up, real).endswith("← deploy (late: it had been given up): done")
 
 
 def test_what_a_child_said_is_shown_once() -> None:
-    transcript = Transcript()
+    transcript = JournalRenderer()
 
     def said(seq: int, text: str) -> str:
-        return plain(transcript.child_said(CHILD, Words(seq, text)), 80)
+        return plain(transcript.child_said(CHILD, ChildMessage(seq, text)), 80)
 
     assert said(2, "Let me look.") == "↳ child thread …abcdef-000001 said: Let me look."
     assert said(2, "Let me look.") == ""
     assert said(4, "1\n2\n3\n4") == "↳ child thread …abcdef-000001 said: 1\n  2\n  3\n  … 1 more line"
     closed = document(kernel.ChildEnded(CHILD))
-    assert len(transcript.blocks({**closed, LAST_WORDS: Words(4, "1\n2\n3\n4")})) == 1
-    assert [block.text for block in transcript.blocks({**closed, LAST_WORDS: Words(5, "Bye")})] == [
+    assert len(transcript.blocks({**closed, LAST_WORDS: ChildMessage(4, "1\n2\n3\n4")})) == 1
+    assert [block.text for block in transcript.blocks({**closed, LAST_WORDS: ChildMessage(5, "Bye")})] == [
         "child thread …abcdef-000001 said: Bye",
         "child thread …abcdef-000001 was closed",
     ]
@@ -162,14 +164,14 @@ def test_what_a_child_said_is_shown_once() -> None:
 
 
 def test_news_of_some_time_ago_has_its_time() -> None:
-    blocks = Transcript().blocks(document(kernel.UserSaid("Hello")), with_time=True)
+    blocks = JournalRenderer().blocks(document(kernel.UserSaid("Hello")), with_time=True)
     assert re.fullmatch(r"\d\d:\d\d:\d\d > Hello", plain(blocks, 80))
 
 
 def test_what_would_steer_the_terminal_is_not_printed() -> None:
     """A stranger's text: a tool's, or the model's."""
     text = shown(
-        Transcript(),
+        JournalRenderer(),
         kernel.ModelSaid("\x1b[2J\x07red\u202e", (MadeCall("c", "t", {"a": "\x1b[2J"}, display="\x1b]0;x\x07"),)),
         kernel.Answered("c", "t", "\x1b[31mred"),
         kernel.ChoiceAsked("c", "\x1b[2J?", ("\x9b2J",)),
@@ -183,4 +185,4 @@ def test_ids_of_threads_are_short() -> None:
 
 
 def test_progress_is_not_a_part_of_the_conversation() -> None:
-    assert shown(Transcript(), kernel.ViewChanged("progress")) == ""
+    assert shown(JournalRenderer(), kernel.ViewChanged("progress")) == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rapkit.cli.chat.server_watch import Look, Servers
+from rapkit.cli.chat.server_watch import Look, ServerWatch
 from tests.cli.chat.conftest import Chats
 
 DOWN = "http://127.0.0.1:9 cannot be reached. Is the server running there?"
@@ -33,7 +33,7 @@ async def test_what_is_wrong_is_said_once_and_also_that_it_no_longer_is() -> Non
     said: list[str] = []
     look = looks({"a": DOWN, "b": SLOW}, {"a": DOWN, "b": SLOW}, {"b": SLOW}, {}, {"a": DOWN})
 
-    await Servers(look, said.append, [0.0]).run()
+    await ServerWatch(look, said.append, [0.0]).run()
 
     assert said == [DOWN, SLOW, "a answers now.", "b answers now."]
 
@@ -41,15 +41,15 @@ async def test_what_is_wrong_is_said_once_and_also_that_it_no_longer_is() -> Non
 async def test_without_anybody_to_ask_nothing_is_said() -> None:
     said: list[str] = []
 
-    await Servers(looks({"a": DOWN}), said.append, [0.0]).run()
-    await Servers(lambda: None, said.append).run()
+    await ServerWatch(looks({"a": DOWN}), said.append, [0.0]).run()
+    await ServerWatch(lambda: None, said.append).run()
 
     assert said == [DOWN]
 
 
 async def test_the_agents_own_warning_does_not_repeat_it() -> None:
     said: list[str] = []
-    servers = Servers(looks({"a": DOWN}), said.append, [0.0])
+    servers = ServerWatch(looks({"a": DOWN}), said.append, [0.0])
     await servers.run()
 
     servers.warn(f"a offers nothing: {DOWN}")
@@ -60,7 +60,7 @@ async def test_the_agents_own_warning_does_not_repeat_it() -> None:
 
 async def test_nor_is_that_warning_repeated_if_it_comes_first() -> None:
     said: list[str] = []
-    servers = Servers(looks({"a": DOWN}), said.append, [0.0])
+    servers = ServerWatch(looks({"a": DOWN}), said.append, [0.0])
 
     servers.warn(f"a offers nothing: {DOWN}")
     await servers.run()

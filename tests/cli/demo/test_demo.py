@@ -20,7 +20,7 @@ from unittest import mock
 import pytest
 
 from rapkit.cli import main
-from rapkit.cli.demo.process import Process
+from rapkit.cli.demo.process import DemoProcess
 from tests.cli.demo_recording import Recording
 from tests.cli.demo_runs import DemoRun, demo, environment, nothing_runs, summary_of, wait_until
 
@@ -150,7 +150,7 @@ def test_a_disk_that_has_no_room_is_told_before_anything_is_done(
 
 
 def test_a_disk_that_became_full_is_told_where_a_log_cannot_say_it(tmp_path: Path) -> None:
-    process = Process("runtime", (), tmp_path, 20000, "/", lambda _word: None)
+    process = DemoProcess("runtime", (), tmp_path, 20000, "/", lambda _word: None)
     with room(4096):
         assert process.tail() == f"The last lines of runtime's log:\n  There are 4 KB left on the disk of {tmp_path}."
     assert process.tail() == "The last lines of runtime's log:\n  -"

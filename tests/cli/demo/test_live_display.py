@@ -10,23 +10,23 @@ from rich.console import Console
 from rich.text import Text
 
 from rapkit.cli.demo.chapters import CHAPTERS
-from rapkit.cli.demo.demo_state import Scene, ThreadSeen
-from rapkit.cli.demo.live_display import SMALLEST, Drawn, Picture
-from rapkit.cli.demo.plain_output import PlainLines
-from rapkit.cli.demo.process import Process, State
+from rapkit.cli.demo.demo_state import DemoState, ThreadSeen
+from rapkit.cli.demo.live_display import SMALLEST, Drawn, LiveDisplay
+from rapkit.cli.demo.plain_output import PlainOutput
+from rapkit.cli.demo.process import DemoProcess, State
 
 
-def process(name: str, state: State) -> Process:
-    made = Process(name, (), Path(), 20000, "/", lambda _word: None)
+def process(name: str, state: State) -> DemoProcess:
+    made = DemoProcess(name, (), Path(), 20000, "/", lambda _word: None)
     made.state, made.purpose = state, "has tools"
     made.pids.append(4711)
     return made
 
 
-def scene() -> Scene:
+def scene() -> DemoState:
     """In the middle, with much to show."""
-    shown = Picture(Console(file=io.StringIO()))
-    made = Scene(shown, "scripted model, no key, no network", CHAPTERS)
+    shown = LiveDisplay(Console(file=io.StringIO()))
+    made = DemoState(shown, "scripted model, no key, no network", CHAPTERS)
     made.processes = [process("runtime", "alive"), process("lab", "killed"), process("ops", "starting")]
     made.doing, made.thread = (
         {"lab": "load_test ━━━━━━──── 7/12 s"},
@@ -64,7 +64,7 @@ def test_it_fills_the_terminal_and_shows_the_newest_line(columns: int, rows: int
 
 def test_before_the_first_chapter_there_is_nothing_to_see() -> None:
     out = io.StringIO()
-    with Picture(Console(file=out, force_terminal=True, width=80, height=24)):
+    with LiveDisplay(Console(file=out, force_terminal=True, width=80, height=24)):
         pass
     assert "rapkit demo" not in out.getvalue()
 
@@ -72,8 +72,8 @@ def test_before_the_first_chapter_there_is_nothing_to_see() -> None:
 def plainly(columns: int | None) -> list[str]:
     """What is printed where there is no picture."""
     out = io.StringIO()
-    lines = PlainLines(Console(file=out, width=80, highlight=False), columns)
-    made = Scene(lines, "scripted model, no key, no network", CHAPTERS, began=math.inf)
+    lines = PlainOutput(Console(file=out, width=80, highlight=False), columns)
+    made = DemoState(lines, "scripted model, no key, no network", CHAPTERS, began=math.inf)
     made.next_chapter()
     made.say("out", "lab", "load_test: build 42 holds, and is as quick as before", "acknowledged after 8 ms")
     made.fact("exactly once", "4 calls, 4 answers in the journals, each to another call")

@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.settings.settings import load_settings
 
 PLAN = """
@@ -16,12 +16,12 @@ PLAN = """
 
 def patient(
     folder: Path, agent: str = "", *servers: str, model: str = "scripted:plan.yaml", ask_model: bool = False
-) -> Patient:
+) -> CheckedAgent:
     """One whose settings are these, in a file of this folder."""
     (folder / "plan.yaml").write_text(PLAN)
     file = folder / "rapkit.toml"
     file.write_text(f'[agent]\nmodel = "{model}"\n{agent}\n' + "".join(f"[[servers]]\n{each}\n" for each in servers))
-    return Patient(file, load_settings(file, environment={}), None, folder, ask_model)
+    return CheckedAgent(file, load_settings(file, environment={}), None, folder, ask_model)
 
 
 def free_port() -> int:

@@ -12,8 +12,8 @@ import pytest
 
 from rapkit import Agent
 from rapkit.cli.doctor import reachable
-from rapkit.cli.doctor.check_result import Verdict
-from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.check_result import CheckResult
+from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.models.scripted import Scripted
 from tests.cli.doctor.checked_agents import free_port, patient
 from tests.cli.foreign_server import Stranger
@@ -21,7 +21,7 @@ from tests.cli.foreign_server import Stranger
 TOKEN, OTHER_TOKEN = "xyzzy-xyzzy-xyzzy-xyzzy", "plugh-plugh-plugh-plugh"
 
 
-def only(examined: Patient) -> Verdict:
+def only(examined: CheckedAgent) -> CheckResult:
     (verdict,) = reachable.check(examined)
     return verdict
 
@@ -41,7 +41,7 @@ async def test_this_agent_answers(tmp_path: Path) -> None:
         examined = patient(tmp_path, settings(port, f'tokens = {{ me = "{TOKEN}" }}'))
         verdict = await asyncio.to_thread(only, examined)
 
-    assert verdict == Verdict("public_url", "ok", f"this agent answers at http://127.0.0.1:{port}")
+    assert verdict == CheckResult("public_url", "ok", f"this agent answers at http://127.0.0.1:{port}")
 
 
 async def test_another_agent_answers(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_certificate_that_nobody_vouches_for(tmp_path: Path, certificate: Path
 def test_what_cannot_be_known_is_skipped(tmp_path: Path) -> None:
     assert only(patient(tmp_path, "port = 0")).state == "skipped"
     assert only(patient(tmp_path, f'port = 0\npublic_url = "http://127.0.0.1:{free_port()}"')).state == "skipped"
-    assert only(Patient(Path("x"), None, "", tmp_path)).state == "skipped"
+    assert only(CheckedAgent(Path("x"), None, "", tmp_path)).state == "skipped"
 
 
 def test_a_token_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

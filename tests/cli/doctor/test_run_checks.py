@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from rapkit.cli.doctor import model, open_files, versions
-from rapkit.cli.doctor.check_result import Verdict
-from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.check_result import CheckResult
+from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.cli.doctor.report import as_json, summary
-from rapkit.cli.doctor.run_checks import CHECKS, examine
+from rapkit.cli.doctor.run_checks import CHECKS, run_checks
 from tests.cli.doctor.checked_agents import patient
 
-NOBODY = Patient(Path("rapkit.toml"), None, "There is none.", Path())
+NOBODY = CheckedAgent(Path("rapkit.toml"), None, "There is none.", Path())
 
 
-def well(_: Patient) -> list[Verdict]:
-    return [Verdict("well", "ok", "fine")]
+def well(_: CheckedAgent) -> list[CheckResult]:
+    return [CheckResult("well", "ok", "fine")]
 
 
 def ignore(_: Collection[str]) -> None:
@@ -28,11 +28,11 @@ def test_one_that_hangs_is_given_up_and_told_of() -> None:
     released = threading.Event()
     waited_for: list[Collection[str]] = []
 
-    def hang(_: Patient) -> list[Verdict]:
+    def hang(_: CheckedAgent) -> list[CheckResult]:
         released.wait()
         return []
 
-    verdicts = examine(NOBODY, waited_for.append, {"hangs": hang, "well": well}, patience=1.0)
+    verdicts = run_checks(NOBODY, waited_for.append, {"hangs": hang, "well": well}, patience=1.0)
     released.set()
 
     assert [(each.check, each.state) for each in verdicts] == [("hangs", "failed"), ("well", "ok")]
@@ -44,18 +44,18 @@ def test_one_that_hangs_is_given_up_and_told_of() -> None:
 def test_checks_are_made_at_the_same_time() -> None:
     met = threading.Barrier(2)
 
-    def meet(_: Patient) -> list[Verdict]:
+    def meet(_: CheckedAgent) -> list[CheckResult]:
         met.wait()
-        return [Verdict("met", "ok", "")]
+        return [CheckResult("met", "ok", "")]
 
-    assert len(examine(NOBODY, ignore, {"one": meet, "two": meet})) == 2
+    assert len(run_checks(NOBODY, ignore, {"one": meet, "two": meet})) == 2
 
 
 def test_one_that_breaks_says_so_and_shows_nothing_of_what_it_had_in_its_hands() -> None:
-    def broken(_: Patient) -> list[Verdict]:
+    def broken(_: CheckedAgent) -> list[CheckResult]:
         raise RuntimeError("the token is xyzzy")
 
-    verdicts = examine(NOBODY, ignore, {"broken": broken, "well": well})
+    verdicts = run_checks(NOBODY, ignore, {"broken": broken, "well": well})
 
     assert [(each.check, each.state) for each in verdicts] == [("broken", "skipped"), ("well", "ok")]
     assert verdicts[0].seen == "the check itself broke: RuntimeError"
@@ -75,7 +75,7 @@ def test_what_is_told_has_the_order_of_the_checks_and_not_of_their_ends() -> Non
     ],
 )
 def test_it_all_comes_to_one_sentence(states: list[str], said: str) -> None:
-    assert summary([Verdict("x", state, "") for state in states]).startswith(said)  # type: ignore[arg-type]
+    assert summary([CheckResult("x", state, "") for state in states]).startswith(said)  # type: ignore[arg-type]
 
 
 # Small ones

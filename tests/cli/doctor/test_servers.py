@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rapkit.cli.doctor import clock, servers, tokens
-from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.keyring import load_keyring
 from rapkit.mailbox import NewBox
 from rapkit.stores import open_store
@@ -261,7 +261,7 @@ def test_tools_that_are_withheld_and_tools_that_are_not_there(tmp_path: Path, st
 
 def test_without_servers_and_without_settings_there_is_nobody_to_ask(tmp_path: Path) -> None:
     assert [verdict.state for verdict in servers.check(patient(tmp_path))] == ["skipped"]
-    assert [verdict.state for verdict in servers.check(Patient(Path("x"), None, "", tmp_path))] == ["skipped"]
+    assert [verdict.state for verdict in servers.check(CheckedAgent(Path("x"), None, "", tmp_path))] == ["skipped"]
 
 
 def test_a_stranger_with_a_large_document_is_refused(tmp_path: Path, stranger: Stranger) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rapkit.cli.doctor.setting_sources import Sources, servers_outside
+from rapkit.cli.doctor.setting_sources import SettingSources, servers_outside
 from rapkit.settings.settings import Flags, load_settings
 
 FILE = """
@@ -19,7 +19,7 @@ def test_the_file_counts_first_then_flags_then_the_variable(tmp_path: Path) -> N
     flags = Flags(servers=("http://127.0.0.1:1", "http://127.0.0.1:2/"))
     environment = {"RAPKIT_SERVERS": "http://127.0.0.1:1 http://127.0.0.1:2 http://127.0.0.1:3/"}
 
-    sources = Sources(servers=servers_outside(file, flags, environment))
+    sources = SettingSources(servers=servers_outside(file, flags, environment))
 
     settings = load_settings(file, flags, environment)
     assert {server.base: sources.of(server) for server in settings.servers} == {

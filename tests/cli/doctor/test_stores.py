@@ -10,10 +10,10 @@ import apsw
 import pytest
 
 from rapkit.cli.doctor import store_file, stores
-from rapkit.cli.doctor.check_result import Verdict
-from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.check_result import CheckResult
+from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.keyring import load_keyring
-from rapkit.mailbox import Fact, Letter, NewBox
+from rapkit.mailbox import Fact, NewBox, NewMail
 from rapkit.runtime.callback_signatures import UNSIGNED
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
@@ -41,7 +41,7 @@ async def make(path: Path, *letters: str, since: float = 0.0) -> None:
     store = SqliteStore(str(path), load_keyring(path), clock=lambda: time.time() - since)
     await store.create(NewBox("t1", "thread", b"{}", root="t1"))
     for letter in letters:
-        await store.accept(Letter("t1", "user", letter.encode()))
+        await store.accept(NewMail("t1", "user", letter.encode()))
     await store.close()
 
 
@@ -51,7 +51,7 @@ def change(path: Path, statement: str) -> None:
     db.close()
 
 
-def only(examined: Patient) -> Verdict:
+def only(examined: CheckedAgent) -> CheckResult:
     """That of the agent's own store, which comes first."""
     return stores.check(examined)[0]
 
@@ -66,7 +66,7 @@ async def test_one_that_is_well(tmp_path: Path, path: Path) -> None:
     examined = patient(tmp_path)
     before = files(tmp_path)
 
-    assert only(examined) == Verdict("store", "ok", f"{path}: threads 1 waiting, 1 unread, nobody at work")
+    assert only(examined) == CheckResult("store", "ok", f"{path}: threads 1 waiting, 1 unread, nobody at work")
     assert files(tmp_path) == before
 
 
@@ -76,7 +76,7 @@ async def test_one_that_is_in_use(tmp_path: Path, path: Path) -> None:
     await store.renew("w1")
     names = sorted(each.name for each in path.parent.iterdir())
 
-    assert only(patient(tmp_path)) == Verdict("store", "ok", f"{path}: 1 process at work")
+    assert only(patient(tmp_path)) == CheckResult("store", "ok", f"{path}: 1 process at work")
     assert sorted(each.name for each in path.parent.iterdir()) == names
     await store.close()
 
@@ -84,7 +84,7 @@ async def test_one_that_is_in_use(tmp_path: Path, path: Path) -> None:
 async def test_one_that_was_left_by_kill_9(tmp_path: Path, path: Path) -> None:
     await make(path)
     store = open_store(f"sqlite:///{path}")
-    await store.accept(Letter("t1", "user", b"hello"))
+    await store.accept(NewMail("t1", "user", b"hello"))
     left = tmp_path / "left"
     shutil.copytree(path.parent, left)  # with the log that nobody has closed
     await store.close()
@@ -101,7 +101,7 @@ async def test_one_that_was_left_by_kill_9(tmp_path: Path, path: Path) -> None:
 
 
 def test_one_that_is_not_there_is_not_made(tmp_path: Path, path: Path) -> None:
-    assert only(patient(tmp_path)) == Verdict("store", "ok", f"{path}: not there yet, and made at the first start")
+    assert only(patient(tmp_path)) == CheckResult("store", "ok", f"{path}: not there yet, and made at the first start")
     assert not path.parent.exists()
 
 
@@ -139,7 +139,7 @@ async def test_stores_of_tool_servers_are_found(tmp_path: Path, path: Path) -> N
         str(path),
         str(path.with_name("weather.db")),
     ]
-    nothing = Patient(Path("rapkit.toml"), None, "There is none.", tmp_path)
+    nothing = CheckedAgent(Path("rapkit.toml"), None, "There is none.", tmp_path)
     assert len(stores.check(nothing)) == 2
 
 
@@ -243,7 +243,7 @@ def test_a_file_that_is_no_store(tmp_path: Path, path: Path) -> None:
 
     verdict = only(patient(tmp_path))
 
-    assert verdict == Verdict("store", "failed", f"{path}: it is not a SQLite file", "Name another file.")
+    assert verdict == CheckResult("store", "failed", f"{path}: it is not a SQLite file", "Name another file.")
 
 
 async def test_a_store_whose_beginning_is_damaged_may_still_be_one(tmp_path: Path, path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_file_that_is_empty_is_filled(tmp_path: Path, path: Path) -> None:
     path.parent.mkdir()
     path.touch()
 
-    assert only(patient(tmp_path)) == Verdict("store", "ok", f"{path}: empty yet, and filled at the first start")
+    assert only(patient(tmp_path)) == CheckResult("store", "ok", f"{path}: empty yet, and filled at the first start")
 
 
 async def test_a_file_of_another_program_or_of_a_newer_rapkit(tmp_path: Path, path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import cast
 
 from rapkit.delivery.guard import Guard
 from rapkit.delivery.http_client import HttpClient
-from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
+from rapkit.delivery.retry import POLICIES, PostKind, RetryPolicy
 from rapkit.http.authentication import Callers
 from rapkit.http.http_server import listen, serve_until_signal
 from rapkit.kernel.completion import Question, Reply
@@ -26,9 +26,9 @@ from rapkit.logs import set_up_logging
 from rapkit.mailbox import Lease, Store
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.app import make_app
-from rapkit.runtime.config import Capacity, Patience, Plan
-from rapkit.runtime.engine import Engine, Surroundings, running
-from rapkit.runtime.in_process import Line
+from rapkit.runtime.config import AgentConfig, Capacity, Patience
+from rapkit.runtime.engine import AgentEngine, AgentEnvironment, running
+from rapkit.runtime.in_process import Transport
 from rapkit.runtime.server import Server
 from rapkit.stores import open_store
 from tests.crash.runtime.hurry import Hurry
@@ -88,7 +88,7 @@ def serve(settings: Settings) -> None:
         await asyncio.sleep(random.uniform(0, settings.slowest))
         return reply
 
-    plan = Plan(
+    plan = AgentConfig(
         model=Scripted(answering),
         servers=tuple(Server(url, prefix=prefix) for prefix, url in settings.servers.items()),
         store=settings.store,
@@ -96,28 +96,28 @@ def serve(settings: Settings) -> None:
         limits=replace(LIMITS, question_timeout=settings.question_timeout),
         schedules=hurry.schedules if settings.schedules else (),
         patience=Patience(lease=settings.lease, grace=2.0, rediscover=0.5),
-        policies={**POLICIES, Kind.INVOCATION: _QUICKLY, Kind.ANSWER: _QUICKLY},
+        policies={**POLICIES, PostKind.INVOCATION: _QUICKLY, PostKind.ANSWER: _QUICKLY},
     )
 
     @contextlib.asynccontextmanager
-    async def line(guard: Guard) -> AsyncIterator[Line]:
+    async def line(guard: Guard) -> AsyncIterator[Transport]:
         async with HttpClient(guard) as client:
             yield WatchedLine(client, trace, moments)
 
-    def store(plan: Plan) -> Store:
+    def store(plan: AgentConfig) -> Store:
         opened = open_store(plan.store, lease=Lease(plan.patience.lease))
         return cast("Store", WatchedStore(opened, trace, moments, hurry))
 
-    engine: Engine | None = None
+    engine: AgentEngine | None = None
 
-    def found() -> Engine:
+    def found() -> AgentEngine:
         assert engine is not None
         return engine
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: object = None) -> AsyncIterator[None]:
         nonlocal engine
-        async with running(plan, Surroundings(open_store=store, open_line=line)) as engine:
+        async with running(plan, AgentEnvironment(open_store=store, open_line=line)) as engine:
             yield
 
     app = make_app(engine=found, callers=Callers({}), capacity=Capacity(), toolsets=(), lifespan=lifespan)

@@ -9,10 +9,10 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rapkit.delivery.http_client import Answer, HttpClient
-from rapkit.delivery.retry import Kind
+from rapkit.delivery.http_client import HttpClient, HttpResponse
+from rapkit.delivery.retry import PostKind
 from rapkit.kernel.entries import Answered, load_entry
-from rapkit.mailbox import MAIL_BYTES, Claim, Commit, Fact, Letter, NewBox, Reception, Settlement, Store, Taken
+from rapkit.mailbox import MAIL_BYTES, AcceptResult, Claim, Commit, Fact, NewBox, NewMail, Settlement, Store, TakenPost
 from rapkit.runtime.schedules import SCHEDULE
 from tests.crash.runtime.hurry import Hurry
 from tests.crash.runtime.trace import Trace
@@ -43,7 +43,7 @@ class WatchedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def create(self, box: NewBox, letter: Letter | None = None) -> bool:
+    async def create(self, box: NewBox, letter: NewMail | None = None) -> bool:
         self._moments.come("before create")
         made = await self._store.create(box, letter)
         self._moments.come("after create")
@@ -54,14 +54,14 @@ class WatchedStore:
         self._moments.come(f"after note {box.kind}")
         return written
 
-    async def accept(self, letter: Letter) -> Reception:
+    async def accept(self, letter: NewMail) -> AcceptResult:
         kind = letter.kind.partition("/")[0]
         self._moments.come(f"before accept {kind}")
         reception = await self._store.accept(letter)
         self._moments.come(f"after accept {kind}")
         return reception
 
-    async def accept_claimed(self, letter: Letter, worker: str) -> tuple[Reception, Claim | None]:
+    async def accept_claimed(self, letter: NewMail, worker: str) -> tuple[AcceptResult, Claim | None]:
         kind = letter.kind.partition("/")[0]
         self._moments.come(f"before accept {kind}")
         reception, claim = await self._store.accept_claimed(letter, worker)
@@ -79,7 +79,7 @@ class WatchedStore:
             self._trace.write(what="claimed", box=claim.box.id, epoch=claim.epoch)
             self._moments.come("after claim")
 
-    async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[Taken]:
+    async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[TakenPost]:
         commit = self._hurry.commit(claim, commit)
         name = _name_of(claim, commit)
         self._moments.come(f"before commit {name}")
@@ -89,7 +89,7 @@ class WatchedStore:
         self._moments.come(f"after commit {name}")
         return taken
 
-    async def settle(self, taken: Taken, settlement: Settlement) -> None:
+    async def settle(self, taken: TakenPost, settlement: Settlement) -> None:
         self._moments.come(f"before settle {taken.outgoing.kind}")
         await self._store.settle(taken, settlement)
         self._moments.come(f"after settle {taken.outgoing.kind}")
@@ -110,7 +110,7 @@ def _name_of(claim: Claim, commit: Commit) -> str:
     if claim.timers and "result" in kinds:
         return _name_of_time(commit)
     if "chosen" in kinds:
-        return "permission" if any(each.kind == Kind.INVOCATION for each in commit.outgoing) else "chosen"
+        return "permission" if any(each.kind == PostKind.INVOCATION for each in commit.outgoing) else "chosen"
     if "choice" in kinds and "assistant" in kinds:
         return "question"
     if commit.keep:
@@ -133,7 +133,7 @@ class WatchedLine:
         self._trace = trace
         self._moments = moments
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         message = json.loads(body)
         if "operation" not in message:
             return await self._line.post(url, body, headers)

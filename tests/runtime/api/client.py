@@ -13,8 +13,8 @@ from rapkit.http.authentication import Callers
 from rapkit.mailbox import Store
 from rapkit.runtime.api import api_routes
 from rapkit.runtime.api.schemas import AgentDetail
-from rapkit.runtime.broadcast import Hub
-from rapkit.runtime.thread_commands import Threads
+from rapkit.runtime.broadcast import Broadcast
+from rapkit.runtime.thread_commands import ThreadCommands
 from rapkit.stores import open_store
 from tests.server.served_toolset import Reply, exchange, serving_app
 from tests.server.sink import PATIENCE
@@ -170,8 +170,8 @@ class Api:
 
     port: int
     store: Store
-    threads: Threads
-    hub: Hub
+    threads: ThreadCommands
+    hub: Broadcast
 
     def client(self, token: str | None = None) -> Client:
         """A client of it."""
@@ -194,8 +194,8 @@ async def serving_api(
 ) -> AsyncIterator[Api]:
     """The API, and nothing else of an agent."""
     store = open_store(store_url)
-    hub = Hub()
-    threads = Threads(store, hub) if now is None else Threads(store, hub, now)
+    hub = Broadcast()
+    threads = ThreadCommands(store, hub) if now is None else ThreadCommands(store, hub, now)
     try:
         routes = api_routes(
             lambda: threads,

@@ -15,7 +15,7 @@ from rapkit.kernel.entries import UserSaid, dump_entry
 from rapkit.mailbox import Commit, Entry
 from rapkit.models.errors import ModelError
 from rapkit.runtime.api import api_routes
-from rapkit.runtime.broadcast import Changed, Delta, Perhaps
+from rapkit.runtime.broadcast import Changed, Delta, MaybeChanged
 from rapkit.runtime.thread_commands import EventName, ThreadEvent
 from rapkit.runtime.toolsets import THREAD
 from tests.runtime.agents import Obedient, Working, call, working
@@ -358,7 +358,7 @@ async def test_pieces_that_come_after_their_entry_are_void(api: Api) -> None:
     events = api.threads.follow(thread_id)
     assert (await anext(events)).name is EventName.STATUS
     await _written(api, thread_id, "hello")
-    for news in (Perhaps(), Delta("he"), Delta("llo")):
+    for news in (MaybeChanged(), Delta("he"), Delta("llo")):
         api.hub.tell(thread_id, news)
     assert await _names(events, 3) == [EventName.ENTRY, EventName.DELTA, EventName.DELTA]
 

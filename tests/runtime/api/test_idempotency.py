@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rapkit.runtime.idempotency import Keyed, KeyReused, Repeats
+from rapkit.runtime.idempotency import IdempotencyKeys, IdempotentRequest, KeyReused
 from rapkit.runtime.mail_codec import REMEMBERED
 from rapkit.stores import open_store
 from tests.runtime.agents import Obedient, Working, call, working
@@ -175,11 +175,11 @@ async def test_a_request_that_was_refused_leaves_its_key_free(client: Client) ->
     assert (await client.post(f"{thread}/messages", {"text": "hello"}, key="k")).status == 202
 
 
-def _neighbours() -> tuple[Keyed, Keyed]:
+def _neighbours() -> tuple[IdempotentRequest, IdempotentRequest]:
     """Two requests that are noted in the same place."""
-    seen: dict[tuple[str, str], Keyed] = {}
+    seen: dict[tuple[str, str], IdempotentRequest] = {}
     for number in itertools.count():
-        request = Keyed.of(f"k{number}", ("create",), "hello")
+        request = IdempotentRequest.of(f"k{number}", ("create",), "hello")
         assert request is not None
         other = seen.setdefault((request.shelf.id, request.corner), request)
         if other is not request:
@@ -192,7 +192,7 @@ async def test_notes_that_are_of_no_use_any_more_are_cleared_away(store: str) ->
     first, second = _neighbours()
     shelves = open_store(store)
     try:
-        repeats = Repeats(shelves, lambda: now)
+        repeats = IdempotencyKeys(shelves, lambda: now)
         assert await repeats.note(first, "thr_1") == "thr_1"
         now += REMEMBERED + 7200
         assert await repeats.note(second, "thr_2") == "thr_2"

@@ -11,8 +11,8 @@ from rapkit.errors import ThreadError
 from rapkit.kernel.entries import ChoiceAsked, ChoiceMadeEntry, Ignored
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.mailbox import Store
-from rapkit.runtime.broadcast import Hub
-from rapkit.runtime.thread_commands import Threads
+from rapkit.runtime.broadcast import Broadcast
+from rapkit.runtime.thread_commands import ThreadCommands
 from rapkit.stores import open_store
 from tests.runtime.agents import Obedient, Talk, Working, call, working
 from tests.runtime.api.client import Client
@@ -45,10 +45,12 @@ class _Interrupted:
 
 
 @contextlib.asynccontextmanager
-async def _another_process(store: str, moment: str, meanwhile: Callable[[], Awaitable[None]]) -> AsyncIterator[Threads]:
+async def _another_process(
+    store: str, moment: str, meanwhile: Callable[[], Awaitable[None]]
+) -> AsyncIterator[ThreadCommands]:
     opened = open_store(store)
     try:
-        yield Threads(cast("Store", _Interrupted(opened, moment, meanwhile)), Hub())
+        yield ThreadCommands(cast("Store", _Interrupted(opened, moment, meanwhile)), Broadcast())
     finally:
         await opened.close()
 

@@ -15,10 +15,10 @@ import pytest
 
 from rapkit import Context, Diff, Image, Limits, ToolError, Toolset, testing
 from rapkit.errors import StoreBusy
-from rapkit.mailbox import Claim, Commit, Letter, NewBox, Taken
+from rapkit.mailbox import Claim, Commit, NewBox, NewMail, TakenPost
 from rapkit.protocol import parse_invocation
-from rapkit.server.calls.handler_run import Visit
-from rapkit.server.invocation import Call, call_kind
+from rapkit.server.calls.handler_run import HandlerRun
+from rapkit.server.invocation import StoredCall, call_kind
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
 from tests.log_records import ours
@@ -462,11 +462,11 @@ async def test_a_stored_call_that_cannot_be_put_off_either_does_not_strand_those
     assert await store.create(NewBox("unreadable", call_kind(tools.name), b"garbage"))
     for number in range(5):
         body = json.dumps(invocation(sink.url, id=f"c{number}")).encode()
-        assert await store.create(Call(tools.name, "local", parse_invocation(body), body).to_box())
+        assert await store.create(StoredCall(tools.name, "local", parse_invocation(body), body).to_box())
     await store.close()
     commit = SqliteStore.commit
 
-    async def fail_on_it(store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None) -> list[Taken]:
+    async def fail_on_it(store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None) -> list[TakenPost]:
         if claim.box.id == "unreadable":
             raise StoreBusy("Another process keeps it locked.")
         return await commit(store, claim, what, sender)
@@ -485,7 +485,7 @@ async def test_a_stored_call_that_cannot_be_read_is_put_off_once_even_if_it_has_
     """Its letter stays unread, and is no reason to look at the call again before its time."""
     store = open_store(tools.store_url)
     assert await store.create(NewBox("unreadable", call_kind(tools.name), b"garbage"))
-    await store.accept(Letter("unreadable", "answer", b"{}"))
+    await store.accept(NewMail("unreadable", "answer", b"{}"))
     await store.close()
 
     async with serving(tools) as server:
@@ -504,21 +504,21 @@ async def test_a_call_that_the_server_itself_fails_on_is_tried_again_and_answere
     monkeypatch.setattr("rapkit.server.calls.call_runner._PAUSE_AFTER_FAILURE", 0)
     tools = toolset()
     failures = 0
-    context = Visit.context
+    context = HandlerRun.context
 
     @tools.tool(read_only=True)
     async def read(ctx: Context) -> str:
         """Read."""
         return "done"
 
-    async def fail(visit: Visit) -> Context:
+    async def fail(visit: HandlerRun) -> Context:
         nonlocal failures
         failures += 1
         if failures <= times:
             raise RuntimeError("a mistake of ours")
         return await context(visit)
 
-    monkeypatch.setattr(Visit, "context", fail)
+    monkeypatch.setattr(HandlerRun, "context", fail)
     async with serving(tools) as server:
         text = await text_of(server, sink, "read")
         await server.quiet()

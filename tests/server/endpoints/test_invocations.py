@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from rapkit import HttpLimits, Limits, Toolset
-from rapkit.server.engine import Engine
+from rapkit.server.engine import ToolsetEngine
 from tests.log_records import ours
 from tests.server.served_toolset import Served, exchange, failing, invocation, read_reply, serving
 from tests.server.sink import PATIENCE, Sink
@@ -383,8 +383,8 @@ async def test_a_notice_the_server_fails_on_gets_200_all_the_same(
     async def fail(*_: object) -> None:
         raise RuntimeError("a mistake")
 
-    monkeypatch.setattr(Engine, "close_thread", fail)
-    monkeypatch.setattr(Engine, "cancel", fail)
+    monkeypatch.setattr(ToolsetEngine, "close_thread", fail)
+    monkeypatch.setattr(ToolsetEngine, "cancel", fail)
     async with serving(tools) as server:
         for reply in (await server.cancel("t", "c"), await server.post("/close_thread", {"thread_id": "t"})):
             assert (reply.status, reply.body) == (200, b"")

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rapkit import Limits, Toolset
 from rapkit.errors import ConfigError, StoreBusy, ToolError
-from rapkit.http.allowed_methods import Only
+from rapkit.http.allowed_methods import AllowedMethods
 from rapkit.http.rate_limit import RateLimit
 from rapkit.server.endpoints.webhook_delivery import Delivery
 from rapkit.server.endpoints.webhooks import Webhook, WebhookEndpoint
@@ -566,7 +566,7 @@ async def test_as_long_as_the_toolset_does_not_run_nothing_is_taken() -> None:
 
 async def test_a_webhook_is_posted_to() -> None:
     source = Source(style="github", secret=SECRET)
-    async with opened({"/hook": Only(source.endpoint, "POST")}) as doors:
+    async with opened({"/hook": AllowedMethods(source.endpoint, "POST")}) as doors:
         for method in ("GET", "PUT", "DELETE"):
             assert (await doors.request(method, "/hook", BODY, github(BODY))).status == 405
 

@@ -5,7 +5,7 @@ import pytest
 
 from rapkit.protocol import Invocation, parse_invocation
 from rapkit.server.interaction.user_box import user_box, user_key
-from rapkit.server.invocation import Call
+from rapkit.server.invocation import StoredCall
 
 
 def message(**fields: Any) -> Invocation:
@@ -55,7 +55,7 @@ def test_nobody_else_gets_the_users_things(toolset: str, caller: str, fields: di
 
 
 def test_a_users_box_is_found_by_their_call() -> None:
-    call = Call("tools", "acme", message(user_id="ann"), b"")
+    call = StoredCall("tools", "acme", message(user_id="ann"), b"")
 
     assert user_box(call).id == user_key("tools", "acme", call.message)
     assert user_box(call).kind == "user/tools"

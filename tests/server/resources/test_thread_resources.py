@@ -15,22 +15,22 @@ import pytest
 
 from rapkit.errors import StoreBusy, ToolError
 from rapkit.keyring import Keyring
-from rapkit.mailbox import Claim, Commit, Fact, Outgoing, Record, Store, Taken
+from rapkit.mailbox import Claim, Commit, Fact, Outgoing, Record, Store, TakenPost
 from rapkit.protocol import parse_invocation
-from rapkit.server.claimed_box import Hold
+from rapkit.server.claimed_box import ClaimedBox
 from rapkit.server.config import Durations
-from rapkit.server.invocation import Call, call_kind, thread_key, thread_kind
+from rapkit.server.invocation import StoredCall, call_kind, thread_key, thread_kind
 from rapkit.server.limits import Limits
 from rapkit.server.resources import thread_cleanup
 from rapkit.server.resources.close_hooks import ClosedThread, CloseHook
-from rapkit.server.resources.thread_resources import Resources, ThreadSpace, thread_box
-from rapkit.server.thread_pool import Threads
+from rapkit.server.resources.thread_resources import Resources, ThreadResources, thread_box
+from rapkit.server.thread_pool import ThreadPool
 from rapkit.stores.sqlite import SqliteStore
 from tests.log_records import ours
 
 if TYPE_CHECKING:
-    from rapkit.delivery.outbox_sender import Courier
-    from rapkit.server.services import Premises
+    from rapkit.delivery.outbox_sender import OutboxSender
+    from rapkit.server.services import ToolsetServices
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -83,7 +83,7 @@ class NoCourier:
         assert not outgoing
         return contextlib.nullcontext()
 
-    def hand(self, taken: Sequence[Taken], _since: float) -> None:
+    def hand(self, taken: Sequence[TakenPost], _since: float) -> None:
         assert not taken
 
 
@@ -105,13 +105,13 @@ class Shop:
     worker: str
     store: Store
     clock: ManualClock
-    threads: Threads
+    threads: ThreadPool
 
-    def hold(self, claim: Claim, callback_url: str) -> Hold:
-        return Hold(self.store, cast("Courier", NoCourier()), claim, callback_url, str)
+    def hold(self, claim: Claim, callback_url: str) -> ClaimedBox:
+        return ClaimedBox(self.store, cast("OutboxSender", NoCourier()), claim, callback_url, str)
 
 
-def call(thread_id: str = "t1", caller: str = "alice", toolset: str = "tools", id: str = "c1") -> Call:
+def call(thread_id: str = "t1", caller: str = "alice", toolset: str = "tools", id: str = "c1") -> StoredCall:
     message = {
         "type": "tool_invocation",
         "operation": "work",
@@ -122,7 +122,7 @@ def call(thread_id: str = "t1", caller: str = "alice", toolset: str = "tools", i
         "callback_url": "http://localhost/callback",
     }
     body = json.dumps(message).encode()
-    return Call(toolset, caller, parse_invocation(body), body)
+    return StoredCall(toolset, caller, parse_invocation(body), body)
 
 
 @dataclass
@@ -138,7 +138,7 @@ class Server:
     def store(self) -> Store:
         return self.shop.store
 
-    async def begin(self, call: Call) -> tuple[Claim, ThreadSpace]:
+    async def begin(self, call: StoredCall) -> tuple[Claim, ThreadResources]:
         """Accept a call and begin to run its handler."""
         claim = await self.store.create_claimed(call.to_box(), self.shop.worker)
         assert claim is not None
@@ -146,12 +146,12 @@ class Server:
         await space.load()
         return claim, space
 
-    async def end(self, claim: Claim, space: ThreadSpace, *, failed: bool = False) -> None:
+    async def end(self, claim: Claim, space: ThreadResources, *, failed: bool = False) -> None:
         """Commit what the handler did."""
         changes = space.changes(kept=not failed)
         await self.store.commit(claim, Commit(spawn=changes.spawn, facts=changes.facts, forget_for=0))
 
-    async def work(self, call: Call, handler: Callable[[ThreadSpace], Any] = lambda _: None) -> Any:
+    async def work(self, call: StoredCall, handler: Callable[[ThreadResources], Any] = lambda _: None) -> Any:
         """One call from its beginning to its end."""
         claim, space = await self.begin(call)
         result = handler(space)
@@ -200,9 +200,9 @@ class World:
     ) -> Server:
         opened = store(SqliteStore(str(self.path / "x.db"), self._keys, clock=self.clock.now))
         plan = ShopPlan(toolset, hooks, durations or Durations())
-        shop = Shop(plan, f"worker-{len(self._servers)}", opened, self.clock, Threads())
+        shop = Shop(plan, f"worker-{len(self._servers)}", opened, self.clock, ThreadPool())
         options = {} if quiet is None else {"quiet": quiet}
-        server = Server(Resources(cast("Premises", shop), self.root, **options), shop, toolset)
+        server = Server(Resources(cast("ToolsetServices", shop), self.root, **options), shop, toolset)
         await opened.renew(shop.worker)
         self._servers.append(server)
         return server
@@ -237,29 +237,29 @@ async def until(true: Callable[[], Awaitable[object]]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def registered(server: Server, call: Call) -> None:
+async def registered(server: Server, call: StoredCall) -> None:
     """Return when the thread's box is there."""
     await until(lambda: server.store.box(call.thread_key))
 
 
-def write(text: str) -> Callable[[ThreadSpace], Path]:
-    def handler(space: ThreadSpace) -> Path:
+def write(text: str) -> Callable[[ThreadResources], Path]:
+    def handler(space: ThreadResources) -> Path:
         (space.workspace() / "note.txt").write_text(text)
         return space.workspace()
 
     return handler
 
 
-def read(space: ThreadSpace) -> str | None:
+def read(space: ThreadResources) -> str | None:
     file = space.workspace() / "note.txt"
     return file.read_text() if file.exists() else None
 
 
-def put(**values: Any) -> Callable[[ThreadSpace], None]:
+def put(**values: Any) -> Callable[[ThreadResources], None]:
     return lambda space: space.state.update(values)
 
 
-def state(space: ThreadSpace) -> dict[str, Any]:
+def state(space: ThreadResources) -> dict[str, Any]:
     return dict(space.state)
 
 
@@ -984,7 +984,7 @@ async def test_a_thread_nobody_closes_is_forgotten_after_its_time(world: World) 
 
 @pytest.mark.parametrize("use", [read, put(x=1), state, lambda _: None], ids=["folder", "change", "look", "nothing"])
 async def test_every_call_with_a_context_prolongs_the_time_of_what_is_kept(
-    world: World, use: Callable[[ThreadSpace], Any]
+    world: World, use: Callable[[ThreadResources], Any]
 ) -> None:
     server = await world.server()
     await server.work(call(), put(city="Oslo"))
@@ -1138,7 +1138,7 @@ async def test_a_folder_of_another_toolset_on_the_same_store_is_not_taken_for_a_
 
 async def test_a_temporary_root_ends_with_the_server(world: World) -> None:
     server = await world.server()
-    resources = Resources(cast("Premises", server.shop), None)
+    resources = Resources(cast("ToolsetServices", server.shop), None)
     space = resources.space(call())
     await space.load()
     folder = space.workspace()

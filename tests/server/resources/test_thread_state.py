@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rapkit.errors import ToolError
 from rapkit.mailbox import Record
-from rapkit.server.resources.thread_state import LARGEST_STATE, LONGEST_KEY, State
+from rapkit.server.resources.thread_state import LARGEST_STATE, LONGEST_KEY, ThreadState
 
 keys = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=LONGEST_KEY)
 values = st.recursive(
@@ -23,21 +23,21 @@ values = st.recursive(
 )
 
 
-def kept(**values: Any) -> State:
+def kept(**values: Any) -> ThreadState:
     """A state as the next call finds it."""
-    return State(
+    return ThreadState(
         Record("state", key, json.dumps(value, separators=(",", ":")).encode()) for key, value in values.items()
     )
 
 
-def after(changed: dict[str, bytes | None]) -> State:
+def after(changed: dict[str, bytes | None]) -> ThreadState:
     """The state as the next call finds it if these changes were kept."""
     bodies = {key: body for key, body in changed.items() if body is not None}
-    return State(Record("state", key, body) for key, body in bodies.items())
+    return ThreadState(Record("state", key, body) for key, body in bodies.items())
 
 
 def test_it_is_a_dict() -> None:
-    state = State()
+    state = ThreadState()
     state["city"] = "Oslo"
     state.update(days=3, tags=["cold"])
 
@@ -69,7 +69,7 @@ def test_only_what_was_changed_is_to_be_kept() -> None:
 
 def test_a_state_nobody_touches_has_not_changed() -> None:
     assert kept(a=1).take() == {}
-    assert State().take() == {}
+    assert ThreadState().take() == {}
 
 
 def test_a_change_deep_inside_is_noticed() -> None:
@@ -101,7 +101,7 @@ def test_a_key_deleted_and_set_again_is_what_it_was_set_to() -> None:
 @settings(deadline=None)  # the machine may be busy
 @given(st.dictionaries(keys, values, max_size=5))
 def test_what_json_can_hold_comes_back_the_same(values: dict[str, Any]) -> None:
-    state = State()
+    state = ThreadState()
     state.update(values)
 
     again = after(state.take())
@@ -117,7 +117,7 @@ class Colour(enum.StrEnum):
 
 @pytest.mark.parametrize("value", [Colour.RED, OrderedDict(a=1), 10**30, "\ud800", {"": ""}])
 def test_what_is_as_good_as_json_is_taken(value: object) -> None:
-    state = State()
+    state = ThreadState()
     state["x"] = value
 
     assert after(state.take())["x"] == value
@@ -151,7 +151,7 @@ def test_what_would_come_back_as_something_else_is_refused(value: object) -> Non
 
 def test_the_refusal_says_what_it_is_that_is_not_json() -> None:
     with pytest.raises(TypeError, match="datetime is not JSON"):
-        State()["x"] = [datetime(2024, 1, 1)]
+        ThreadState()["x"] = [datetime(2024, 1, 1)]
 
 
 def nested(depth: int) -> list[Any]:
@@ -172,12 +172,12 @@ def circular() -> list[Any]:
 )
 def test_values_json_has_no_words_for_are_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"state\['x'\] cannot be kept"):
-        State()["x"] = value
+        ThreadState()["x"] = value
 
 
 @pytest.mark.parametrize("key", ["", "x" * (LONGEST_KEY + 1), "half \ud800", "nul \0"])
 def test_keys_that_cannot_be_kept_are_refused(key: str) -> None:
-    state = State()
+    state = ThreadState()
 
     with pytest.raises(ValueError, match="key of the state"):
         state[key] = 1
@@ -186,14 +186,14 @@ def test_keys_that_cannot_be_kept_are_refused(key: str) -> None:
 
 
 def test_a_key_is_a_text() -> None:
-    state: Any = State()
+    state: Any = ThreadState()
 
     with pytest.raises(TypeError, match="is a text, not int"):
         state[1] = 1
 
 
 def test_too_much_is_refused_when_it_is_set() -> None:
-    state = State()
+    state = ThreadState()
     state["a"] = "x" * (LARGEST_STATE - 100)
 
     with pytest.raises(ToolError, match=r"would have 6[56],\d\d\d bytes, and 65,536 can be kept"):
@@ -208,7 +208,7 @@ def test_too_much_is_refused_when_it_is_set() -> None:
 
 
 def test_long_keys_count_too() -> None:
-    state = State()
+    state = ThreadState()
 
     with pytest.raises(ToolError):
         state.update({f"{number:0{LONGEST_KEY}}": 0 for number in range(1000)})

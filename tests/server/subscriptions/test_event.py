@@ -14,10 +14,10 @@ from pydantic import BaseModel
 from rapkit import Context, Diff, Event, Image
 from rapkit.errors import ConfigError, ToolError
 from rapkit.protocol import parse_callback, parse_invocation
-from rapkit.server.invocation import Call
+from rapkit.server.invocation import StoredCall
 from rapkit.server.subscriptions.event import Occurrence, occurrences
-from rapkit.server.subscriptions.event_batch import Departure, Outflow
-from rapkit.server.subscriptions.subscription_state import Standing
+from rapkit.server.subscriptions.event_batcher import EventBatcher, EventMessage
+from rapkit.server.subscriptions.subscription_state import SubscriptionState
 from rapkit.server.tools.output import BadResult
 from rapkit.server.tools.tool import SubscriptionTraits, Tool, Traits, make_subscription, make_tool
 from rapkit.server.tools.topic_pattern import read_pattern
@@ -86,8 +86,10 @@ def test_a_cursor_is_a_text_because_a_text_comes_back(cursor: Any) -> None:
 # What is kept
 
 
-def standing(**fields: Any) -> Standing:
-    return Standing(Call("tools", "default", parse_invocation(BODY), BODY, "https://me.example"), **fields)
+def standing(**fields: Any) -> SubscriptionState:
+    return SubscriptionState(
+        StoredCall("tools", "default", parse_invocation(BODY), BODY, "https://me.example"), **fields
+    )
 
 
 def test_how_a_subscription_stands_survives_being_written() -> None:
@@ -97,7 +99,7 @@ def test_how_a_subscription_stands_survives_being_written() -> None:
         standing(topic="gh/ä", cursor="\n\0", mark=1.5, batch=("a\nb", ""), batch_associative=True),
         standing(failures=3, losses=2, excused=7, missed_at=9.25, ended=True),
     ):
-        again = Standing.from_state("tools", each.to_state())
+        again = SubscriptionState.from_state("tools", each.to_state())
 
         assert again == each
         assert again.message.callback_url == "https://a.example/cb"
@@ -108,7 +110,7 @@ def test_what_is_no_subscription_is_not_taken_for_one() -> None:
     bad = standing().to_state().replace(b'"operation"', b'"operatiom"')
     for state in (b"", b"{}", b"{}\n", b'{"unknown":1}\n' + standing().call.to_state(), bad):
         with pytest.raises((ValueError, TypeError)):
-            Standing.from_state("tools", state)
+            SubscriptionState.from_state("tools", state)
 
 
 # What leaves
@@ -124,7 +126,7 @@ class Said:
     final: bool = False
 
 
-def said(departure: Departure) -> Said:
+def said(departure: EventMessage) -> Said:
     message = parse_callback(departure.body)
     assert message.type == "subscription_event"
     assert (message.group_id, message.tool_call_id) == ("t1", "c1")
@@ -137,14 +139,16 @@ def event(text: str, **fields: Any) -> Occurrence:
     return replace(Occurrence(text, None, associative=False, final=False), **fields)
 
 
-def send(outflow: Outflow, events: list[Occurrence], start: Standing | None = None) -> tuple[Standing, list[Said]]:
+def send(
+    outflow: EventBatcher, events: list[Occurrence], start: SubscriptionState | None = None
+) -> tuple[SubscriptionState, list[Said]]:
     after, left = outflow.send(start or standing(), events, T0)
     return after, [said(each) for each in left]
 
 
 def test_each_event_is_a_message_and_the_last_cursor_is_kept() -> None:
     """SUB-3"""
-    outflow = Outflow(SubscriptionTraits(), LARGEST)
+    outflow = EventBatcher(SubscriptionTraits(), LARGEST)
     after, left = send(outflow, [event("a", cursor="1"), event("b", cursor="2", associative=True), event("c")])
 
     assert left == [Said("a", 0), Said("b", 0, associative=True), Said("c", 0)]
@@ -154,7 +158,7 @@ def test_each_event_is_a_message_and_the_last_cursor_is_kept() -> None:
 
 def test_nothing_leaves_after_a_final_event() -> None:
     """SUB-4"""
-    outflow = Outflow(SubscriptionTraits(), LARGEST)
+    outflow = EventBatcher(SubscriptionTraits(), LARGEST)
     after, left = send(outflow, [event("a"), event("b", final=True), event("c"), event("d", final=True)])
 
     assert left == [Said("a", 0), Said("b", 0, final=True)]
@@ -163,9 +167,9 @@ def test_nothing_leaves_after_a_final_event() -> None:
 
 def test_events_past_the_rate_are_delayed_and_the_pace_is_part_of_what_is_kept() -> None:
     """SUB-8"""
-    outflow = Outflow(SubscriptionTraits(rate=1), LARGEST)
+    outflow = EventBatcher(SubscriptionTraits(rate=1), LARGEST)
     after, left = send(outflow, [event("a"), event("b"), event("c")])
-    again = Standing.from_state("tools", after.to_state())
+    again = SubscriptionState.from_state("tools", after.to_state())
     _, more = send(outflow, [event("d")], again)
 
     assert [each.at for each in [*left, *more]] == [0, 0, 1, 2]
@@ -173,7 +177,7 @@ def test_events_past_the_rate_are_delayed_and_the_pace_is_part_of_what_is_kept()
 
 def test_a_batch_leaves_as_one_event_when_the_pace_allows() -> None:
     """SUB-8"""
-    outflow = Outflow(SubscriptionTraits(rate=1, batch=True), LARGEST)
+    outflow = EventBatcher(SubscriptionTraits(rate=1, batch=True), LARGEST)
     after, left = send(outflow, [event("a"), event("b"), event("c", cursor="3"), event("d")])
     assert left == [Said("a", 0), Said("b", 0)]
     assert (after.batch, after.cursor) == (("c", "d"), "3")
@@ -185,7 +189,7 @@ def test_a_batch_leaves_as_one_event_when_the_pace_allows() -> None:
 
 
 def test_a_batch_never_mixes_threads() -> None:
-    outflow = Outflow(SubscriptionTraits(rate=0.5, batch=True), LARGEST)
+    outflow = EventBatcher(SubscriptionTraits(rate=0.5, batch=True), LARGEST)
     _, left = send(
         outflow,
         [event("a"), event("b"), event("c"), event("d", associative=True), event("e", associative=True), event("f")],
@@ -196,7 +200,7 @@ def test_a_batch_never_mixes_threads() -> None:
 
 def test_a_final_event_takes_the_batch_along_before_itself() -> None:
     """SUB-4"""
-    outflow = Outflow(SubscriptionTraits(rate=0.5, batch=True), LARGEST)
+    outflow = EventBatcher(SubscriptionTraits(rate=0.5, batch=True), LARGEST)
     after, left = send(outflow, [event("a"), event("b"), event("c"), event("end", final=True)])
 
     assert left == [Said("a", 0), Said("b\nc", 2), Said("end", 4, final=True)]
@@ -204,7 +208,7 @@ def test_a_final_event_takes_the_batch_along_before_itself() -> None:
 
 
 def test_a_batch_does_not_grow_without_end() -> None:
-    outflow = Outflow(SubscriptionTraits(rate=0.5, batch=True), LARGEST)
+    outflow = EventBatcher(SubscriptionTraits(rate=0.5, batch=True), LARGEST)
     after, left = send(outflow, [event("x" * 1000) for _ in range(50)])
 
     assert max(len(each.text) for each in left) <= LARGEST / 8
@@ -215,7 +219,7 @@ def test_a_batch_does_not_grow_without_end() -> None:
 
 
 def test_an_event_too_large_to_be_sent_is_told_of_instead() -> None:
-    outflow = Outflow(SubscriptionTraits(associative=True), 500)
+    outflow = EventBatcher(SubscriptionTraits(associative=True), 500)
     after, left = send(outflow, [event("x" * 1000, cursor="1", associative=True), event("y", final=True)])
 
     assert left[0].text == "Error: an event has 1,094 bytes, and 500 can be sent."
@@ -233,7 +237,7 @@ def test_nothing_is_lost_or_turned_round(
     events: list[tuple[str, bool, float]], rate: float | None, batch: bool
 ) -> None:
     """SUB-8: whatever comes when, with restarts in between."""
-    outflow = Outflow(SubscriptionTraits(rate=rate, batch=batch), LARGEST)
+    outflow = EventBatcher(SubscriptionTraits(rate=rate, batch=batch), LARGEST)
     now, stands, left = T0, standing(), []
     for number, (text, associative, gap) in enumerate(events):
         now += gap
@@ -245,7 +249,7 @@ def test_nothing_is_lost_or_turned_round(
         stands, more = outflow.send(stands, [occurrence], now)
         left += more
         assert stands.cursor == str(number)
-        stands = Standing.from_state("tools", stands.to_state())
+        stands = SubscriptionState.from_state("tools", stands.to_state())
     stands, more = outflow.send(stands, [Occurrence("end", None, associative=False, final=True)], now)
     left += more
 

@@ -11,7 +11,7 @@ import pytest
 
 from rapkit import Context, Event, Toolset, testing
 from rapkit.errors import StoreError
-from rapkit.mailbox import Claim, Commit, Outcome, Settlement, Taken
+from rapkit.mailbox import Claim, Commit, Outcome, Settlement, TakenPost
 from rapkit.stores.sqlite import SqliteStore
 from tests.server.feeds import Feed, following, texts, without_failures
 from tests.server.served_toolset import failing, invocation, serving, until
@@ -338,7 +338,9 @@ async def test_a_store_that_fails_and_may_have_written_makes_neither_gap_nor_rep
     commit = SqliteStore.commit
     failures = 0
 
-    async def fail_at_times(store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None) -> list[Taken]:
+    async def fail_at_times(
+        store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None
+    ) -> list[TakenPost]:
         nonlocal failures
         an_event = claim.box.kind.startswith("subscription/") and what.state is not None
         if an_event and dice.random() < 0.2:

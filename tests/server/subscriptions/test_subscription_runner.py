@@ -17,7 +17,7 @@ import pytest
 
 from rapkit import Context, Event, Limits, ToolError, Toolset, testing
 from rapkit.errors import StoreError
-from rapkit.mailbox import Claim, Commit, Taken
+from rapkit.mailbox import Claim, Commit, TakenPost
 from rapkit.stores.sqlite import SqliteStore
 from tests.server.feeds import Feed, Tap, all_of, dawdle, following, texts, without_failures
 from tests.server.served_toolset import invocation, serving, until
@@ -614,7 +614,7 @@ async def test_a_plain_generator_is_not_started_again_while_its_step_still_runs(
     commit = SqliteStore.commit
     failed = asyncio.Event()
 
-    async def fail_once(store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None) -> list[Taken]:
+    async def fail_once(store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None) -> list[TakenPost]:
         if what.outgoing and not failed.is_set():
             failed.set()
             raise StoreError("the disk was full")

@@ -12,7 +12,7 @@ import pytest
 
 from rapkit import Context, Durations, Event, Limits, ToolError, Toolset, testing
 from rapkit.errors import ConfigError, StoreError
-from rapkit.mailbox import Claim, Commit, Outcome, Settlement, Taken
+from rapkit.mailbox import Claim, Commit, Outcome, Settlement, TakenPost
 from rapkit.server.subscriptions import topics
 from rapkit.stores.sqlite import SqliteStore
 from tests.server.feeds import dawdle, texts, without_failures
@@ -284,7 +284,7 @@ async def test_one_event_for_very_many_is_told_in_parts_and_once_though_the_serv
     monkeypatch.setattr(topics, "_MOST_LETTERS", 2)
     commit, most = SqliteStore.commit, 0
 
-    async def count(store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None) -> list[Taken]:
+    async def count(store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None) -> list[TakenPost]:
         nonlocal most
         most = max(most, len(what.letters))
         return await commit(store, claim, what, sender)
@@ -588,7 +588,9 @@ async def test_a_store_that_fails_and_may_have_written_loses_and_repeats_nothing
     commit = SqliteStore.commit
     failures = 0
 
-    async def fail_at_times(store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None) -> list[Taken]:
+    async def fail_at_times(
+        store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None
+    ) -> list[TakenPost]:
         nonlocal failures
         ours = claim.box.kind.startswith(("subscription/", "topic/")) and what.consumed
         if ours and dice.random() < 0.2:

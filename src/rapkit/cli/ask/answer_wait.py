@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rapkit.cli.agent_api import AgentApi, AgentAway, AgentLate, StreamEvent
-from rapkit.cli.command_hints import Said
-from rapkit.cli.reconnecting_stream import Back, Following, Lost
+from rapkit.cli.agent_api import AgentApi, AgentTimeout, AgentUnreachable, StreamEvent
+from rapkit.cli.command_hints import CommandHints
+from rapkit.cli.reconnecting_stream import ConnectionLost, Reconnected, ReconnectingStream
 from rapkit.cli.threads.thread_lookup import path_of
 from rapkit.cli.threads.timeline import call_text
 from rapkit.cli.threads.undelivered_choice import is_undelivered, what_to_do
@@ -16,7 +16,7 @@ _USAGE = ("requests", "input_tokens", "output_tokens", "cost")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AnswerOutcome:
     """What became of a message. `text` and `seq` are the answer's; `problem` is why there is none."""
 
     word: Word
@@ -26,7 +26,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class WaitStart:
     """From where an answer is waited for: `after` is an event of the thread.
 
     It is the answer to the message with this id that is waited for, or else to the first one after that event. `heard`: to none in
@@ -38,7 +38,7 @@ class Beginning:
     heard: bool = False
 
 
-class Awaiting:
+class AnswerWait:
     """Waits for an answer: the first reply without calls after its `beginning`.
 
     `message_id` is known when the message was heard. `usage` is what the model took for it so far. Unless we are `patient` with people, a
@@ -50,9 +50,9 @@ class Awaiting:
         self,
         api: AgentApi,
         thread_id: str,
-        beginning: Beginning,
+        beginning: WaitStart,
         *,
-        said: Said,
+        said: CommandHints,
         ends_at: float | None,
         patient: bool,
         tell: Callable[[str], None],
@@ -60,7 +60,7 @@ class Awaiting:
     ) -> None:
         self._api = api
         self._thread_id = thread_id
-        self._following = Following(api, thread_id, beginning.after, ends_at=ends_at)
+        self._following = ReconnectingStream(api, thread_id, beginning.after, ends_at=ends_at)
         self._said = said
         self._patient = patient
         self._tell = tell
@@ -73,22 +73,22 @@ class Awaiting:
         self.message_id = beginning.message_id
         self.usage: dict[str, float] = dict.fromkeys(_USAGE, 0)
 
-    def wait(self) -> Outcome:
+    def wait(self) -> AnswerOutcome:
         """Until there is an answer, or will be none, or somebody is asked first, or it is time."""
         try:
             for event in self._following:
                 outcome = self._heed(event)
                 if outcome is not None:
                     return outcome
-        except (TimeoutError, AgentLate):
-            return Outcome("late")
-        return Outcome("stopped", problem="It was closed before it answered.")
+        except (TimeoutError, AgentTimeout):
+            return AnswerOutcome("late")
+        return AnswerOutcome("stopped", problem="It was closed before it answered.")
 
-    def _heed(self, event: StreamEvent | Lost | Back) -> Outcome | None:
+    def _heed(self, event: StreamEvent | ConnectionLost | Reconnected) -> AnswerOutcome | None:
         match event:
-            case Lost(problem):
+            case ConnectionLost(problem):
                 self._tell(f"{problem} Waiting for it.")
-            case Back():
+            case Reconnected():
                 self._tell("The agent is back.")
             case StreamEvent(kind="entry", data=entry):
                 self._seq = entry["seq"]
@@ -98,7 +98,7 @@ class Awaiting:
                 return self._rest()
         return None
 
-    def _entry(self, entry: Any) -> Outcome | None:
+    def _entry(self, entry: Any) -> AnswerOutcome | None:
         match entry:
             case {"kind": "user", "id": id} if not self._heard and self.message_id in (None, id):
                 self._heard, self.message_id = True, id
@@ -109,29 +109,29 @@ class Awaiting:
                 self._undelivered = text
                 return self._rest()
             case {"kind": "closed"}:
-                return Outcome("stopped", problem="It was closed before it answered.")
+                return AnswerOutcome("stopped", problem="It was closed before it answered.")
             case {"kind": "parked", "reason": reason} if self._heard:
-                return Outcome("stopped", problem=f"It stopped: {reason}")
+                return AnswerOutcome("stopped", problem=f"It stopped: {reason}")
             case {"kind": "assistant" | "summary", "usage": usage} if self._heard:
                 self.usage = {key: self.usage[key] + usage.get(key, 0) for key in _USAGE}
                 if entry["kind"] == "assistant" and not entry["calls"]:
-                    return Outcome("answered", entry["text"], entry["seq"])
+                    return AnswerOutcome("answered", entry["text"], entry["seq"])
                 for call in entry.get("calls", ()):
                     self._show(f"… {call_text(call)}")
         return None
 
-    def _rest(self) -> Outcome | None:
+    def _rest(self) -> AnswerOutcome | None:
         """Whether nothing more will come by itself, now that the thread may have come to rest."""
         if not self._heard and self._aside is None:
             return None
         try:
             thread = self._api.get(path_of(self._thread_id))
-        except AgentAway:
+        except AgentUnreachable:
             return None  # when it is back, its status is told again
         if not self._heard:
             # It may be another message that was set aside. If it was not ours, ours is heard before the thread comes to rest.
             if thread["status"] != "running" and self._seq >= thread["length"]:
-                return Outcome("stopped", problem=f"The message was not taken: {self._aside}")
+                return AnswerOutcome("stopped", problem=f"The message was not taken: {self._aside}")
             return None
         waited_for = {each["call_id"] for each in thread["pending_calls"] if not each["still_running_shown"]}
         if self._undelivered is not None and waited_for:
@@ -140,4 +140,6 @@ class Awaiting:
         asking = {each["call_id"] for each in (*thread["choices"], *thread["oauth"])}
         # What it will read next may be the answer. Then that is what happens next, or something else does.
         self._perhaps_answered = thread["status"] == "running" and bool(asking)
-        return Outcome("asks") if asking & waited_for and not self._patient and not self._perhaps_answered else None
+        return (
+            AnswerOutcome("asks") if asking & waited_for and not self._patient and not self._perhaps_answered else None
+        )

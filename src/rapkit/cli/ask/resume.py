@@ -3,14 +3,14 @@
 from typing import Any
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.ask.answer_wait import Beginning
+from rapkit.cli.ask.answer_wait import WaitStart
 from rapkit.cli.threads.journal_reader import read_journal
 from rapkit.errors import ConfigError
 
 _RECENT = 200
 
 
-def beginning_of(api: AgentApi, thread: Any) -> Beginning:
+def beginning_of(api: AgentApi, thread: Any) -> WaitStart:
     """Where the answer is waited for that is next, if the thread is at work; else that of its last answer, which is there already.
 
     Being at work is to run, or to have a call that the model waits for, or one whose question was answered since it last spoke. That may
@@ -21,13 +21,13 @@ def beginning_of(api: AgentApi, thread: Any) -> Beginning:
     at_work = _is_at_work(thread, entries[entries.index(said[-1]) :] if said else entries)
     if not said:
         if at_work:
-            return Beginning(heard=True)
+            return WaitStart(heard=True)
         raise ConfigError(
             f"Nobody has said anything in thread {thread['thread_id']}, so there is no answer to wait for."
         )
     if at_work or said[-1]["kind"] == "user":
         return _after(said[-1])
-    return _after(said[-2]) if len(said) > 1 else Beginning(heard=True)
+    return _after(said[-2]) if len(said) > 1 else WaitStart(heard=True)
 
 
 def _recent(api: AgentApi, thread: Any) -> list[Any]:
@@ -52,7 +52,7 @@ def _is_at_work(thread: Any, since: list[Any]) -> bool:
     )
 
 
-def _after(entry: Any) -> Beginning:
+def _after(entry: Any) -> WaitStart:
     if entry["kind"] == "user":
-        return Beginning(str(entry["seq"] - 1), entry["id"])
-    return Beginning(str(entry["seq"]), heard=True)
+        return WaitStart(str(entry["seq"] - 1), entry["id"])
+    return WaitStart(str(entry["seq"]), heard=True)

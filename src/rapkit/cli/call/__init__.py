@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 import click
 
 from rapkit.cli.arguments import read_arguments
-from rapkit.cli.call.callback_listener import Listener
+from rapkit.cli.call.callback_listener import CallbackListener
 from rapkit.cli.call.keyboard import Typed
-from rapkit.cli.call.outgoing_call import MadeCall
-from rapkit.cli.call.question_prompt import Answering
-from rapkit.cli.call.termination import Told, hearing_the_first
-from rapkit.cli.credentials import Access, access_options
+from rapkit.cli.call.outgoing_call import OutgoingCall
+from rapkit.cli.call.question_prompt import QuestionPrompt
+from rapkit.cli.call.termination import Terminated, hearing_the_first
+from rapkit.cli.credentials import Credentials, credential_options
 from rapkit.cli.options import in_seconds
 from rapkit.cli.progress import PROGRESS, read_progress
 from rapkit.cli.tool_server_client import fetch_toolset
@@ -42,7 +42,7 @@ _LONGEST_VIEW = 100
 @click.argument("url")
 @click.argument("operation")
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...")
-@access_options
+@credential_options
 @click.option("--callback-url", metavar="URL", help="Have the answer sent there instead of waiting for it here.")
 @click.option(
     "--timeout",
@@ -55,7 +55,7 @@ def command(
     url: str,
     operation: str,
     arguments: tuple[str, ...],
-    access: Access,
+    access: Credentials,
     callback_url: str | None,
     timeout: float | None,
     as_json: bool,
@@ -89,7 +89,7 @@ def command(
         "group_id": f"cli_{secrets.token_hex(6)}",
         "toolset_version": document.version,
     }
-    call = MadeCall(url, document.endpoint, invocation, access)
+    call = OutgoingCall(url, document.endpoint, invocation, access)
     if callback_url:
         call.send(callback_url)
         click.echo(f"accepted as {call.id}; the answer goes to {callback_url}", err=True)
@@ -101,7 +101,7 @@ def command(
         )
     try:
         code = _call_and_wait(call, timeout, as_json)
-    except Told as told:
+    except Terminated as told:
         code = told.exit_code
     sys.exit(code)
 
@@ -114,11 +114,11 @@ def _find(document: ToolsetDocument, operation: str, url: str) -> ToolDefinition
     raise ConfigError(f"toolset {document.name!r} at {url} has no operation {operation!r}. It offers: {known}.")
 
 
-def _call_and_wait(call: MadeCall, timeout: float | None, as_json: bool) -> int:
-    """The exit code, once it has ended or it is time; or `Told`. If it has not ended by then, it is cancelled."""
+def _call_and_wait(call: OutgoingCall, timeout: float | None, as_json: bool) -> int:
+    """The exit code, once it has ended or it is time; or `Terminated`. If it has not ended by then, it is cancelled."""
     ends_at = None if timeout is None else time.monotonic() + timeout
-    with Listener() as listener, hearing_the_first():
-        answering = Answering(call, listener.hand_on, as_json=as_json)
+    with CallbackListener() as listener, hearing_the_first():
+        answering = QuestionPrompt(call, listener.hand_on, as_json=as_json)
         try:
             call.send(listener.url)
             while message := listener.next(_left(ends_at)):
@@ -141,7 +141,7 @@ def _call_and_wait(call: MadeCall, timeout: float | None, as_json: bool) -> int:
             raise
         except BaseException as left:
             # Also when nobody reads any more what we print, as after `| head -1`.
-            if isinstance(left, Told) and sys.stderr.isatty():
+            if isinstance(left, Terminated) and sys.stderr.isatty():
                 click.echo(err=True)  # not behind the ^C
             _cancel(call, listener, "not waiting any longer")
             raise
@@ -150,7 +150,7 @@ def _call_and_wait(call: MadeCall, timeout: float | None, as_json: bool) -> int:
     return 3
 
 
-def _cancel(call: MadeCall, listener: Listener, why: str) -> None:
+def _cancel(call: OutgoingCall, listener: CallbackListener, why: str) -> None:
     if call.has_ended:
         return
     problem = call.cancel()

@@ -19,7 +19,7 @@ _PART = 64 * 1024
 _MOMENT = 1.0  # for an acknowledgement that is under way
 
 
-class Listener:
+class CallbackListener:
     """Receives callbacks under a URL nobody can guess, and hands them on in the order they came."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from rapkit.cli.credentials import Access
+from rapkit.cli.credentials import Credentials
 from rapkit.cli.tool_server_client import explain, post
 from rapkit.errors import DeliveryError
 from rapkit.protocol import Callback, SubscriptionEvent, ToolResult, UserChoice
@@ -15,13 +15,13 @@ _NEEDS_A_TOKEN = (401, 403)
 _REFUSALS = range(400, 500)
 
 
-class MadeCall:
+class OutgoingCall:
     """One call to the server at `base_url`.
 
     `was_refused`: the server said that it will not do it. `is_subscription` and `has_ended` are as far as was `heard`.
     """
 
-    def __init__(self, base_url: str, endpoint: str, invocation: Mapping[str, object], access: Access) -> None:
+    def __init__(self, base_url: str, endpoint: str, invocation: Mapping[str, object], access: Credentials) -> None:
         self._base_url = base_url.rstrip("/")
         self._endpoint = endpoint
         self._invocation = invocation

@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterator
 import click
 
 from rapkit.cli.call.keyboard import Keyboard, Typed
-from rapkit.cli.call.outgoing_call import MadeCall
+from rapkit.cli.call.outgoing_call import OutgoingCall
 from rapkit.cli.threads.questions import number_of, show_choices
-from rapkit.cli.threads.terminal_writer import Paper
+from rapkit.cli.threads.terminal_writer import TerminalWriter
 from rapkit.errors import ConfigError
 from rapkit.printable import printable
 from rapkit.protocol import UserChoice
 
 
-class Answering:
+class QuestionPrompt:
     """Has questions answered one after the other, each once. All of it is on standard error.
 
     Where nobody can be asked, they are told how to answer instead: without a terminal, or when the answer is to go to somebody else.
     """
 
-    def __init__(self, call: MadeCall, hand_on: Callable[[Typed], None], *, as_json: bool) -> None:
+    def __init__(self, call: OutgoingCall, hand_on: Callable[[Typed], None], *, as_json: bool) -> None:
         self._call = call
         self._shows = not as_json
         is_terminal = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
@@ -104,7 +104,7 @@ class Answering:
 
 
 def _print(question: UserChoice) -> None:
-    show_choices(Paper(error=True), question.prompt, question.choices, question.default, "the default")
+    show_choices(TerminalWriter(error=True), question.prompt, question.choices, question.default, "the default")
 
 
 def _say_how(question: UserChoice) -> None:

@@ -12,7 +12,7 @@ _AT_ONCE = 0.25
 """Who starts us may pass on a signal that we got already, as timeout(1) does. Within this time, in seconds, the second is the first."""
 
 
-class Told(BaseException):
+class Terminated(BaseException):
     """A signal told us to end; `exit_code` is what shells expect then. Like `KeyboardInterrupt` it is nobody's error."""
 
     def __init__(self, number: int) -> None:
@@ -22,7 +22,7 @@ class Told(BaseException):
 
 @contextlib.contextmanager
 def hearing_the_first(now: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """The first signal that tells us to end raises `Told`, wherever we are; a second one ends the process at once.
+    """The first signal that tells us to end raises `Terminated`, wherever we are; a second one ends the process at once.
 
     Those that whoever started us wants to be ignored are. `now` is the clock that tells the second from the first that came twice.
     """
@@ -34,7 +34,7 @@ def hearing_the_first(now: Callable[[], float] = time.monotonic) -> Iterator[Non
         nonlocal first_at
         if first_at is None:
             first_at = now()
-            raise Told(number)
+            raise Terminated(number)
         if now() - first_at > _AT_ONCE:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)

@@ -10,7 +10,7 @@ import sys
 import click
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.agent_selection import Reached, Wanted, agent_options, reached
+from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, agent_options, reached
 from rapkit.cli.chat.block import Block
 from rapkit.cli.chat.plain_chat import PlainChat
 from rapkit.cli.chat.server_watch import say_once
@@ -38,7 +38,7 @@ _MOST_THREADS = 200
 @click.option("--last", is_flag=True, help="Go on with the latest thread that is not closed.")
 @click.option("--user-id", metavar="ID", help="The user a new thread works for, which tools are told.")
 @agent_options
-def command(wanted: Wanted, thread: str | None, last: bool, user_id: str | None) -> None:
+def command(wanted: AgentSelection, thread: str | None, last: bool, user_id: str | None) -> None:
     """Talk to an agent.
 
     Your first message begins a thread, which goes on when you leave: `--thread` comes back to it. /help shows what else can be typed.
@@ -66,7 +66,7 @@ def command(wanted: Wanted, thread: str | None, last: bool, user_id: str | None)
             _plain_chat(agent, thread, user_id)
 
 
-def _painted_chat(agent: Reached, wanted: Wanted, thread: str | None, user_id: str | None) -> int | None:
+def _painted_chat(agent: ReachedAgent, wanted: AgentSelection, thread: str | None, user_id: str | None) -> int | None:
     """Until the user leaves, or the signal that is returned. A terminal that is gone is as good as the signal that says so."""
     try:
         return asyncio.run(_chat(agent, wanted, thread, user_id))
@@ -80,7 +80,7 @@ def _painted_chat(agent: Reached, wanted: Wanted, thread: str | None, user_id: s
     return signal.SIGHUP
 
 
-async def _chat(agent: Reached, wanted: Wanted, thread: str | None, user_id: str | None) -> int | None:
+async def _chat(agent: ReachedAgent, wanted: AgentSelection, thread: str | None, user_id: str | None) -> int | None:
     chat = Chat(agent.api, user_id, agent.look_at_servers)
     is_lost = agent.is_ours and _in_memory(agent.api)
     greeting = [Block(f"The agent is at {agent.api.url}. /help shows what you can do.", style="dim")]
@@ -99,7 +99,7 @@ def _in_memory(api: AgentApi) -> bool:
     return file_of(api.get("agent")["store"]) is None
 
 
-def _again(wanted: Wanted, thread_id: str) -> str:
+def _again(wanted: AgentSelection, thread_id: str) -> str:
     """The command that comes back to a thread. Without the token, which is nobody's business."""
     words = ["rapkit", "chat"]
     if wanted.url:
@@ -119,7 +119,7 @@ def _latest(api: AgentApi) -> str | None:
     return next(ours, None)
 
 
-def _plain_chat(agent: Reached, thread: str | None, user_id: str | None) -> None:
+def _plain_chat(agent: ReachedAgent, thread: str | None, user_id: str | None) -> None:
     is_terminal = sys.stdin.isatty()
     if not is_terminal:
         click.echo("Each line of the input is a message. `rapkit ask` is made for scripts.", err=True)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from rapkit.cli.agent_api import AgentApi, StreamEvent
 from rapkit.cli.chat.child_messages import told_with_last_words
-from rapkit.cli.reconnecting_stream import Back, Following, Lost
+from rapkit.cli.reconnecting_stream import ConnectionLost, Reconnected, ReconnectingStream
 from rapkit.errors import RapkitError
 
 T = TypeVar("T")
@@ -43,14 +43,14 @@ async def in_thread(work: Callable[[], T]) -> T:
     return await future
 
 
-class Over:
+class FeedEnded:
     """Nothing more will be heard of the thread: it is closed, or the agent does not let us, and `problem` says why."""
 
     def __init__(self, problem: str | None) -> None:
         self.problem = problem
 
 
-class Feed:
+class BackgroundFeed:
     """Follows a thread, in a thread of its own, and calls `told` in the event loop with everything that happens."""
 
     def __init__(
@@ -58,10 +58,10 @@ class Feed:
         api: AgentApi,
         thread_id: str,
         after: str | None,
-        told: "Callable[[StreamEvent | Lost | Back | Over], None]",
+        told: "Callable[[StreamEvent | ConnectionLost | Reconnected | FeedEnded], None]",
     ) -> None:
         self._api = api
-        self._following = Following(api, thread_id, after)
+        self._following = ReconnectingStream(api, thread_id, after)
         self._told = told
         self._loop = asyncio.get_running_loop()
         self._closed = False
@@ -79,12 +79,12 @@ class Feed:
                 self._tell(told_with_last_words(self._api, happened))
         except RapkitError as error:
             problem = str(error)
-        self._tell(Over(problem))
+        self._tell(FeedEnded(problem))
 
-    def _tell(self, happened: StreamEvent | Lost | Back | Over) -> None:
+    def _tell(self, happened: StreamEvent | ConnectionLost | Reconnected | FeedEnded) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._pass_on, happened)
 
-    def _pass_on(self, happened: StreamEvent | Lost | Back | Over) -> None:
+    def _pass_on(self, happened: StreamEvent | ConnectionLost | Reconnected | FeedEnded) -> None:
         if not self._closed:
             self._told(happened)

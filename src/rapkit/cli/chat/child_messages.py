@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rapkit.cli.agent_api import AgentApi, StreamEvent
-from rapkit.cli.reconnecting_stream import Back, Lost
+from rapkit.cli.reconnecting_stream import ConnectionLost, Reconnected
 from rapkit.cli.threads.thread_lookup import path_of
 from rapkit.errors import RapkitError
 
@@ -13,14 +13,14 @@ _LAST_ENTRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ChildMessage:
     """Something the model said in a thread, in line `seq` of its journal."""
 
     seq: int
     text: str
 
 
-def last_words(api: AgentApi, thread_id: str) -> Words | None:
+def last_words(api: AgentApi, thread_id: str) -> ChildMessage | None:
     """What was said last in a thread; None if that was long ago, or cannot be read: then going there is the way to see it. Blocks."""
     found = None
     try:
@@ -29,7 +29,7 @@ def last_words(api: AgentApi, thread_id: str) -> Words | None:
             page = api.get(path_of(thread_id, "history"), cursor=cursor)
             for entry in page["entries"]:
                 if entry["kind"] == "assistant" and entry["text"].strip():
-                    found = Words(entry["seq"], entry["text"].strip())
+                    found = ChildMessage(entry["seq"], entry["text"].strip())
             cursor = page["next_cursor"]
     except RapkitError:
         return None
@@ -42,7 +42,9 @@ def with_last_words(api: AgentApi, entry: dict[str, Any]) -> dict[str, Any]:
     return {**entry, LAST_WORDS: words} if words else entry
 
 
-def told_with_last_words(api: AgentApi, happened: StreamEvent | Lost | Back) -> StreamEvent | Lost | Back:
+def told_with_last_words(
+    api: AgentApi, happened: StreamEvent | ConnectionLost | Reconnected
+) -> StreamEvent | ConnectionLost | Reconnected:
     """The same for whatever happens to a parent."""
     match happened:
         case StreamEvent("entry", entry, id) if entry["kind"] == "child_closed":

@@ -8,15 +8,15 @@ from typing import Any
 
 from rapkit.cli.agent_api import StreamEvent
 from rapkit.cli.chat.block import Block
-from rapkit.cli.chat.journal_renderer import Transcript, authorization_blocks, note, problem, short_id
+from rapkit.cli.chat.journal_renderer import JournalRenderer, authorization_blocks, note, problem, short_id
 from rapkit.cli.progress import PROGRESS, Progress, read_progress
-from rapkit.cli.reconnecting_stream import Back, Lost
+from rapkit.cli.reconnecting_stream import ConnectionLost, Reconnected
 
 _LONG_AGO = 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DisplayedQuestion:
     """Something the user is asked. It is known by its call and when it was asked."""
 
     call_id: str
@@ -32,7 +32,7 @@ class Question:
         return self.call_id, self.asked_at
 
 
-class Followed:
+class DisplayedThread:
     """A thread, or one that begins with the first message: it has no `id` until then.
 
     `status` and `saying`, what the model has said of its next entry so far, come with the stream; `pending`, `subscriptions`, `children`
@@ -48,11 +48,11 @@ class Followed:
         self.pending: list[dict[str, Any]] = []
         self.subscriptions: list[dict[str, Any]] = []
         self.children: list[str] = []
-        self.questions: dict[str, Question] = {}
+        self.questions: dict[str, DisplayedQuestion] = {}
         self.authorizing: set[str] = set()
         self.progress: dict[str, Progress] = {}
         self.asking_children: list[str] = []
-        self.transcript = Transcript(asked_elsewhere=asked_elsewhere)
+        self.transcript = JournalRenderer(asked_elsewhere=asked_elsewhere)
         self._catching_up = False
         self._length = 0
         self._usage: dict[str, Any] = {}
@@ -64,13 +64,13 @@ class Followed:
         """Whether it takes nothing more."""
         return self.status == "closed"
 
-    def take(self, happened: StreamEvent | Lost | Back) -> list[Block]:
+    def take(self, happened: StreamEvent | ConnectionLost | Reconnected) -> list[Block]:
         """What to print of something that happened, in order. What was streamed is printed with its entry, and so only once."""
         match happened:
-            case Lost():
+            case ConnectionLost():
                 self.away_since, self.saying = time.time(), ""
                 return []
-            case Back():
+            case Reconnected():
                 return self._is_back()
             case StreamEvent("entry", entry):
                 return self._entry(entry)
@@ -156,7 +156,7 @@ class Followed:
         return self.transcript.blocks(entry, with_time=self._catching_up)
 
     def _ask(self, data: Mapping[str, Any]) -> None:
-        self.questions[data["call_id"]] = Question(
+        self.questions[data["call_id"]] = DisplayedQuestion(
             data["call_id"],
             data["prompt"],
             tuple(data["choices"]),

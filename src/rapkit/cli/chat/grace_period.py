@@ -6,7 +6,7 @@ from collections.abc import Callable
 _SECONDS = 1.0
 
 
-class Aftermath:
+class GracePeriod:
     """Whether keys, and words that were begun before, belong to a question that is over."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -3,21 +3,21 @@
 from rapkit.cli.agent_api import AgentApi
 from rapkit.cli.chat.block import Block
 from rapkit.cli.chat.child_messages import with_last_words
-from rapkit.cli.chat.displayed_thread import Followed
+from rapkit.cli.chat.displayed_thread import DisplayedThread
 from rapkit.cli.chat.journal_renderer import note, short_id
 from rapkit.cli.threads.thread_lookup import path_of
 
 _LAST_LINES = 30
 
 
-def join(api: AgentApi, thread_id: str, *, asked_elsewhere: bool = True) -> tuple[Followed, list[Block], str]:
+def join(api: AgentApi, thread_id: str, *, asked_elsewhere: bool = True) -> tuple[DisplayedThread, list[Block], str]:
     """A thread as it is, its last entries to be printed, and where its stream goes on behind them. Blocks; `AgentRefused`, `AgentAway`."""
     path = path_of(thread_id)
     detail = api.get(path)
     lines = _LAST_LINES
     while True:
         skipped = max(0, detail["length"] - lines)
-        followed = Followed(thread_id, asked_elsewhere=asked_elsewhere)
+        followed = DisplayedThread(thread_id, asked_elsewhere=asked_elsewhere)
         blocks, cursor = _read(api, path, followed, skipped)
         if blocks or not skipped:
             break
@@ -31,7 +31,7 @@ def join(api: AgentApi, thread_id: str, *, asked_elsewhere: bool = True) -> tupl
     return followed, blocks, str(cursor)
 
 
-def _read(api: AgentApi, path: str, followed: Followed, cursor: int) -> tuple[list[Block], int]:
+def _read(api: AgentApi, path: str, followed: DisplayedThread, cursor: int) -> tuple[list[Block], int]:
     """What to print of the entries from there to the last, and which that is."""
     blocks: list[Block] = []
     while True:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rapkit.cli.chat.block import Block
-from rapkit.cli.chat.child_messages import LAST_WORDS, Words
+from rapkit.cli.chat.child_messages import LAST_WORDS, ChildMessage
 from rapkit.cli.chat.result_blocks import result_blocks, shortened
 from rapkit.cli.progress import PROGRESS
 from rapkit.protocol.display_script import in_words
@@ -23,7 +23,7 @@ _WRONG = "red"
 _TOLD = "yellow"
 
 
-class Transcript:
+class JournalRenderer:
     """What each entry looks like. It remembers what later ones refer to, so show it a thread's entries in order.
 
     If questions are `asked_elsewhere`, in a picker, they are shown here once they are answered.
@@ -34,7 +34,7 @@ class Transcript:
         self._names: dict[str, str] = {}
         self._asked: dict[str, Entry] = {}
         self._answered: set[str] = set()
-        self._heard: dict[str, Words] = {}
+        self._heard: dict[str, ChildMessage] = {}
         self._reported: dict[str, str] = {}
         self._kinds: dict[str, Callable[[Entry], list[Block]]] = {
             "user": _user,
@@ -97,7 +97,7 @@ class Transcript:
             calls.append(Block(display, "→ ", "", "cyan", apart=not said and not calls))
         return said + calls
 
-    def child_said(self, thread_id: str, words: Words | None) -> list[Block]:
+    def child_said(self, thread_id: str, words: ChildMessage | None) -> list[Block]:
         """What was said in a child; nothing, if that was shown before, or the child has reported the same."""
         heard = self._heard.get(thread_id)
         if words is None or (heard and heard.seq >= words.seq):

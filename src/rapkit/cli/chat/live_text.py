@@ -1,13 +1,13 @@
 """What goes on right now, above the line that the user types in: it becomes a part of the transcript, or void."""
 
 from rapkit.cli.chat.block import wrapped
-from rapkit.cli.chat.displayed_thread import Followed
+from rapkit.cli.chat.displayed_thread import DisplayedThread
 from rapkit.cli.chat.picker import Fragments
 from rapkit.cli.chat.unsent import Unsent
 from rapkit.printable import printable
 
 
-def live_text(followed: Followed, unsent: Unsent, width: int) -> Fragments:
+def live_text(followed: DisplayedThread, unsent: Unsent, width: int) -> Fragments:
     """What the model has said so far, and what the user has said that the thread has not read yet, each after an empty line."""
     parts: Fragments = []
     if followed.saying.strip():

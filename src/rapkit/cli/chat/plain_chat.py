@@ -12,10 +12,10 @@ from rapkit.cli.agent_api import AgentApi, AgentRefused, StreamEvent
 from rapkit.cli.chat.block import Block, clipped, plain
 from rapkit.cli.chat.child_messages import told_with_last_words
 from rapkit.cli.chat.commands import COMMANDS, read_command, too_much_said, unknown_command
-from rapkit.cli.chat.displayed_thread import Followed, Question
+from rapkit.cli.chat.displayed_thread import DisplayedQuestion, DisplayedThread
 from rapkit.cli.chat.join_thread import join
 from rapkit.cli.chat.journal_renderer import problem
-from rapkit.cli.reconnecting_stream import Back, Following, Lost
+from rapkit.cli.reconnecting_stream import ConnectionLost, Reconnected, ReconnectingStream
 from rapkit.cli.threads.thread_lookup import path_of
 from rapkit.errors import RapkitError
 
@@ -43,8 +43,8 @@ class PlainChat:
         self._typed = typed
         self._user_id = user_id
         self._prompt = prompt
-        self._followed = Followed(asked_elsewhere=False)
-        self._events: Iterator[StreamEvent | Lost | Back] | None = None
+        self._followed = DisplayedThread(asked_elsewhere=False)
+        self._events: Iterator[StreamEvent | ConnectionLost | Reconnected] | None = None
         self._offered: set[tuple[str, float]] = set()
 
     def run(self, thread_id: str | None) -> None:
@@ -52,7 +52,7 @@ class PlainChat:
         if thread_id is not None:
             self._followed, blocks, after = join(self._api, thread_id, asked_elsewhere=False)
             _print(blocks)
-            self._events = iter(Following(self._api, thread_id, after))
+            self._events = iter(ReconnectingStream(self._api, thread_id, after))
             self._ask_what_is_not_shown()
             self._asks()
         for number, line in self._lines():
@@ -100,8 +100,8 @@ class PlainChat:
             _print([problem(f"There is no choice {clipped(line, _WIDEST_NUMBER)}: {_possible(question)}.")])
         elif self._followed.id is None:
             body = {"text": line} | ({"user_id": self._user_id} if self._user_id else {})
-            self._followed = Followed(self._post("threads", body)["thread_id"], asked_elsewhere=False)
-            self._events = iter(Following(self._api, str(self._followed.id)))
+            self._followed = DisplayedThread(self._post("threads", body)["thread_id"], asked_elsewhere=False)
+            self._events = iter(ReconnectingStream(self._api, str(self._followed.id)))
             self._hear(lambda entry: bool(entry["kind"] == "user"))
         else:
             id = self._post(path_of(self._followed.id, "messages"), {"text": line})["message_id"]
@@ -118,7 +118,7 @@ class PlainChat:
             happened = told_with_last_words(self._api, happened)
             blocks = self._followed.take(happened)
             match happened:
-                case Lost(text):
+                case ConnectionLost(text):
                     click.echo(f"rapkit: {text} Waiting for it.", err=True)
                 case StreamEvent("entry", entry):
                     if not begun and is_ours(entry):
@@ -169,7 +169,7 @@ def _carry_out(name: str, argument: str) -> bool:
     return True
 
 
-def _answer(question: Question, line: str) -> tuple[str, dict[str, Any]] | None:
+def _answer(question: DisplayedQuestion, line: str) -> tuple[str, dict[str, Any]] | None:
     """How a line answers a question; None if it does not."""
     numbers = [str(number) for number, _ in enumerate(question.choices, start=1)]
     if line in numbers:
@@ -179,7 +179,7 @@ def _answer(question: Question, line: str) -> tuple[str, dict[str, Any]] | None:
     return ("answer", {"text": line}) if question.in_words else None
 
 
-def _possible(question: Question) -> str:
+def _possible(question: DisplayedQuestion) -> str:
     count = len(question.choices)
     return f"it is {'1' if count == 1 else f'one of 1 to {count}'}, or {_DISMISS} to dismiss the question"
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from rapkit.cli.agent_api import AgentAway, AgentRefused
+from rapkit.cli.agent_api import AgentRefused, AgentUnreachable
 from rapkit.cli.chat.background_feed import in_thread
 from rapkit.cli.chat.journal_renderer import note, problem
 from rapkit.cli.chat.picker import Picker
@@ -11,13 +11,13 @@ from rapkit.cli.threads.thread_lookup import path_of
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from rapkit.cli.chat.displayed_thread import Followed, Question
+    from rapkit.cli.chat.displayed_thread import DisplayedQuestion, DisplayedThread
     from rapkit.cli.chat.session import Chat
 
 _PATIENCE = 10.0
 
 
-class Asking:
+class QuestionPicker:
     """Shows one open question after the other. Those that were answered, or left for later, are not shown again."""
 
     def __init__(self, chat: "Chat") -> None:
@@ -48,7 +48,7 @@ class Asking:
         self._settled.add(picker.key)
         self.offer()
 
-    def _picker(self, followed: "Followed", question: "Question") -> Picker:
+    def _picker(self, followed: "DisplayedThread", question: "DisplayedQuestion") -> Picker:
         def answer(how: str, body: dict[str, Any]) -> None:
             self._settled.add(question.key)
             self._chat.start(self._answer(followed, question, how, body))
@@ -65,12 +65,14 @@ class Asking:
             dismissed=lambda: answer("choice", {"selected": None}),
         )
 
-    async def _answer(self, followed: "Followed", question: "Question", how: str, body: dict[str, Any]) -> None:
+    async def _answer(
+        self, followed: "DisplayedThread", question: "DisplayedQuestion", how: str, body: dict[str, Any]
+    ) -> None:
         path = path_of(str(followed.id), "calls", question.call_id, how)
         body = {**body, "asked_at": question.asked_at}
         try:
             await in_thread(lambda: self._chat.api.post(path, body, patience=_PATIENCE))
-        except AgentAway as error:
+        except AgentUnreachable as error:
             self._settled.discard(question.key)
             self._chat.print([problem(f"Not answered: {error}")])
             self.offer()

@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rapkit.cli.chat.block import Block
-from rapkit.cli.chat.grace_period import Aftermath
+from rapkit.cli.chat.grace_period import GracePeriod
 from rapkit.cli.chat.picker import Fragments, Picker
 
 _STYLE = Style.from_dict(
@@ -83,7 +83,7 @@ class Screen:
         self._live, self._toolbar = live, toolbar
         self._to_print: list[Block] = []
         self._nothing_printed = True
-        self._aftermath = Aftermath(clock)
+        self._aftermath = GracePeriod(clock)
         self.picker: Picker | None = None
         self.ended_by: signal.Signals | None = None
         self.buffer = Buffer(

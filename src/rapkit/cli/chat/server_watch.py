@@ -14,7 +14,7 @@ Look = Callable[[], "Future[dict[str, str]] | None"]
 _PAUSES = (5.0, 10.0, 30.0, 60.0)  # between two looks, while something is wrong
 
 
-class Servers:
+class ServerWatch:
     """Says what is wrong with servers when a chat begins, and when it no longer is. That one is asked again in vain is not said again.
 
     `pauses` are the seconds between two looks while something is wrong; the last is repeated.

@@ -8,24 +8,24 @@ from functools import partial
 from typing import Any
 
 from rapkit.cli.agent_api import AgentApi, StreamEvent
-from rapkit.cli.chat.background_feed import Feed, Over, in_thread
+from rapkit.cli.chat.background_feed import BackgroundFeed, FeedEnded, in_thread
 from rapkit.cli.chat.block import Block
 from rapkit.cli.chat.child_messages import last_words
 from rapkit.cli.chat.commands import CommandCompleter, Commands
-from rapkit.cli.chat.displayed_thread import Followed
+from rapkit.cli.chat.displayed_thread import DisplayedThread
 from rapkit.cli.chat.history import History, history_path
 from rapkit.cli.chat.join_thread import join
 from rapkit.cli.chat.journal_renderer import note, problem
 from rapkit.cli.chat.live_text import live_text
 from rapkit.cli.chat.picker import Fragments, Picker
-from rapkit.cli.chat.question_picker import Asking, is_question
+from rapkit.cli.chat.question_picker import QuestionPicker, is_question
 from rapkit.cli.chat.screen import Screen
 from rapkit.cli.chat.sender import Sender
-from rapkit.cli.chat.server_watch import Look, Servers
+from rapkit.cli.chat.server_watch import Look, ServerWatch
 from rapkit.cli.chat.toolbar import toolbar
-from rapkit.cli.chat.unsent import Message
+from rapkit.cli.chat.unsent import UnsentMessage
 from rapkit.cli.chat.warning_handler import warned
-from rapkit.cli.reconnecting_stream import Back, Lost
+from rapkit.cli.reconnecting_stream import ConnectionLost, Reconnected
 from rapkit.cli.threads.thread_lookup import path_of
 from rapkit.errors import RapkitError
 
@@ -47,14 +47,14 @@ class Chat:
 
     def __init__(self, api: AgentApi, user_id: str | None = None, look_at_servers: Look | None = None) -> None:
         self.api = api
-        self.followed = Followed()
-        self._feed: Feed | None = None
+        self.followed = DisplayedThread()
+        self._feed: BackgroundFeed | None = None
         self._typed: list[str] = []
         self._entering, self._looking = asyncio.Event(), asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._hint: tuple[str, float] | None = None
-        self._commands, self._asking = Commands(self), Asking(self)
+        self._commands, self._asking = Commands(self), QuestionPicker(self)
         self._screen = Screen(
             live=self._live,
             toolbar=self._toolbar,
@@ -65,7 +65,7 @@ class Chat:
             completer=CommandCompleter(self._commands),
             history=History(history_path()),
         )
-        self._servers = Servers(look_at_servers or (lambda: None), self._warn)
+        self._servers = ServerWatch(look_at_servers or (lambda: None), self._warn)
         self._sender = Sender(api, user_id, begun=self._begun, refused=self._refused, changed=self._screen.redraw)
 
     async def run(self, greeting: Iterable[Block], thread_id: str | None) -> None:
@@ -156,7 +156,7 @@ class Chat:
     def begin(self) -> None:
         """Leave the thread as it is; the next message begins another."""
         self._stop_following()
-        self.followed = Followed()
+        self.followed = DisplayedThread()
         self.print([note("A new thread: it begins with your next message.")])
 
     def look_soon(self) -> None:
@@ -200,7 +200,7 @@ class Chat:
     def _say(self, text: str) -> None:
         if self.followed.is_closed:
             self._stop_following()
-            self.followed = Followed()
+            self.followed = DisplayedThread()
         self._sender.say(self.followed, text.strip())
 
     def _interrupted(self) -> None:
@@ -220,10 +220,12 @@ class Chat:
 
     # What the agent does
 
-    def _told(self, followed: Followed, happened: StreamEvent | Lost | Back | Over) -> None:
+    def _told(
+        self, followed: DisplayedThread, happened: StreamEvent | ConnectionLost | Reconnected | FeedEnded
+    ) -> None:
         if followed is not self.followed:
             return
-        if isinstance(happened, Over):
+        if isinstance(happened, FeedEnded):
             if happened.problem is not None:
                 self.print([problem(happened.problem)])
             elif followed.is_closed:
@@ -235,23 +237,23 @@ class Chat:
         blocks = followed.take(happened)
         if blocks:
             self.print(blocks)
-        if isinstance(happened, Back):
+        if isinstance(happened, Reconnected):
             self._sender.hurry()
-        if isinstance(happened, Back) or (isinstance(happened, StreamEvent) and happened.kind != "delta"):
+        if isinstance(happened, Reconnected) or (isinstance(happened, StreamEvent) and happened.kind != "delta"):
             self._looking.set()
         self._asking.offer()
         self._screen.redraw()
 
-    def _begun(self, followed: Followed) -> None:
+    def _begun(self, followed: DisplayedThread) -> None:
         if followed is self.followed:
             self._listen(followed, None)
 
-    def _refused(self, message: Message, why: str) -> None:
+    def _refused(self, message: UnsentMessage, why: str) -> None:
         self.print([problem(f"Not sent: {why}")])
         self.give_back(message.text)
 
-    def _listen(self, followed: Followed, after: str | None) -> None:
-        self._feed = Feed(self.api, str(followed.id), after, lambda happened: self._told(followed, happened))
+    def _listen(self, followed: DisplayedThread, after: str | None) -> None:
+        self._feed = BackgroundFeed(self.api, str(followed.id), after, lambda happened: self._told(followed, happened))
 
     def _stop_following(self) -> None:
         if self._feed is not None:
@@ -283,7 +285,7 @@ class Chat:
             return _FAMILY_INTERVAL
         return _CALLS_INTERVAL if self.followed.pending or self.followed.subscriptions else None
 
-    async def _look(self, followed: Followed) -> None:
+    async def _look(self, followed: DisplayedThread) -> None:
         if followed.id is None or followed.is_closed:
             followed.pending, followed.subscriptions, followed.children, followed.questions = [], [], [], {}
             self._asking.offer()

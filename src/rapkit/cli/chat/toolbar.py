@@ -6,7 +6,7 @@ from typing import Any
 from rich.cells import cell_len
 
 from rapkit.cli.chat.block import clipped
-from rapkit.cli.chat.displayed_thread import Followed
+from rapkit.cli.chat.displayed_thread import DisplayedThread
 from rapkit.cli.chat.journal_renderer import short_id
 from rapkit.cli.chat.picker import Fragments
 from rapkit.cli.progress import Progress
@@ -18,7 +18,7 @@ _AWAITS = {"tool": "", "permission": "needs your permission", "user": "waits for
 _STATUS = {"new": "your first message begins it", "running": "thinking…"}
 
 
-def toolbar(followed: Followed, unsent: int, hint: str | None, width: int) -> Fragments:
+def toolbar(followed: DisplayedThread, unsent: int, hint: str | None, width: int) -> Fragments:
     """Its lines: the first always the thread and its state, then a line for each call, subscription and child that matters now."""
     now = time.time()
     calls = [_call(call, followed, now, width) for call in followed.pending]
@@ -41,7 +41,7 @@ def ago(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
-def _first(followed: Followed, unsent: int, hint: str | None, width: int, now: float) -> tuple[str, str]:
+def _first(followed: DisplayedThread, unsent: int, hint: str | None, width: int, now: float) -> tuple[str, str]:
     parts = [short_id(followed.id) if followed.id else "new thread"]
     style = "class:toolbar.status"
     if followed.away_since is not None:
@@ -59,7 +59,7 @@ def _first(followed: Followed, unsent: int, hint: str | None, width: int, now: f
     return style, f" {line} "
 
 
-def _counts(followed: Followed) -> list[str]:
+def _counts(followed: DisplayedThread) -> list[str]:
     counted = (
         (len(followed.pending), "call", "calls"),
         (len(followed.subscriptions), "subscription", "subscriptions"),
@@ -69,7 +69,7 @@ def _counts(followed: Followed) -> list[str]:
     return [f"{count} {one if count == 1 else many}" for count, one, many in counted if count]
 
 
-def _call(call: dict[str, Any], followed: Followed, now: float, width: int) -> str:
+def _call(call: dict[str, Any], followed: DisplayedThread, now: float, width: int) -> str:
     state = [ago(now - call["made_at"])]
     if call["call_id"] in followed.authorizing:
         state.append("wants to be authorised, see above")
@@ -82,7 +82,7 @@ def _call(call: dict[str, Any], followed: Followed, now: float, width: int) -> s
     return _line(f"→ {call['display']}", state, followed.progress.get(call["call_id"]), width)
 
 
-def _subscription(each: dict[str, Any], followed: Followed, now: float, width: int) -> str:
+def _subscription(each: dict[str, Any], followed: DisplayedThread, now: float, width: int) -> str:
     state = [f"for {ago(now - each['since'])}"]
     return _line(f"◇ {each['display']}", state, followed.progress.get(each["call_id"]), width)
 
@@ -104,6 +104,6 @@ def _aligned(left: str, right: str, width: int) -> str:
     return f" {left}  {right}"
 
 
-def _asking(child: str, followed: Followed, width: int) -> str:
+def _asking(child: str, followed: DisplayedThread, width: int) -> str:
     text = f"? a child asks you: /switch {child.removeprefix(followed.id or '')}"
     return f" {clipped(text, width - 1)}"

@@ -9,16 +9,16 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from rapkit.cli.demo.demo_script import Story
-from rapkit.cli.demo.demo_state import Scene
+from rapkit.cli.demo.demo_script import DemoScript
+from rapkit.cli.demo.demo_state import DemoState
 from rapkit.cli.demo.failure import DemoFailed
-from rapkit.cli.demo.live_display import SMALLEST, Picture
+from rapkit.cli.demo.live_display import SMALLEST, LiveDisplay
 from rapkit.cli.demo.live_model import live_model
-from rapkit.cli.demo.participants import SCRIPT, Cast
-from rapkit.cli.demo.plain_output import PlainLines, summary, told
+from rapkit.cli.demo.participants import SCRIPT, Participants
+from rapkit.cli.demo.plain_output import PlainOutput, summary, told
 from rapkit.cli.demo.process import is_alive
-from rapkit.cli.demo.sandbox import Household, check_that_there_is_room
-from rapkit.cli.demo.signals import Stopped, hearing_signals
+from rapkit.cli.demo.sandbox import Sandbox, check_that_there_is_room
+from rapkit.cli.demo.signals import DemoStopped, hearing_signals
 from rapkit.errors import ConfigError
 
 _PATIENCE = 30.0
@@ -41,20 +41,20 @@ def command(live: bool) -> None:
     model = live_model() if live else SCRIPT
     check_that_there_is_room()
     console = Console(highlight=False, emoji=False)
-    picture = Picture(console) if _can_show_pictures(console) else None
-    lines = PlainLines(console, shutil.get_terminal_size().columns if console.is_terminal else None)
-    scene = Scene(picture or lines, model if live else "scripted model, no key, no network")
-    household = Household()
+    picture = LiveDisplay(console) if _can_show_pictures(console) else None
+    lines = PlainOutput(console, shutil.get_terminal_size().columns if console.is_terminal else None)
+    scene = DemoState(picture or lines, model if live else "scripted model, no key, no network")
+    household = Sandbox()
     try:
         with hearing_signals() as stop, household, picture or contextlib.nullcontext():
             patience = _PATIENCE_WITH_A_MODEL if live else _PATIENCE
-            Story(scene, Cast(household, model), stop, patience).tell()
+            DemoScript(scene, Participants(household, model), stop, patience).tell()
         _check_that_nothing_is_left(household, scene)
     except DemoFailed as failure:
         _end(console, scene, picture)
         _complain(f"This should not have happened. {failure}")
         sys.exit(1)
-    except Stopped as stopped:
+    except DemoStopped as stopped:
         _complain("Stopped half-way. The processes and their files are gone.")
         sys.exit(stopped.exit_code)
     _end(console, scene, picture)
@@ -72,13 +72,13 @@ def _can_show_pictures(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal and console.encoding == "utf-8" and large_enough
 
 
-def _end(console: Console, scene: Scene, picture: Picture | None) -> None:
+def _end(console: Console, scene: DemoState, picture: LiveDisplay | None) -> None:
     """What was seen stays in the scrollback. Plain lines are there already."""
     if picture is not None:
         console.print(told(scene))
 
 
-def _check_that_nothing_is_left(household: Household, scene: Scene) -> None:
+def _check_that_nothing_is_left(household: Sandbox, scene: DemoState) -> None:
     workers = scene.workers.came if scene.workers else []
     left = [pid for pid in (*household.pids, *workers) if is_alive(pid)]
     if left or household.folder.exists():

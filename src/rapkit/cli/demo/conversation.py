@@ -5,9 +5,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rapkit.cli.agent_api import AgentApi, AgentAway
+from rapkit.cli.agent_api import AgentApi, AgentUnreachable
 from rapkit.cli.demo.audit import Audit, Post
-from rapkit.cli.demo.demo_state import Scene, ThreadSeen
+from rapkit.cli.demo.demo_state import DemoState, ThreadSeen
 from rapkit.printable import printable
 
 _LONG = 160
@@ -21,7 +21,7 @@ class Conversation:
     `servers` are the names of servers by what they offer.
     """
 
-    def __init__(self, api: AgentApi, audit: Audit, scene: Scene, servers: Mapping[str, str]) -> None:
+    def __init__(self, api: AgentApi, audit: Audit, scene: DemoState, servers: Mapping[str, str]) -> None:
         self.id = ""
         self.now: Mapping[str, Any] = {}
         self.entries: list[Entry] = []
@@ -64,7 +64,7 @@ class Conversation:
                 news += self._news(child, entries)
             # Last: what it says is true of all that was read.
             self.now = self._api.get(f"threads/{self.id}")
-        except AgentAway:
+        except AgentUnreachable:
             return
         self._untold += self._audit.new()
         for thread_id, entry in sorted(news, key=lambda each: each[1]["at"]):

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rapkit.cli.demo.chapters import CHAPTERS
-from rapkit.cli.demo.demo_state import Scene
+from rapkit.cli.demo.demo_state import DemoState
 from rapkit.cli.demo.failure import DemoFailed
-from rapkit.cli.demo.participants import Cast
+from rapkit.cli.demo.participants import Participants
 from rapkit.cli.demo.watch import Watch
 from rapkit.cli.standard_streams import OutputLost
 from rapkit.errors import RapkitError
@@ -28,10 +28,10 @@ _DEAD = 0.5
 _QUIET = 0.4  # without a worker, before it counts as sleep: the next one may be on its way
 
 
-class Story:
+class DemoScript:
     """Told once. `DemoFailed` if anything does not happen that should, and within `patience` seconds."""
 
-    def __init__(self, scene: Scene, cast: Cast, stopped: Callable[[], None], patience: float) -> None:
+    def __init__(self, scene: DemoState, cast: Participants, stopped: Callable[[], None], patience: float) -> None:
         self._scene = scene
         self._cast = cast
         self._thread = cast.conversation(scene)

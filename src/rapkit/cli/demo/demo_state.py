@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from rapkit.cli.demo.process import Process
+from rapkit.cli.demo.process import DemoProcess
 from rapkit.cli.demo.workers import Workers
 
 Kind = Literal["user", "agent", "child", "out", "in", "shell", "note", "worker"]
@@ -22,7 +22,7 @@ class Chapter:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DemoLine:
     """Something that happened, `at` seconds after the beginning. `who` is a short name, `aside` what was measured of it."""
 
     at: float
@@ -33,7 +33,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class DemoFact:
     """A line of the summary."""
 
     about: str
@@ -48,32 +48,32 @@ class ThreadSeen:
     waits_for: str = ""
 
 
-class Shown(Protocol):
+class DemoOutput(Protocol):
     """How a scene is shown."""
 
     paced: bool
     """Whether somebody reads along, and is to be given the time."""
 
-    def chapter(self, scene: "Scene") -> None:
+    def chapter(self, scene: "DemoState") -> None:
         """Another chapter began."""
 
-    def line(self, line: Line) -> None:
+    def line(self, line: DemoLine) -> None:
         """Something happened."""
 
 
 @dataclass
-class Scene:
+class DemoState:
     """Chapters, lines, processes. Only the story changes it; whoever shows it may look at any time."""
 
-    shown: Shown
+    shown: DemoOutput
     subtitle: str = ""
     chapters: Sequence[Chapter] = ()
     number: int = 0
-    lines: list[Line] = field(default_factory=list)
+    lines: list[DemoLine] = field(default_factory=list)
     begins: list[int] = field(default_factory=list)
     """With which line each chapter begins."""
-    facts: list[Fact] = field(default_factory=list)
-    processes: Sequence[Process] = ()
+    facts: list[DemoFact] = field(default_factory=list)
+    processes: Sequence[DemoProcess] = ()
     workers: Workers | None = None
     doing: dict[str, str] = field(default_factory=dict)
     """What a process is doing, by its name, in a few words."""
@@ -100,7 +100,7 @@ class Scene:
 
     def say(self, kind: Kind, who: str, text: str, aside: str = "") -> None:
         """Something happened."""
-        line = Line(self.elapsed, kind, who, text, aside)
+        line = DemoLine(self.elapsed, kind, who, text, aside)
         self.lines.append(line)
         self.shown.line(line)
 
@@ -112,7 +112,7 @@ class Scene:
 
     def fact(self, about: str, measured: str) -> None:
         """Something was measured."""
-        self.facts.append(Fact(about, measured))
+        self.facts.append(DemoFact(about, measured))
 
     @contextmanager
     def watched(self, workers: Workers) -> Iterator[None]:

@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from rapkit.cli.demo.demo_state import Line, Scene
+from rapkit.cli.demo.demo_state import DemoLine, DemoState
 from rapkit.cli.demo.plain_output import STYLES, label, spoken
 from rapkit.cli.demo.process import State
 
@@ -31,13 +31,13 @@ _MARKS: dict[State, tuple[str, str]] = {
 }
 
 
-class Picture:
+class LiveDisplay:
     """Fills the terminal, follows its size, and gives the screen back as it was. For what is to stay, print it afterwards."""
 
     paced = True
 
     def __init__(self, console: Console) -> None:
-        self._scene: Scene | None = None
+        self._scene: DemoState | None = None
         self._live = Live(console=console, screen=True, get_renderable=self._drawn, refresh_per_second=_FRAMES)
 
     def __enter__(self) -> Self:
@@ -51,11 +51,11 @@ class Picture:
         """The screen is as it was."""
         self._live.stop()
 
-    def chapter(self, scene: Scene) -> None:
+    def chapter(self, scene: DemoState) -> None:
         """It is drawn several times a second, so there is nothing to do but to know the scene."""
         self._scene = scene
 
-    def line(self, line: Line) -> None:
+    def line(self, line: DemoLine) -> None:
         """Nor here."""
 
     def _drawn(self) -> RenderableType:
@@ -67,7 +67,7 @@ class Picture:
 class Drawn:
     """The scene, as large as the terminal is now."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: DemoState) -> None:
         self._scene = scene
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -89,7 +89,7 @@ class Drawn:
         yield whole
 
 
-def _chapter(scene: Scene) -> RenderableType:
+def _chapter(scene: DemoState) -> RenderableType:
     count, number = len(scene.chapters), scene.number
     dots = Text("●" * (number - 1) + "◉" + "○" * (count - number), "cyan")
     head = Table.grid(expand=True)
@@ -111,7 +111,7 @@ def _chapter(scene: Scene) -> RenderableType:
     )
 
 
-def _alive(scene: Scene) -> RenderableType:
+def _alive(scene: DemoState) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True, width=9)
     table.add_column(no_wrap=True, width=11)
@@ -143,7 +143,7 @@ def _panel(title: str, content: RenderableType) -> Panel:
 class _Newest:
     """The lines that fit, the newest last."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: DemoState) -> None:
         self._scene = scene
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -11,9 +11,9 @@ from typing import Any
 from rapkit.cli.agent_api import AgentApi
 from rapkit.cli.demo.audit import Audit
 from rapkit.cli.demo.conversation import Conversation
-from rapkit.cli.demo.demo_state import Scene
-from rapkit.cli.demo.process import Process, free_port
-from rapkit.cli.demo.sandbox import Household
+from rapkit.cli.demo.demo_state import DemoState
+from rapkit.cli.demo.process import DemoProcess, free_port
+from rapkit.cli.demo.sandbox import Sandbox
 from rapkit.cli.demo.workers import Workers
 
 SCRIPT = "scripted:plan.yaml"
@@ -30,10 +30,10 @@ When a child thread reports that an alert is harmless, call roll_out: it asks th
 """
 
 
-class Cast:
+class Participants:
     """The processes, in the folder of a household; nothing runs before it is started."""
 
-    def __init__(self, household: Household, model: str = SCRIPT) -> None:
+    def __init__(self, household: Sandbox, model: str = SCRIPT) -> None:
         self.model = model
         self.secret = secrets.token_hex(16)
         self._household = household
@@ -60,11 +60,11 @@ class Cast:
         self.processes = (self.runtime, self.lab, self.ops)
         self.workers = Workers(lambda: self.runtime.pid if self.runtime.state in ("starting", "alive") else None)
 
-    def start(self, process: Process) -> None:
+    def start(self, process: DemoProcess) -> None:
         """Start one of them."""
         process.start(RAPKIT_DEMO_WEBHOOK_SECRET=self.secret)
 
-    def conversation(self, scene: Scene) -> Conversation:
+    def conversation(self, scene: DemoState) -> Conversation:
         """A thread, not begun yet."""
         servers = {"load_test": "lab", "watch_alerts": "ops", "read_logs": "ops", "roll_out": "ops"}
         return Conversation(AgentApi(f"http://127.0.0.1:{self.runtime.port}"), Audit(self.runtime.log), scene, servers)

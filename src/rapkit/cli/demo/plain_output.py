@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rapkit.cli.demo.demo_state import Fact, Kind, Line, Scene
+from rapkit.cli.demo.demo_state import DemoFact, DemoLine, DemoState, Kind
 
 STYLES: dict[Kind, str] = {
     "user": "bold green",
@@ -28,7 +28,7 @@ _NARROW = 60  # too narrow for a margin
 _SMALL_MARGIN = 4
 
 
-class PlainLines:
+class PlainOutput:
     """Prints what happens as it happens. On a terminal, which has `columns`, lines are wrapped between words; elsewhere not at all."""
 
     paced = False
@@ -37,7 +37,7 @@ class PlainLines:
         self._console = console
         self._columns = columns
 
-    def chapter(self, scene: Scene) -> None:
+    def chapter(self, scene: DemoState) -> None:
         """A heading, and below it what it means."""
         chapter = scene.chapter
         self._print(Text(f"\n{scene.number}/{len(scene.chapters)}  {chapter.title}", "bold"))
@@ -45,13 +45,13 @@ class PlainLines:
         for line in textwrap.wrap(chapter.meaning, min(_WIDTH, max(1, (self._columns or _WIDTH * 2) - len(indent)))):
             self._print(Text(f"{indent}{line}"))
 
-    def line(self, line: Line) -> None:
+    def line(self, line: DemoLine) -> None:
         """The seconds since the beginning, who, what."""
         who = f"{label(line)}  " if self._is_narrow else f"{label(line):<9}"
         text = Text.assemble((f"{line.at:6.2f} s  ", "dim"), who, spoken(line))
         self._print(text, self._margin(_MARGIN))
 
-    def end(self, facts: Sequence[Fact], after: Text) -> None:
+    def end(self, facts: Sequence[DemoFact], after: Text) -> None:
         """What was measured, a line each, and a last word."""
         widest = max(len(fact.about) for fact in facts) + 4
         for fact in facts:
@@ -79,18 +79,18 @@ class PlainLines:
             before = Text(" " * margin)
 
 
-def label(line: Line) -> str:
+def label(line: DemoLine) -> str:
     """Who, with the direction of a POST."""
     return _ARROWS.get(line.kind, "") + line.who
 
 
-def spoken(line: Line) -> Text:
+def spoken(line: DemoLine) -> Text:
     """What, and what was measured of it."""
     style = STYLES[line.kind]
     return Text.assemble((line.text, style), (f"  ({line.aside})" if line.aside else "", "dim"))
 
 
-def told(scene: Scene) -> Table:
+def told(scene: DemoState) -> Table:
     """What happened, wrapped to the terminal's width."""
     table = Table.grid(padding=(0, 1))
     table.add_column(justify="right", style="dim", no_wrap=True)
@@ -107,7 +107,7 @@ def told(scene: Scene) -> Table:
     return table
 
 
-def summary(facts: Sequence[Fact]) -> Table:
+def summary(facts: Sequence[DemoFact]) -> Table:
     """What was measured, a line each, wrapped to the terminal's width."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
@@ -117,5 +117,5 @@ def summary(facts: Sequence[Fact]) -> Table:
     return table
 
 
-def _about(fact: Fact) -> Text:
+def _about(fact: DemoFact) -> Text:
     return Text.assemble(("✓ ", "green"), (fact.about, "bold"))

@@ -26,7 +26,7 @@ _TAIL = 8
 _TOO_LITTLE = 1024**2
 
 
-class Process:
+class DemoProcess:
     """`rapkit …` with a port of its own, in a process group of its own: killed, it takes with it what it has started."""
 
     def __init__(

@@ -10,21 +10,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rapkit.cli.demo.process import Process
+from rapkit.cli.demo.process import DemoProcess
 from rapkit.errors import ConfigError
 
 _FILES = ("lab.py", "ops.py", "plan.yaml")
 _ROOM = 50 * 1024**2
 
 
-class Household:
+class Sandbox:
     """A folder with the tool files and the stores, and processes. Leaving it kills what still runs and deletes the folder.
 
     A watchdog does the same if this process is killed.
     """
 
     def __init__(self) -> None:
-        self.processes: list[Process] = []
+        self.processes: list[DemoProcess] = []
 
     def __enter__(self) -> Self:
         """From here on there is something to clean up."""
@@ -54,9 +54,9 @@ class Household:
         self._tell("done")
         self._watchdog.wait()
 
-    def add(self, name: str, *words: str, port: int, serves_at: str) -> Process:
+    def add(self, name: str, *words: str, port: int, serves_at: str) -> DemoProcess:
         """A process `rapkit …` in the folder, not started yet. `serves_at` is the path that is answered once it serves."""
-        process = Process(name, words, self.folder, port, serves_at, self._tell)
+        process = DemoProcess(name, words, self.folder, port, serves_at, self._tell)
         self.processes.append(process)
         return process
 

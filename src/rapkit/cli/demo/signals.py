@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 _HEARD = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-class Stopped(Exception):
+class DemoStopped(Exception):
     """Somebody wants the demo to end; `exit_code` is what shells expect then."""
 
     def __init__(self, number: int) -> None:
@@ -17,7 +17,7 @@ class Stopped(Exception):
 
 @contextlib.contextmanager
 def hearing_signals() -> Iterator[Callable[[], None]]:
-    """Signals are noted, and do nothing by themselves; what this gives raises `Stopped` if there was one.
+    """Signals are noted, and do nothing by themselves; what this gives raises `DemoStopped` if there was one.
 
     So they never come between the start of a process and the note that it has to be ended.
     """
@@ -27,7 +27,7 @@ def hearing_signals() -> Iterator[Callable[[], None]]:
 
     def check() -> None:
         if noted:
-            raise Stopped(noted[0])
+            raise DemoStopped(noted[0])
 
     try:
         yield check

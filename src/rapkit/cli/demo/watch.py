@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from rapkit.cli.demo.conversation import Conversation, Entry
-from rapkit.cli.demo.demo_state import Scene
+from rapkit.cli.demo.demo_state import DemoState
 from rapkit.cli.demo.failure import DemoFailed
-from rapkit.cli.demo.participants import Cast
+from rapkit.cli.demo.participants import Participants
 from rapkit.printable import printable
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class Watch:
     """
 
     def __init__(
-        self, scene: Scene, cast: Cast, thread: Conversation, stopped: Callable[[], None], patience: float
+        self, scene: DemoState, cast: Participants, thread: Conversation, stopped: Callable[[], None], patience: float
     ) -> None:
         self._scene = scene
         self._cast = cast

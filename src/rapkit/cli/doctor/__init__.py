@@ -8,10 +8,10 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.cli.doctor.report import as_json, is_well, show, waiting
-from rapkit.cli.doctor.run_checks import PATIENCE, examine
-from rapkit.cli.doctor.setting_sources import Sources, servers_outside
+from rapkit.cli.doctor.run_checks import PATIENCE, run_checks
+from rapkit.cli.doctor.setting_sources import SettingSources, servers_outside
 from rapkit.cli.settings_options import listening_options, settings_options
 from rapkit.errors import ConfigError
 from rapkit.settings.settings import Flags, load_settings
@@ -32,7 +32,7 @@ def command(config: Path, flags: Flags, ask_model: bool, json_: bool) -> None:
     """
     patient = dataclasses.replace(_patient(config, flags), ask_model=ask_model)
     with waiting(Console(stderr=True)) as on_wait:
-        verdicts = examine(patient, on_wait, patience=_PATIENCE_WITH_MODELS if ask_model else PATIENCE)
+        verdicts = run_checks(patient, on_wait, patience=_PATIENCE_WITH_MODELS if ask_model else PATIENCE)
     if json_:
         click.echo(as_json(verdicts))
     else:
@@ -40,12 +40,12 @@ def command(config: Path, flags: Flags, ask_model: bool, json_: bool) -> None:
     raise click.exceptions.Exit(0 if is_well(verdicts) else 1)
 
 
-def _patient(config: Path, flags: Flags) -> Patient:
+def _patient(config: Path, flags: Flags) -> CheckedAgent:
     source = click.get_current_context().get_parameter_source("config")
     named_by = None if source is None else _NAMED_BY.get(source)
     try:
         settings = load_settings(config, flags)
-        sources = Sources(named_by, servers_outside(config, flags, os.environ))
+        sources = SettingSources(named_by, servers_outside(config, flags, os.environ))
     except ConfigError as error:
-        return Patient(config, None, str(error), Path(), sources=Sources(named_by))
-    return Patient(config, settings, None, Path(), sources=sources)
+        return CheckedAgent(config, None, str(error), Path(), sources=SettingSources(named_by))
+    return CheckedAgent(config, settings, None, Path(), sources=sources)

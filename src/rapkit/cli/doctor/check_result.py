@@ -7,7 +7,7 @@ State = Literal["ok", "warning", "failed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """What was looked at, how it is, what was seen, and what to do about it. A check that could not be made is `skipped`: `seen` is why."""
 
     check: str

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rapkit.cli.doctor.setting_sources import Sources
+from rapkit.cli.doctor.setting_sources import SettingSources
 from rapkit.settings.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class CheckedAgent:
     """Settings, or the problem with them. `folder` is where the stores of tool servers are looked for. `ask_model`: it costs a little."""
 
     config: Path
@@ -16,4 +16,4 @@ class Patient:
     problem: str | None
     folder: Path
     ask_model: bool = False
-    sources: Sources = field(default_factory=Sources)
+    sources: SettingSources = field(default_factory=SettingSources)

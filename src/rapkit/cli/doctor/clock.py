@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from zoneinfo import ZoneInfo
 
-from rapkit.cli.daemon_thread import apart
-from rapkit.cli.doctor.check_result import Verdict
-from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.daemon_thread import run_in_daemon_thread
+from rapkit.cli.doctor.check_result import CheckResult
+from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.cli.doctor.fetch import fetch
 from rapkit.cli.doctor.store_file import StoreFile
 from rapkit.cli.duration_text import span
@@ -24,24 +24,24 @@ _MOMENT = 0.1
 _SET_IT = "Set the clock of this machine, and keep it right (NTP)."
 
 
-def check(patient: Patient) -> list[Verdict]:
+def check(patient: CheckedAgent) -> list[CheckResult]:
     """Compare it with itself, with what servers say, and with what stands in the store."""
     seen = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC"
     wrong = _wrong_by_itself() or next(_wrong_beside_others(patient), None)
     if wrong is not None:
-        return [Verdict(_CHECK, "failed", f"{seen}: {wrong}", _SET_IT)]
+        return [CheckResult(_CHECK, "failed", f"{seen}: {wrong}", _SET_IT)]
     try:
         ZoneInfo("Europe/Berlin")
     except (LookupError, OSError):
         return [
-            Verdict(
+            CheckResult(
                 _CHECK,
                 "warning",
                 f"{seen}; no time zones but UTC are known here, for schedules",
                 "Run: pip install tzdata",
             )
         ]
-    return [Verdict(_CHECK, "ok", seen)]
+    return [CheckResult(_CHECK, "ok", seen)]
 
 
 def _wrong_by_itself() -> str | None:
@@ -53,14 +53,14 @@ def _wrong_by_itself() -> str | None:
     return f"it was set by {step:+.0f} s just now" if abs(step) > _STEP else None
 
 
-def _wrong_beside_others(patient: Patient) -> Iterator[str]:
+def _wrong_beside_others(patient: CheckedAgent) -> Iterator[str]:
     if patient.settings is None:
         return
     latest = _latest(patient.settings.store)
     if latest is not None and latest - time.time() > _FAR_OFF:
         yield f"the store has something from {span(latest - time.time())} later"
     servers = patient.settings.servers
-    asked = [apart(_off, server.base + PATH) for server in servers]
+    asked = [run_in_daemon_thread(_off, server.base + PATH) for server in servers]
     for server, answer in zip(servers, asked, strict=True):
         off = answer.result()
         if off is not None and abs(off) > _FAR_OFF:

@@ -4,8 +4,8 @@ import re
 import shlex
 from urllib.parse import urlsplit
 
-from rapkit.cli.doctor.check_result import Verdict
-from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.check_result import CheckResult
+from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.cli.public_url import check_who_may_call, public_url
 from rapkit.errors import ConfigError
 from rapkit.http.authentication import is_loopback_host
@@ -20,7 +20,7 @@ _ANY_PORT = 1  # in place of the free one that `rapkit up` would take
 _OUTSIDE = re.compile(r"--[a-z-]+|RAPKIT_[A-Z_]+")  # how a problem begins that is not one of the file
 
 
-def check(patient: Patient) -> list[Verdict]:
+def check(patient: CheckedAgent) -> list[CheckResult]:
     """Every key is known, every value possible, and `rapkit up` would start with them; or what is wrong."""
     settings = patient.settings
     if settings is None:
@@ -28,7 +28,7 @@ def check(patient: Patient) -> list[Verdict]:
     try:
         _check_that_it_would_start(settings)
     except ConfigError as error:
-        return [Verdict(_CONFIG, "failed", str(error), "Correct it: `rapkit up` does not start like this.")]
+        return [CheckResult(_CONFIG, "failed", str(error), "Correct it: `rapkit up` does not start like this.")]
     where = str(patient.config) if patient.config.exists() else f"no {patient.config}, and none is needed"
     servers, schedules = len(settings.servers), len(settings.schedules)
     parts = [
@@ -36,7 +36,7 @@ def check(patient: Patient) -> list[Verdict]:
         _counted(servers, "server"),
         *([_counted(schedules, "schedule")] if schedules else []),
     ]
-    return [Verdict(_CONFIG, "ok", f"{where}: {', '.join(parts)}")]
+    return [CheckResult(_CONFIG, "ok", f"{where}: {', '.join(parts)}")]
 
 
 def _check_that_it_would_start(settings: Settings) -> None:
@@ -59,9 +59,9 @@ def _check_that_it_would_start(settings: Settings) -> None:
         check_plain_http(public_url(settings, settings.port or _ANY_PORT), allowed=False)
 
 
-def _without(patient: Patient) -> Verdict:
+def _without(patient: CheckedAgent) -> CheckResult:
     if patient.problem == no_settings(patient.config):
-        return Verdict(
+        return CheckResult(
             _CONFIG,
             "warning",
             f"there is no {patient.config} here, and no model is named: nothing of an agent is looked at",
@@ -70,11 +70,11 @@ def _without(patient: Patient) -> Verdict:
     what, _, example = (patient.problem or "").partition("\n\n")
     if example:
         # What to write does not fit here: the last sentence leads over to it.
-        return Verdict(_CONFIG, "failed", f"{what.rpartition('. ')[0]}.", _what_to_write(patient))
-    return Verdict(_CONFIG, "failed", what, f"Correct {' and '.join(_wrong(what, patient))}.")
+        return CheckResult(_CONFIG, "failed", f"{what.rpartition('. ')[0]}.", _what_to_write(patient))
+    return CheckResult(_CONFIG, "failed", what, f"Correct {' and '.join(_wrong(what, patient))}.")
 
 
-def _what_to_write(patient: Patient) -> str:
+def _what_to_write(patient: CheckedAgent) -> str:
     config, named_by = patient.config, patient.sources.config
     up = "`rapkit up`" if config == DEFAULT_FILE else f"`rapkit up -c {shlex.quote(str(config))}`"
     if named_by is None or config.exists():
@@ -82,7 +82,7 @@ def _what_to_write(patient: Patient) -> str:
     return f"Correct {named_by}, or write that file: {up} says how."
 
 
-def _wrong(what: str, patient: Patient) -> list[str]:
+def _wrong(what: str, patient: CheckedAgent) -> list[str]:
     """Where the problems are, of which each has a line."""
     named_by = patient.sources.config
     file = named_by if named_by is not None and patient.config.is_dir() else str(patient.config)

@@ -9,7 +9,7 @@ from typing import Self
 from rapkit.http.http_server import listen
 
 
-class StandIn:
+class ProbeListener:
     """Answers a secret `word` to whoever asks for it, and nothing to anybody else. `ConfigError` if the port is taken."""
 
     def __init__(self, host: str, port: int) -> None:

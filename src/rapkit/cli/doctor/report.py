@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rapkit.cli.doctor.check_result import State, Verdict
+from rapkit.cli.doctor.check_result import CheckResult, State
 from rapkit.printable import printable
 
 _STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
@@ -18,18 +18,18 @@ _NARROW = 60
 _ARROW = "→"
 
 
-def as_json(verdicts: Sequence[Verdict]) -> str:
+def as_json(verdicts: Sequence[CheckResult]) -> str:
     """One object: whether all is well, and all checks."""
     checks = [{"check": each.check, "state": each.state, "seen": each.seen, "do": each.do} for each in verdicts]
     return json.dumps({"ok": is_well(verdicts), "checks": checks}, indent=2)
 
 
-def is_well(verdicts: Sequence[Verdict]) -> bool:
+def is_well(verdicts: Sequence[CheckResult]) -> bool:
     """Whether nothing failed."""
     return not any(each.state == "failed" for each in verdicts)
 
 
-def show(verdicts: Sequence[Verdict], console: Console) -> None:
+def show(verdicts: Sequence[CheckResult], console: Console) -> None:
     """A line for each, wrapped on a terminal; then what it all comes to."""
     if not console.is_terminal:
         for each in verdicts:
@@ -49,7 +49,7 @@ def show(verdicts: Sequence[Verdict], console: Console) -> None:
     console.print(Text(f"\n{summary(verdicts)}"), soft_wrap=not console.is_terminal)
 
 
-def summary(verdicts: Sequence[Verdict]) -> str:
+def summary(verdicts: Sequence[CheckResult]) -> str:
     """The whole in one sentence."""
     failed = sum(each.state == "failed" for each in verdicts)
     warnings = sum(each.state == "warning" for each in verdicts)
@@ -69,11 +69,11 @@ def waiting(console: Console) -> Iterator[Callable[[Collection[str]], None]]:
         yield lambda names: status.update(f"checking: {', '.join(names)}")
 
 
-def _state(verdict: Verdict) -> Text:
+def _state(verdict: CheckResult) -> Text:
     return Text(verdict.state, _STYLES[verdict.state], no_wrap=True)
 
 
-def _told(verdict: Verdict) -> Text:
+def _told(verdict: CheckResult) -> Text:
     text = Text(printable(verdict.seen), overflow="fold")
     if verdict.do:
         text.append(f"\n{_ARROW} {printable(verdict.do)}", "cyan")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from rapkit.cli.doctor import clock, config, model, open_files, reachable, servers, stores, versions
-from rapkit.cli.doctor.check_result import Verdict
-from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.check_result import CheckResult
+from rapkit.cli.doctor.checked_agent import CheckedAgent
 
-Check = Callable[[Patient], list[Verdict]]
+Check = Callable[[CheckedAgent], list[CheckResult]]
 
 CHECKS: Mapping[str, Check] = {
     "versions": versions.check,
@@ -31,22 +31,22 @@ _TICK = 0.1
 @dataclass(frozen=True, slots=True)
 class _Done:
     name: str
-    verdicts: list[Verdict]
+    verdicts: list[CheckResult]
 
 
-def examine(
-    patient: Patient,
+def run_checks(
+    patient: CheckedAgent,
     on_wait: Callable[[Collection[str]], None],
     checks: Mapping[str, Check] = CHECKS,
     patience: float = PATIENCE,
-) -> list[Verdict]:
+) -> list[CheckResult]:
     """What all checks come to. `on_wait` is told, from time to time, which are still under way."""
     done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
     for name, check in checks.items():
         # Threads that nobody waits for at the end: one that hangs holds up neither the others nor Ctrl-C.
         threading.Thread(target=_make, args=(name, check, patient, done.put), daemon=True, name=name).start()
     ends_at = time.monotonic() + patience
-    found: dict[str, list[Verdict]] = {}
+    found: dict[str, list[CheckResult]] = {}
     while len(found) < len(checks) and time.monotonic() < ends_at:
         on_wait([name for name in checks if name not in found])
         try:
@@ -58,14 +58,14 @@ def examine(
     return [
         verdict
         for name in checks
-        for verdict in found.get(name, [Verdict(name, "failed", late, "Try again; something hangs.")])
+        for verdict in found.get(name, [CheckResult(name, "failed", late, "Try again; something hangs.")])
     ]
 
 
-def _make(name: str, check: Check, patient: Patient, put: Callable[[_Done], None]) -> None:
+def _make(name: str, check: Check, patient: CheckedAgent, put: Callable[[_Done], None]) -> None:
     try:
         verdicts = check(patient)
     except Exception as error:  # noqa: BLE001 - one check that breaks must not take the others with it
         broken = f"the check itself broke: {type(error).__name__}"
-        verdicts = [Verdict(name, "skipped", broken, "Please report it as a bug of rapkit.")]
+        verdicts = [CheckResult(name, "skipped", broken, "Please report it as a bug of rapkit.")]
     put(_Done(name, verdicts))

@@ -11,7 +11,7 @@ from rapkit.settings.settings import SERVERS, Flags, load_settings
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class SettingSources:
     """Flags and variables: the one that named the file, if any did, and that of each tool server that is not in it, by its base URL."""
 
     config: str | None = None

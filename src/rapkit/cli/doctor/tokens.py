@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from rapkit.cli.doctor.checked_agent import Patient
+from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.cli.doctor.fetch import post
 from rapkit.delivery.guard import Guard
 from rapkit.http.authentication import is_loopback_host
@@ -23,7 +23,7 @@ _REFERENCES = ("env:", "file:")
 InThread = Callable[..., Awaitable[Any]]
 
 
-class Knocking:
+class TokenProbe:
     """Knocks where tools are called, within what an agent with these servers would dial."""
 
     def __init__(self, servers: Sequence[Server], in_thread: InThread) -> None:
@@ -57,7 +57,7 @@ def what_is_wrong(server: Server, status: int) -> str:
     return f"calls are answered {status}: it wants a token, and {source} is not one it knows"
 
 
-def what_to_do(server: Server, patient: Patient) -> str:
+def what_to_do(server: Server, patient: CheckedAgent) -> str:
     """What to write, and where."""
     if server.auth is not None:
         return f"Correct how the agent proves to this server who it is, in {patient.config}."

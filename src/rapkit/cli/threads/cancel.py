@@ -2,7 +2,7 @@
 
 import click
 
-from rapkit.cli.agent_selection import Wanted, looking_options, reached
+from rapkit.cli.agent_selection import AgentSelection, looking_options, reached
 from rapkit.cli.threads.terminal_writer import say_done
 from rapkit.cli.threads.thread_lookup import find_call, find_thread, path_of, thread_argument
 from rapkit.cli.threads.timeline import call_text
@@ -13,7 +13,7 @@ from rapkit.errors import ConfigError
 @thread_argument
 @click.argument("call", required=False)
 @looking_options
-def cancel(wanted: Wanted, thread: str, call: str | None) -> None:
+def cancel(wanted: AgentSelection, thread: str, call: str | None) -> None:
     """Cancel a CALL of a THREAD that is pending, or a subscription. If there is only one, it need not be named.
 
     The model is told, and so is the tool, which may have done something already.

@@ -6,10 +6,10 @@ from typing import Any
 import click
 
 from rapkit import call_ids
-from rapkit.cli.agent_selection import Reached, Wanted, looking_options, reached
-from rapkit.cli.command_hints import Said
+from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, looking_options, reached
+from rapkit.cli.command_hints import CommandHints
 from rapkit.cli.threads.questions import number_of, show_authorization, show_question
-from rapkit.cli.threads.terminal_writer import Paper, print_json, say_done
+from rapkit.cli.threads.terminal_writer import TerminalWriter, print_json, say_done
 from rapkit.cli.threads.thread_lookup import find_call, find_thread, path_of, thread_argument
 from rapkit.errors import ConfigError
 from rapkit.printable import printable
@@ -24,7 +24,9 @@ _MOST_WORDS = 2
 @click.option("--dismiss", is_flag=True, help="Do not answer: what the question says for that case stands.")
 @click.option("--json", "as_json", is_flag=True, help="Print the open questions as the HTTP API has them.")
 @looking_options
-def choose(wanted: Wanted, thread: str, words: tuple[str, ...], text: str | None, dismiss: bool, as_json: bool) -> None:
+def choose(
+    wanted: AgentSelection, thread: str, words: tuple[str, ...], text: str | None, dismiss: bool, as_json: bool
+) -> None:
     """Answer what a THREAD asks: with the number of a CHOICE (from 1), or its label.
 
     Without a choice the questions are shown, and on a terminal you are asked. CALL is which of several questions is meant, by the id of
@@ -50,7 +52,7 @@ def choose(wanted: Wanted, thread: str, words: tuple[str, ...], text: str | None
             _show_all(found, agent.said)
             return
         if choice is None and text is None and not dismiss:
-            show_question(Paper(), found["thread_id"], question, None if _is_terminal() else agent.said)
+            show_question(TerminalWriter(), found["thread_id"], question, None if _is_terminal() else agent.said)
             if not _is_terminal():
                 return
             choice, text = _asked(question)
@@ -60,7 +62,7 @@ def choose(wanted: Wanted, thread: str, words: tuple[str, ...], text: str | None
         _answer(agent, found["thread_id"], question, choice, text)
 
 
-def _meant(found: Any, words: tuple[str, ...], said: Said, *, answers: bool) -> tuple[Any, str | None]:
+def _meant(found: Any, words: tuple[str, ...], said: CommandHints, *, answers: bool) -> tuple[Any, str | None]:
     """The question that is meant, and the choice. None is meant if there are several, and nothing was said of them."""
     open_ = {each["call_id"]: each for each in found["choices"]}
     if not open_:
@@ -84,8 +86,8 @@ def _meant(found: Any, words: tuple[str, ...], said: Said, *, answers: bool) -> 
     return None, None
 
 
-def _show_all(found: Any, said: Said) -> None:
-    paper = Paper()
+def _show_all(found: Any, said: CommandHints) -> None:
+    paper = TerminalWriter()
     for question in found["choices"]:
         show_question(paper, found["thread_id"], question, said, named=True)
         paper.line()
@@ -114,7 +116,7 @@ def _asked(question: Any) -> tuple[str | None, str | None]:
         return given, None
 
 
-def _answer(agent: Reached, thread_id: str, question: Any, choice: str | None, text: str | None) -> None:
+def _answer(agent: ReachedAgent, thread_id: str, question: Any, choice: str | None, text: str | None) -> None:
     call_id, when = question["call_id"], {"asked_at": question["asked_at"]}
     if text is not None:
         agent.api.post(path_of(thread_id, "calls", call_id, "answer"), {"text": text, **when})

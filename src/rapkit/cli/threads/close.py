@@ -2,7 +2,7 @@
 
 import click
 
-from rapkit.cli.agent_selection import Wanted, looking_options, reached
+from rapkit.cli.agent_selection import AgentSelection, looking_options, reached
 from rapkit.cli.threads.terminal_writer import say_done
 from rapkit.cli.threads.thread_lookup import complete_thread, find_thread, path_of
 
@@ -10,7 +10,7 @@ from rapkit.cli.threads.thread_lookup import complete_thread, find_thread, path_
 @click.command(short_help="Close threads for good.")
 @click.argument("threads", nargs=-1, required=True, metavar="THREAD...", shell_complete=complete_thread)
 @looking_options
-def close(wanted: Wanted, threads: tuple[str, ...]) -> None:
+def close(wanted: AgentSelection, threads: tuple[str, ...]) -> None:
     """Close threads for good: they take nothing more, what is pending is cancelled, and every tool server is told.
 
     The servers are told once. A subscription whose server is down just then ends when it next sends something, which is refused.

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.agent_selection import Wanted, looking_options, reached
+from rapkit.cli.agent_selection import AgentSelection, looking_options, reached
 from rapkit.cli.threads.journal_reader import read_journal
 from rapkit.cli.threads.markdown import in_markdown
 from rapkit.cli.threads.terminal_writer import as_json
@@ -36,7 +36,7 @@ Journals = Iterable[tuple[Any, Iterator[Any]]]
 @click.option("-o", "--output", metavar="FILE", help="Where to.  [default: standard output]")
 @click.option("--family", is_flag=True, help="Also all threads that came of it.")
 @looking_options
-def export(wanted: Wanted, thread: str, format_: str, output: str | None, family: bool) -> None:
+def export(wanted: AgentSelection, thread: str, format_: str, output: str | None, family: bool) -> None:
     """Write all of a THREAD: as it is now, and its whole journal.
 
     \b

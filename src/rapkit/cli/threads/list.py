@@ -11,10 +11,10 @@ import click
 from rich.text import Text
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.agent_selection import Wanted, looking_options, reached
+from rapkit.cli.agent_selection import AgentSelection, looking_options, reached
 from rapkit.cli.duration_text import span
 from rapkit.cli.threads.journal_reader import read_journal
-from rapkit.cli.threads.terminal_writer import Paper, print_json, status_text
+from rapkit.cli.threads.terminal_writer import TerminalWriter, print_json, status_text
 from rapkit.cli.threads.thread_lookup import all_threads, complete_thread, find_thread, path_of
 from rapkit.cli.threads.timeline import dollars
 from rapkit.printable import printable
@@ -50,7 +50,7 @@ class _Row:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what the HTTP API says of them: {threads, more}.")
 @looking_options
-def list_(wanted: Wanted, status: str | None, parent: str | None, limit: int, as_json: bool) -> None:
+def list_(wanted: AgentSelection, status: str | None, parent: str | None, limit: int, as_json: bool) -> None:
     """List threads, the latest first: what they are doing, and what was last said in them.
 
     "asks you" is where somebody waits for your answer: see `rapkit threads show`. Calls are those that are not answered yet.
@@ -96,7 +96,7 @@ def _last_words(api: AgentApi, thread: Any) -> str:
 
 
 def _print(rows: Sequence[_Row], to_see_more: str | None) -> None:
-    paper = Paper()
+    paper = TerminalWriter()
     if not rows:
         paper.line("There are no such threads.")
         return
@@ -124,7 +124,7 @@ def _width(cells: list[Text], head: Text) -> int:
     return max(widest, head.cell_len) if widest else 0
 
 
-def _print_wide(paper: Paper, row: _Row, widths: list[int], left: int, style: str) -> None:
+def _print_wide(paper: TerminalWriter, row: _Row, widths: list[int], left: int, style: str) -> None:
     line = Text(style=style)
     for number, (cell, width) in enumerate(zip(_cells(row), widths, strict=True)):
         if not width:
@@ -139,7 +139,7 @@ def _print_wide(paper: Paper, row: _Row, widths: list[int], left: int, style: st
     paper.whole(line)
 
 
-def _print_narrow(paper: Paper, row: _Row) -> None:
+def _print_narrow(paper: TerminalWriter, row: _Row) -> None:
     paper.whole(Text(row.id, "bold"))
     about = row.status.copy()
     calls = f"{row.calls} call{'s' * (row.calls != '1')}" if row.calls else ""

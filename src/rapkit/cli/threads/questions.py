@@ -6,15 +6,15 @@ from typing import Any
 
 from rich.text import Text
 
-from rapkit.cli.command_hints import Said
-from rapkit.cli.threads.terminal_writer import Paper
+from rapkit.cli.command_hints import CommandHints
+from rapkit.cli.threads.terminal_writer import TerminalWriter
 from rapkit.cli.threads.time_format import ago
 from rapkit.errors import ConfigError
 
 _INDENT = 2
 
 
-def show_choices(paper: Paper, prompt: str, choices: Sequence[str], default: int | None, stands: str) -> None:
+def show_choices(paper: TerminalWriter, prompt: str, choices: Sequence[str], default: int | None, stands: str) -> None:
     """A question with its choices, numbered from 1 as people count; `stands` says why the default is one."""
     paper.line(Text(prompt, "bold"), indent=_INDENT, first="? ")
     for number, choice in enumerate(choices):
@@ -22,7 +22,9 @@ def show_choices(paper: Paper, prompt: str, choices: Sequence[str], default: int
         paper.line(choice + note, indent=_INDENT + 4, first=f"  {number + 1:>2}")
 
 
-def show_question(paper: Paper, thread_id: str, question: Any, said: Said | None, *, named: bool = False) -> None:
+def show_question(
+    paper: TerminalWriter, thread_id: str, question: Any, said: CommandHints | None, *, named: bool = False
+) -> None:
     """A question, and how it is answered, unless `said` is None; `named`: the answer has to say which call it is for."""
     show_choices(paper, question["prompt"], question["choices"], question["default"], "if dismissed")
     paper.line(
@@ -36,7 +38,7 @@ def show_question(paper: Paper, thread_id: str, question: Any, said: Said | None
         paper.whole(f"  Answer: {said.threads(f'choose {thread_id}{call} {answer}')}")
 
 
-def show_authorization(paper: Paper, authorization: Any) -> None:
+def show_authorization(paper: TerminalWriter, authorization: Any) -> None:
     """Where to authorise a tool. The URL is not wrapped: a broken one cannot be opened."""
     paper.line(Text("A tool wants to be authorised. Open:", "bold"), indent=_INDENT, first="? ")
     paper.whole(f"  {authorization['auth_url']}")

@@ -7,12 +7,12 @@ from typing import Any
 import click
 from rich.text import Text
 
-from rapkit.cli.agent_selection import Reached, Wanted, looking_options, reached
+from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, looking_options, reached
 from rapkit.cli.duration_text import span
 from rapkit.cli.progress import PROGRESS, read_progress
 from rapkit.cli.threads.journal_reader import read_journal
 from rapkit.cli.threads.questions import show_authorization, show_question
-from rapkit.cli.threads.terminal_writer import Paper, print_json, status_text, when_it_works
+from rapkit.cli.threads.terminal_writer import TerminalWriter, print_json, status_text, when_it_works
 from rapkit.cli.threads.thread_lookup import find_thread, path_of, thread_argument
 from rapkit.cli.threads.time_format import ago, clock, day, lasted, until
 from rapkit.cli.threads.timeline import Moment, Timeline, call_text, dollars
@@ -47,7 +47,7 @@ _TURNS = {
     "--json", "as_json", is_flag=True, help="Print what the HTTP API says: {thread, family, entries}, with all entries."
 )
 @looking_options
-def show(wanted: Wanted, thread: str, limit: int, everything: bool, as_json: bool) -> None:
+def show(wanted: AgentSelection, thread: str, limit: int, everything: bool, as_json: bool) -> None:
     """Show a THREAD: its family, its timeline, whose turn it is, what it asks, and what it has cost.
 
     Times in the timeline say how long it took: a model to reply, a tool to answer, a person to choose.
@@ -57,7 +57,7 @@ def show(wanted: Wanted, thread: str, limit: int, everything: bool, as_json: boo
         family = agent.api.get(path_of(found["thread_id"], "family"))
         after = 0 if everything or as_json else max(0, found["length"] - limit)
         entries = list(read_journal(agent.api, found["thread_id"], after))
-        page = _Page(Paper(), found, agent)
+        page = _Page(TerminalWriter(), found, agent)
     if as_json:
         print_json({"thread": found, "family": family, "entries": entries})
         return
@@ -72,7 +72,7 @@ def show(wanted: Wanted, thread: str, limit: int, everything: bool, as_json: boo
 class _Page:
     """One thread on a page, from top to bottom: what is read last, and stays on the screen, is what there is to do."""
 
-    def __init__(self, paper: Paper, thread: Any, agent: Reached) -> None:
+    def __init__(self, paper: TerminalWriter, thread: Any, agent: ReachedAgent) -> None:
         self._paper = paper
         self._thread = thread
         self._said = agent.said

@@ -8,14 +8,14 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from rapkit.cli.agent_selection import Reached
+from rapkit.cli.agent_selection import ReachedAgent
 from rapkit.printable import printable
 
 _NARROWEST = 20
 STATUS_STYLES = {"running": "green", "waiting": "cyan", "parked": "red", "closed": "dim", "idle": ""}
 
 
-class Paper:
+class TerminalWriter:
     """Standard output for people, or standard error: wrapped to the width of the terminal, with what strangers said made harmless."""
 
     def __init__(self, *, error: bool = False) -> None:
@@ -68,13 +68,13 @@ def as_json(value: Any, *, indent: int | None = 2) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=sys.stdout.isatty())
 
 
-def say_done(agent: Reached, done: str) -> None:
+def say_done(agent: ReachedAgent, done: str) -> None:
     """Say what was done; or that it will be, where nobody works on the threads now."""
     later = "" if agent.works else f" Nobody works on threads now: it is done {when_it_works(agent)}."
     click.echo(f"{printable(done)}{later}")
 
 
-def when_it_works(agent: Reached) -> str:
+def when_it_works(agent: ReachedAgent) -> str:
     """When somebody works on threads on which nobody works now: one that runs without a worker hibernates.
 
     Whether that is woken by a command of its own, it does not tell.

@@ -9,8 +9,8 @@ from click.shell_completion import CompletionItem
 
 from rapkit import call_ids
 from rapkit.cli.agent_api import AgentApi, AgentRefused
-from rapkit.cli.agent_selection import Wanted, reached
-from rapkit.cli.command_hints import Said
+from rapkit.cli.agent_selection import AgentSelection, reached
+from rapkit.cli.command_hints import CommandHints
 from rapkit.cli.options import read_token
 from rapkit.errors import ConfigError, RapkitError
 from rapkit.printable import printable
@@ -22,7 +22,7 @@ _PAGE = 200
 _MOST_SHOWN = 5
 _MOST_COMPLETED = 50
 _NOT_FOUND = 404
-_NOTHING_SAID = Said()
+_NOTHING_SAID = CommandHints()
 
 
 def path_of(thread_id: str, *parts: str) -> str:
@@ -42,7 +42,7 @@ def all_threads(api: AgentApi, **query: Any) -> Iterator[Any]:
             return
 
 
-def find_thread(api: AgentApi, given: str, said: Said = _NOTHING_SAID) -> Any:
+def find_thread(api: AgentApi, given: str, said: CommandHints = _NOTHING_SAID) -> Any:
     """The thread somebody means, as it is now; `ConfigError` if that is none, or one of several."""
     if given == LATEST:
         return api.get(path_of(_latest(api, said)))
@@ -85,7 +85,7 @@ def _not_one(what: str, found: list[str], otherwise: str) -> ConfigError:
     return ConfigError(f"More than one could be {what}: {', '.join(found[:_MOST_SHOWN])}{more}. Say more of its id.")
 
 
-def _latest(api: AgentApi, said: Said) -> str:
+def _latest(api: AgentApi, said: CommandHints) -> str:
     """The latest conversation. Children are somebody's part of one, and not meant."""
     for each in all_threads(api):
         if each["parent_id"] is None:
@@ -104,7 +104,9 @@ def complete_thread(ctx: click.Context, _param: click.Parameter, incomplete: str
     said = ctx.params
     try:
         flags = Flags(store=said.get("store"), servers=said.get("servers") or ())
-        wanted = Wanted(said.get("config") or "rapkit.toml", said.get("url"), read_token(said.get("token")), flags)
+        wanted = AgentSelection(
+            said.get("config") or "rapkit.toml", said.get("url"), read_token(said.get("token")), flags
+        )
         with reached(wanted, working=False) as agent:
             threads = agent.api.get("threads", limit=_MOST_COMPLETED)["threads"]
     except (RapkitError, OSError, LookupError, TypeError):  # a shell has no place for what is wrong

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rapkit.cli.command_hints import Said
+from rapkit.cli.command_hints import CommandHints
 
 _UNDELIVERED = "Your choice could not be delivered"
 _UNKNOWN_SERVER = "is not configured any more"
@@ -13,7 +13,7 @@ def is_undelivered(entry: Any) -> bool:
     return bool(entry["kind"] == "error" and entry["text"].startswith(_UNDELIVERED))
 
 
-def what_to_do(problem: str, said: Said) -> str:
+def what_to_do(problem: str, said: CommandHints) -> str:
     """How the choice gets there after all, for whoever reads the `text` of such an entry."""
     cure = "When that is mended"
     if _UNKNOWN_SERVER in problem:

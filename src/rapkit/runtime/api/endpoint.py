@@ -12,10 +12,10 @@ from rapkit.errors import RapkitError
 from rapkit.http.authentication import Callers
 from rapkit.http.requests import Refusal, Request, read_request
 from rapkit.protocol.problems import problems
-from rapkit.runtime.api.event_stream import Pace
-from rapkit.runtime.api.operations import About, Asked, Operation, Sendable
+from rapkit.runtime.api.event_stream import StreamTiming
+from rapkit.runtime.api.operations import About, ApiRequest, Operation, Sendable
 from rapkit.runtime.api.responses import problem, refusal_of
-from rapkit.runtime.thread_commands import Threads
+from rapkit.runtime.thread_commands import ThreadCommands
 from rapkit.tracing import arriving
 
 log = logging.getLogger("rapkit.api")
@@ -23,17 +23,17 @@ log = logging.getLogger("rapkit.api")
 _KEY = re.compile(rb"[\x21-\x7e]{1,255}")
 
 
-class Endpoint:
+class ApiEndpoint:
     """All operations of one path."""
 
     def __init__(
         self,
         operations: Sequence[Operation],
-        threads: Callable[[], Threads],
+        threads: Callable[[], ThreadCommands],
         about: About,
         callers: Callers,
         largest: int,
-        pace: Pace,
+        pace: StreamTiming,
         values: int | None = None,
     ) -> None:
         self._operations = {operation.method: operation for operation in operations}
@@ -78,9 +78,9 @@ class Endpoint:
             )
         return self._operations[method]
 
-    def _asked(self, operation: Operation, scope: Scope, request: Request) -> Asked:
+    def _asked(self, operation: Operation, scope: Scope, request: Request) -> ApiRequest:
         last_event_id = request.headers.get(b"last-event-id", b"").decode("latin-1")
-        return Asked(
+        return ApiRequest(
             threads=self._threads(),
             about=self._about,
             path=scope["path_params"],

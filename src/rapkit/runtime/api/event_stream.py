@@ -14,7 +14,7 @@ from rapkit.errors import StoreError, ThreadError
 from rapkit.http.requests import Refusal
 from rapkit.runtime.api.entries import document_of
 from rapkit.runtime.thread_commands import EventName, ThreadEvent
-from rapkit.work.offload import off_loop
+from rapkit.work.offload import offload
 
 log = logging.getLogger("rapkit.api")
 
@@ -52,7 +52,7 @@ def written(event: ThreadEvent) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class StreamTiming:
     """After how many seconds without an event a stream gives a sign of life, and after how many it ends."""
 
     keep_alive: float = 15.0
@@ -66,7 +66,7 @@ class EventStream:
     streams, and one that it cannot end would keep it for ever.
     """
 
-    def __init__(self, events: AsyncGenerator[ThreadEvent, None], pace: Pace) -> None:
+    def __init__(self, events: AsyncGenerator[ThreadEvent, None], pace: StreamTiming) -> None:
         self._events = events
         self._pace = pace
 
@@ -117,7 +117,7 @@ class EventStream:
             return None
         if event is None:
             return None
-        return await off_loop(0 if event.line is None else event.line.size, written, event)
+        return await offload(0 if event.line is None else event.line.size, written, event)
 
 
 async def _until_gone(receive: Receive) -> None:

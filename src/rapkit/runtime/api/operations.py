@@ -12,11 +12,11 @@ from rapkit.http.requests import Refusal
 from rapkit.protocol.display_script import in_words
 from rapkit.runtime.api import schemas
 from rapkit.runtime.api.entries import EntryPage, page_of
-from rapkit.runtime.api.event_stream import EventStream, Pace, read_id
-from rapkit.runtime.api.responses import Answer, answer, json_answer
+from rapkit.runtime.api.event_stream import EventStream, StreamTiming, read_id
+from rapkit.runtime.api.responses import ApiResponse, answer, json_answer
 from rapkit.runtime.event_feed import choice_shown
-from rapkit.runtime.thread_commands import Family, Look, Threads
-from rapkit.work.offload import off_loop
+from rapkit.runtime.thread_commands import ThreadCommands, ThreadFamily, ThreadSnapshot
+from rapkit.work.offload import offload
 
 _LARGEST_PAGE = 8 * 1024 * 1024
 _LINES_AT_ONCE = 50
@@ -34,10 +34,10 @@ class Sendable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApiRequest:
     """A request that was read: by its operation's models, or there is none."""
 
-    threads: Threads
+    threads: ThreadCommands
     about: About
     path: Mapping[str, str]
     query: Any = None
@@ -45,7 +45,7 @@ class Asked:
     key: str | None = None
     last_event_id: str | None = None
     root: str = ""
-    pace: Pace = field(default_factory=Pace)
+    pace: StreamTiming = field(default_factory=StreamTiming)
 
     @property
     def thread_id(self) -> str:
@@ -53,7 +53,7 @@ class Asked:
         return self.path["thread_id"]
 
 
-Handler = Callable[[Asked], Awaitable[Sendable]]
+Handler = Callable[[ApiRequest], Awaitable[Sendable]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Operation:
 # The agent
 
 
-async def get_agent(asked: Asked) -> Sendable:
+async def get_agent(asked: ApiRequest) -> Sendable:
     """Look at the agent itself."""
     return answer(asked.about())
 
@@ -83,7 +83,7 @@ async def get_agent(asked: Asked) -> Sendable:
 # Threads
 
 
-async def create_thread(asked: Asked) -> Sendable:
+async def create_thread(asked: ApiRequest) -> Sendable:
     """Begin one."""
     body: schemas.NewThread = asked.body
     thread_id = await asked.threads.create(text=body.text, user_id=body.user_id, key=asked.key)
@@ -91,7 +91,7 @@ async def create_thread(asked: Asked) -> Sendable:
     return answer(schemas.ThreadMade(thread_id=thread_id), 201, (location,))
 
 
-async def list_threads(asked: Asked) -> Sendable:
+async def list_threads(asked: ApiRequest) -> Sendable:
     """Page through them."""
     query: schemas.ThreadsQuery = asked.query
     page = await asked.threads.newest(
@@ -101,7 +101,7 @@ async def list_threads(asked: Asked) -> Sendable:
     return answer(schemas.ThreadPage(threads=threads, next_cursor=page.next))
 
 
-async def get_thread(asked: Asked) -> Sendable:
+async def get_thread(asked: ApiRequest) -> Sendable:
     """Look at one."""
     look = await asked.threads.look(asked.thread_id)
     thread = look.thread
@@ -156,12 +156,12 @@ async def get_thread(asked: Asked) -> Sendable:
     return answer(detail)
 
 
-async def get_family(asked: Asked) -> Sendable:
+async def get_family(asked: ApiRequest) -> Sendable:
     """See all that came of one."""
     return answer(_relative(await asked.threads.family(asked.thread_id)))
 
 
-def _relative(family: Family) -> schemas.Relative:
+def _relative(family: ThreadFamily) -> schemas.Relative:
     thread = family.look.thread
     return schemas.Relative(
         **_summary(family.look),
@@ -171,7 +171,7 @@ def _relative(family: Family) -> schemas.Relative:
     )
 
 
-def _summary(look: Look) -> dict[str, Any]:
+def _summary(look: ThreadSnapshot) -> dict[str, Any]:
     thread = look.thread
     return {
         "thread_id": thread.id,
@@ -186,7 +186,7 @@ def _summary(look: Look) -> dict[str, Any]:
     }
 
 
-async def get_history(asked: Asked) -> Sendable:
+async def get_history(asked: ApiRequest) -> Sendable:
     """Read the journal. A page ends early when it gets large: entries may hold images."""
     query: schemas.HistoryQuery = asked.query
     entries: list[dict[str, Any]] = []
@@ -194,16 +194,16 @@ async def get_history(asked: Asked) -> Sendable:
     while more and len(entries) < query.limit and size > 0:
         wanted = min(_LINES_AT_ONCE, query.limit - len(entries))
         lines = await asked.threads.history(asked.thread_id, after, wanted + 1)
-        documents, left = await off_loop(sum(line.size for line in lines), page_of, lines[:wanted], size)
+        documents, left = await offload(sum(line.size for line in lines), page_of, lines[:wanted], size)
         entries += documents
         size = left
         more = len(documents) < len(lines)
         after = documents[-1]["seq"] if documents else after
     page = {"entries": entries, "next_cursor": str(after) if more else None}
-    return json_answer(await off_loop(_LARGEST_PAGE - size, to_json, page))
+    return json_answer(await offload(_LARGEST_PAGE - size, to_json, page))
 
 
-async def stream_events(asked: Asked) -> Sendable:
+async def stream_events(asked: ApiRequest) -> Sendable:
     """Follow one. Who has everything of a closed thread is told to stay away: 204 is what ends an EventSource."""
     query: schemas.EventsQuery = asked.query
     given = asked.last_event_id or query.last_event_id
@@ -212,47 +212,47 @@ async def stream_events(asked: Asked) -> Sendable:
     if after + skip > length:
         raise Refusal(400, f"Last-Event-ID: the thread has {length} entries. Leave it out to begin at the beginning.")
     if given and is_all and after == length:
-        return Answer(204)
+        return ApiResponse(204)
     return EventStream(asked.threads.follow(asked.thread_id, after, skip), asked.pace)
 
 
 # Saying something
 
 
-async def send_message(asked: Asked) -> Sendable:
+async def send_message(asked: ApiRequest) -> Sendable:
     """Say something."""
     body: schemas.NewMessage = asked.body
     message_id = await asked.threads.send(asked.thread_id, body.text, asked.key)
     return answer(schemas.MessageTaken(message_id=message_id), 202)
 
 
-async def close_thread(asked: Asked) -> Sendable:
+async def close_thread(asked: ApiRequest) -> Sendable:
     """End it."""
     await asked.threads.close(asked.thread_id)
     return answer(schemas.Taken(), 202)
 
 
-async def cancel_call(asked: Asked) -> Sendable:
+async def cancel_call(asked: ApiRequest) -> Sendable:
     """Cancel a call or a subscription."""
     await asked.threads.cancel(asked.thread_id, asked.path["call_id"], asked.key)
     return answer(schemas.Taken(), 202)
 
 
-async def choose(asked: Asked) -> Sendable:
+async def choose(asked: ApiRequest) -> Sendable:
     """Answer a question."""
     body: schemas.Selection = asked.body
     await asked.threads.choose(asked.thread_id, asked.path["call_id"], body.selected, asked.key, body.asked_at)
     return answer(schemas.Taken(), 202)
 
 
-async def answer_question(asked: Asked) -> Sendable:
+async def answer_question(asked: ApiRequest) -> Sendable:
     """Answer a question in words."""
     body: schemas.AnswerInWords = asked.body
     await asked.threads.answer(asked.thread_id, asked.path["call_id"], body.text, asked.key, body.asked_at)
     return answer(schemas.Taken(), 202)
 
 
-async def grant_budget(asked: Asked) -> Sendable:
+async def grant_budget(asked: ApiRequest) -> Sendable:
     """Let it use more."""
     body: schemas.MoreBudget = asked.body
     await asked.threads.grant(asked.thread_id, slices=body.slices, tokens=body.tokens, cost=body.cost, key=asked.key)

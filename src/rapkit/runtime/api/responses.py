@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from starlette.types import Receive, Send
 
 from rapkit.errors import ConfigError, RapkitError, ThreadError, UnknownThread
-from rapkit.http.requests import Headers, Refusal, come_back, send_answer
+from rapkit.http.requests import Headers, Refusal, retry_later, send_answer
 from rapkit.runtime.api.schemas import Problem
 from rapkit.runtime.thread_commands import KeyReused, NoSuchChoice, UnknownCall
 
@@ -20,7 +20,7 @@ log = logging.getLogger("rapkit.api")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiResponse:
     """A whole answer."""
 
     status: int
@@ -32,22 +32,22 @@ class Answer:
         await send_answer(send, self.status, self.body, self.headers)
 
 
-def answer(document: BaseModel, status: int = 200, headers: Headers = ()) -> Answer:
+def answer(document: BaseModel, status: int = 200, headers: Headers = ()) -> ApiResponse:
     """A document."""
     return json_answer(document.model_dump_json().encode(), status, headers)
 
 
-def json_answer(body: bytes, status: int = 200, headers: Headers = ()) -> Answer:
+def json_answer(body: bytes, status: int = 200, headers: Headers = ()) -> ApiResponse:
     """A document that is written already."""
-    return Answer(status, body, (_JSON, *headers))
+    return ApiResponse(status, body, (_JSON, *headers))
 
 
-def problem(refusal: Refusal) -> Answer:
+def problem(refusal: Refusal) -> ApiResponse:
     """A problem document."""
     document = Problem(
         title=HTTPStatus(refusal.status).phrase, status=refusal.status, detail=refusal.detail
     ).model_dump_json()
-    return Answer(refusal.status, document.encode(), (_PROBLEM, *refusal.headers))
+    return ApiResponse(refusal.status, document.encode(), (_PROBLEM, *refusal.headers))
 
 
 def refusal_of(error: Refusal | RapkitError) -> Refusal:
@@ -66,4 +66,4 @@ def refusal_of(error: Refusal | RapkitError) -> Refusal:
         case ConfigError():  # the agent does not run (yet)
             return Refusal(503, str(error), ((b"retry-after", str(_RETRY_WHEN_STORE_FAILS).encode()),))
     log.error("the store failed: %s", error)
-    return come_back("What is stored cannot be read or written now.", _RETRY_WHEN_STORE_FAILS)
+    return retry_later("What is stored cannot be read or written now.", _RETRY_WHEN_STORE_FAILS)

@@ -10,26 +10,26 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from rapkit.delivery.retry import Kind
+from rapkit.delivery.retry import PostKind
 from rapkit.errors import Fenced, InvalidMessage, StoreError
 from rapkit.mailbox import Claim, Commit
 from rapkit.protocol import BadInvocation, Invocation, ToolResult, dump
 from rapkit.server.call_log import record_call
 from rapkit.server.calls.fairness import Fairness
-from rapkit.server.calls.handler_run import Ending, Visit
-from rapkit.server.claimed_box import Hold
-from rapkit.server.interaction.questions import QUESTION, RESUMED, hear_answers
-from rapkit.server.invocation import Call, call_kind
+from rapkit.server.calls.handler_run import HandlerResult, HandlerRun
+from rapkit.server.claimed_box import ClaimedBox
+from rapkit.server.interaction.questions import QUESTION, RESUMED, take_answers
+from rapkit.server.invocation import StoredCall, call_kind
 from rapkit.server.metrics import Ended
 from rapkit.server.resources.thread_resources import Resources
-from rapkit.server.services import Premises
+from rapkit.server.services import ToolsetServices
 from rapkit.server.subscriptions.confirmation import confirmation_fact
 from rapkit.server.tools.context import Context
 from rapkit.server.tools.handler import output_of, unexpected
 from rapkit.server.tools.output import CANCELLED, Output
 from rapkit.server.tools.tool import Tool
 from rapkit.tracing import Span
-from rapkit.work.poller import Pump
+from rapkit.work.poller import Poller
 
 _MOST_RUNS = 3
 _PUT_OFF_FOR = 3600.0
@@ -38,11 +38,11 @@ _PAUSE_AFTER_FAILURE = 0.5
 log = logging.getLogger("rapkit.calls")
 
 
-class Job(NamedTuple):
+class ClaimedCall(NamedTuple):
     """A call and our claim of it."""
 
     claim: Claim
-    call: Call
+    call: StoredCall
 
 
 class Suspended(Exception):
@@ -50,7 +50,7 @@ class Suspended(Exception):
 
 
 @dataclass(slots=True)
-class Running:
+class RunningCall:
     """A call of a thread at work. `interrupted` says that it was us who cancelled its task, and not its handler."""
 
     thread: str | None
@@ -66,11 +66,11 @@ class Running:
         self.task.cancel()
 
 
-class Worker:
+class CallRunner:
     """Runs a toolset's calls under one lease, up to `concurrency` at once."""
 
     def __init__(
-        self, premises: Premises, resources: Resources, on_finished: Callable[[str], None] = lambda _caller: None
+        self, premises: ToolsetServices, resources: Resources, on_finished: Callable[[str], None] = lambda _caller: None
     ) -> None:
         self._premises = premises
         self._resources = resources
@@ -78,11 +78,11 @@ class Worker:
         self._store = premises.store
         self._tools = premises.plan.tools
         self._claimed: dict[str, int] = {}
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, RunningCall] = {}
         self._draining = False
         limits = premises.plan.limits
         self._fairness = Fairness(limits.concurrency, limits.of_one_caller(limits.concurrency))
-        self._pump = Pump(
+        self._pump = Poller(
             premises.store,
             call_kind(premises.plan.toolset),
             limits.concurrency,
@@ -99,7 +99,7 @@ class Worker:
         self._draining = True
         await self._pump.drain(patience)
 
-    async def accept(self, call: Call) -> bool:
+    async def accept(self, call: StoredCall) -> bool:
         """Make a call durable; False if it was known already. It is started at once if there is room, else when its turn comes."""
         box = call.to_box()
         if self._fairness.room(call.caller, self._pump.free) <= 0 or not self._pump.reserve():
@@ -110,7 +110,7 @@ class Worker:
             claim = await self._store.create_claimed(box, self._premises.worker)
             if claim is not None:
                 self._note([claim])
-                self._pump.hand(Job(claim, call))
+                self._pump.hand(ClaimedCall(claim, call))
         finally:
             self._pump.release()
             if claim is None:
@@ -139,7 +139,7 @@ class Worker:
         if tasks := [running.task for running in self._running.values() if running.thread == thread]:
             await asyncio.wait(tasks)
 
-    async def _claim(self, limit: int) -> list[Job]:
+    async def _claim(self, limit: int) -> list[ClaimedCall]:
         plan = self._premises.plan
         quota = self._fairness.quota(self._pump.free)
         claims = await self._store.claim(self._premises.worker, call_kind(plan.toolset), limit, plan.limits.mail, quota)
@@ -147,7 +147,7 @@ class Worker:
         jobs = []
         for claim in claims:
             try:
-                jobs.append(Job(claim, Call.from_state(self._premises.plan.toolset, claim.box.state)))
+                jobs.append(ClaimedCall(claim, StoredCall.from_state(self._premises.plan.toolset, claim.box.state)))
             except (InvalidMessage, ValueError) as error:
                 # It was fine when it was accepted, so this version of ours is stricter, or it is damaged. Another version may read it.
                 log.error("a stored call cannot be read and is put off for an hour: %s", error)
@@ -167,20 +167,20 @@ class Worker:
         # then claimed again, to be answered.
         self._claimed.update((claim.box.id, claim.epoch) for claim in claims)
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: ClaimedCall) -> None:
         try:
             await self._run_claimed(job)
         finally:
             self._fairness.give_back(job.call.caller)
 
-    async def _run_claimed(self, job: Job) -> None:
+    async def _run_claimed(self, job: ClaimedCall) -> None:
         started = time.monotonic()
         claim = job.claim
         task = asyncio.current_task()
         assert task is not None
         if self._claimed.get(claim.box.id) != claim.epoch:
             return  # it was stopped after we had claimed it, and is claimed again, to be answered
-        running = Running(claim.box.parent, task)
+        running = RunningCall(claim.box.parent, task)
         del self._claimed[claim.box.id]
         self._running[claim.box.id] = running  # from here on it is found by whoever cancels it
         try:
@@ -189,7 +189,7 @@ class Worker:
             if self._running.get(claim.box.id) is running:  # else it was taken from us and claimed again
                 del self._running[claim.box.id]
 
-    async def _try(self, job: Job, running: Running, started: float) -> None:
+    async def _try(self, job: ClaimedCall, running: RunningCall, started: float) -> None:
         claim, call = job
         hold = self._premises.hold(claim, call.message.callback_url)
         try:
@@ -217,7 +217,7 @@ class Worker:
         if outcome is not None:
             record_call(self._premises.metrics, call, outcome, time.monotonic() - started)
 
-    async def _conclude(self, hold: Hold, call: Call, running: Running) -> Ended | None:
+    async def _conclude(self, hold: ClaimedBox, call: StoredCall, running: RunningCall) -> Ended | None:
         """Run the call and commit how it ends; says how that is. None if its generator, which runs next, decides about the result."""
         try:
             ending = await self._work(hold, call, running)
@@ -225,7 +225,7 @@ class Worker:
             return "suspended"
         body, ending = self._result(call.message, ending)
         subscription = ending.subscription
-        kind = Kind.CANCELLED if ending.cancelled else Kind.CALLBACK
+        kind = PostKind.CANCELLED if ending.cancelled else PostKind.CALLBACK
         commit = Commit(
             outgoing=ending.before,
             spawn=ending.spawn,
@@ -235,14 +235,16 @@ class Worker:
         )
         if subscription is not None and not subscription.confirmed:
             commit = replace(commit, facts=[*ending.facts, confirmation_fact(subscription.box_id, body)])
-            return None if await hold.insist(commit) else "cancelled"
+            return None if await hold.commit_with_retry(commit) else "cancelled"
         lane = None if subscription is None else subscription.box_id
-        ours = await hold.insist(replace(commit, outgoing=[*ending.before, hold.post(body, kind, lane=lane)]))
+        ours = await hold.commit_with_retry(
+            replace(commit, outgoing=[*ending.before, hold.post(body, kind, lane=lane)])
+        )
         if not ours or ending.cancelled:
             return "cancelled"
         return "error" if ending.output.failed else "ok"
 
-    def _span(self, call: Call) -> Span:
+    def _span(self, call: StoredCall) -> Span:
         message = call.message
         return self._premises.tracing.call(
             self._operation(message) or "unknown",
@@ -256,30 +258,30 @@ class Worker:
         """The operation's name, if there is such an operation: what strangers make up is no label."""
         return message.operation if isinstance(message, Invocation) and message.operation in self._tools else None
 
-    async def _work(self, hold: Hold, call: Call, running: Running) -> Ending:
+    async def _work(self, hold: ClaimedBox, call: StoredCall, running: RunningCall) -> HandlerResult:
         claim, message = hold.claim, call.message
         untouched = claim.attempts == 1 and not claim.mail and not claim.timers and call.checkpoint is None
         if not untouched or claim.box.stopped:
             await self._premises.kill_leftovers(claim.box.id)
         if claim.box.stopped:
-            return Ending(Output(CANCELLED, failed=True), cancelled=True)
+            return HandlerResult(Output(CANCELLED, failed=True), cancelled=True)
         if isinstance(message, BadInvocation):
-            return Ending(Output(f"Error: {message.problem}", failed=True))
+            return HandlerResult(Output(f"Error: {message.problem}", failed=True))
         tool = self._tools.get(message.operation)
         if tool is None:
             known = ", ".join(sorted(self._tools))
             text = f"Error: there is no operation {message.operation!r}. There are: {known}."
-            return Ending(Output(text, failed=True))
+            return HandlerResult(Output(text, failed=True))
         if not untouched:
             if (lost := await self._lost(claim, tool, call)) is not None:
-                return Ending(Output(lost, failed=True))
-            if not await hear_answers(self._store, claim):
+                return HandlerResult(Output(lost, failed=True))
+            if not await take_answers(self._store, claim):
                 raise Fenced(
                     "The call was let go: an answer may have come in the last moment, and comes with the next claim."
                 )
         return await self._call(hold, tool, call, message, running)
 
-    async def _lost(self, claim: Claim, tool: Tool, call: Call) -> str | None:
+    async def _lost(self, claim: Claim, tool: Tool, call: StoredCall) -> str | None:
         """What is to be said of a call that was lost before and must not run again, if it must not (semantics 23 and 24)."""
         repeatable = tool.repeatable or call.checkpoint is not None
         if claim.attempts > 1 and not repeatable and not await self._was_waiting(claim.box.id):
@@ -296,9 +298,11 @@ class Worker:
         """Whether the handler was lost before it got past its last question: up to there it must bear to be repeated."""
         return bool(await self._store.records(box, QUESTION)) and not await self._store.records(box, RESUMED)
 
-    async def _call(self, hold: Hold, tool: Tool, call: Call, message: Invocation, running: Running) -> Ending:
+    async def _call(
+        self, hold: ClaimedBox, tool: Tool, call: StoredCall, message: Invocation, running: RunningCall
+    ) -> HandlerResult:
         task = running.task
-        visit = Visit(self._premises, self._resources, hold, tool, call, task)
+        visit = HandlerRun(self._premises, self._resources, hold, tool, call, task)
         needs_context = tool.signature.context_parameter or tool.subscription or self._premises.plan.hooks
         context = running.context = await visit.context() if needs_context else None
         try:
@@ -316,11 +320,11 @@ class Worker:
             # Nobody of us: the handler has cancelled its own task. That is a failure like any other.
             while task.uncancel():
                 pass
-            return Ending(unexpected(message, asyncio.CancelledError("the handler has cancelled itself")))
+            return HandlerResult(unexpected(message, asyncio.CancelledError("the handler has cancelled itself")))
         finally:
             await visit.close()
 
-    def _result(self, message: Invocation | BadInvocation, ending: Ending) -> tuple[bytes, Ending]:
+    def _result(self, message: Invocation | BadInvocation, ending: HandlerResult) -> tuple[bytes, HandlerResult]:
         """The message that carries the result, and how the call ends: another way, if no message can carry it."""
         largest = self._premises.plan.limits.result
         try:
@@ -333,16 +337,18 @@ class Worker:
         told = f"Error: the result has {len(body):,} bytes, and {largest:,} can be sent. Ask for less."
         return self._failed(message, ending, Output(told, failed=True))
 
-    def _failed(self, message: Invocation | BadInvocation, ending: Ending, output: Output) -> tuple[bytes, Ending]:
-        failed = Ending(output) if ending.subscription else replace(ending, output=output)
+    def _failed(
+        self, message: Invocation | BadInvocation, ending: HandlerResult, output: Output
+    ) -> tuple[bytes, HandlerResult]:
+        failed = HandlerResult(output) if ending.subscription else replace(ending, output=output)
         return dump(_tool_result(message, failed)), failed
 
-    async def _put_off(self, hold: Hold, *, charge: bool) -> None:
+    async def _put_off(self, hold: ClaimedBox, *, charge: bool) -> None:
         """Leave the call to the next claim, with what is on its account if that is `charged`."""
         await asyncio.sleep(_PAUSE_AFTER_FAILURE)
-        await hold.insist(Commit(again_at=hold.claim.now, charge=charge))
+        await hold.commit_with_retry(Commit(again_at=hold.claim.now, charge=charge))
 
-    async def _give_back(self, claim: Claim, call: Call, running: Running) -> None:
+    async def _give_back(self, claim: Claim, call: StoredCall, running: RunningCall) -> None:
         """The handler was interrupted: leave the call to the next worker, charged with a lost run if running it twice could do harm."""
         message = call.message
         tool = self._tools.get(message.operation) if isinstance(message, Invocation) else None
@@ -357,7 +363,7 @@ class Worker:
             log.error("cannot give a call back: %s", error)
 
 
-def _tool_result(message: Invocation | BadInvocation, ending: Ending) -> ToolResult:
+def _tool_result(message: Invocation | BadInvocation, ending: HandlerResult) -> ToolResult:
     output = ending.output
     return ToolResult.model_validate(
         {

@@ -8,17 +8,17 @@ from functools import cached_property, partial
 from typing import Any, NoReturn
 
 from rapkit.errors import Fenced, StoreError, ToolError
-from rapkit.mailbox import Commit, Fact, Letter, NewBox, Outgoing
+from rapkit.mailbox import Commit, Fact, NewBox, NewMail, Outgoing
 from rapkit.protocol import Invocation
-from rapkit.server.claimed_box import Hold
+from rapkit.server.claimed_box import ClaimedBox
 from rapkit.server.interaction.questions import Questions
-from rapkit.server.interaction.user_interaction import People
-from rapkit.server.invocation import Call
+from rapkit.server.interaction.user_interaction import UserInteraction
+from rapkit.server.invocation import StoredCall
 from rapkit.server.resources.thread_resources import Resources
-from rapkit.server.services import Premises
+from rapkit.server.services import ToolsetServices
 from rapkit.server.subscriptions.confirmation import NewSubscription, new_subscription
 from rapkit.server.tools.checkpoint import Checkpoint
-from rapkit.server.tools.context import Context, Means
+from rapkit.server.tools.context import Context, ContextServices
 from rapkit.server.tools.handler import bound, invoke
 from rapkit.server.tools.hooks import HookedCall, around
 from rapkit.server.tools.output import Output
@@ -34,7 +34,7 @@ class Suspension:
     It knows nothing of the visit, so that one that is over is gone at once: a thread is in use as long as anything holds on to its space.
     """
 
-    def __init__(self, hold: Hold, views: Views, task: "asyncio.Task[None]") -> None:
+    def __init__(self, hold: ClaimedBox, views: Views, task: "asyncio.Task[None]") -> None:
         self.happened = False
         self.lost = False
         self._hold = hold
@@ -45,7 +45,7 @@ class Suspension:
         """Write the commit, with what is still to be shown, do what is to be done after that, and stop. This never returns."""
         # What the state was changed to is not kept: the handler changes it again when it runs again.
         self._check(not self._task.done())
-        if await self._hold.insist(replace(commit, outgoing=[*self._views.take(), *commit.outgoing])):
+        if await self._hold.commit_with_retry(replace(commit, outgoing=[*self._views.take(), *commit.outgoing])):
             self.happened = True
             await self._do(afterwards)
         else:
@@ -68,7 +68,7 @@ class Suspension:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class HandlerResult:
     """How a call ends: what is answered, the POSTs that leave before that, and what is written with it.
 
     `subscription` is the one that the call has made, if it has. `cancelled` says that the call was stopped: its text does not, since an
@@ -79,21 +79,21 @@ class Ending:
     before: Sequence[Outgoing] = ()
     spawn: Sequence[NewBox] = ()
     facts: Sequence[Fact] = ()
-    letters: Sequence[Letter] = ()
+    letters: Sequence[NewMail] = ()
     subscription: NewSubscription | None = None
     cancelled: bool = False
 
 
-class Visit:
+class HandlerRun:
     """One run of a handler: what it works with, and what becomes of that when it ends."""
 
     def __init__(
         self,
-        premises: Premises,
+        premises: ToolsetServices,
         resources: Resources,
-        hold: Hold,
+        hold: ClaimedBox,
         tool: Tool,
-        call: Call,
+        call: StoredCall,
         task: "asyncio.Task[None]",
     ) -> None:
         self._premises = premises
@@ -117,16 +117,16 @@ class Visit:
         return self._suspension.lost
 
     @cached_property
-    def _people(self) -> People:
+    def _people(self) -> UserInteraction:
         """The way to people, for handlers that can ask them."""
         premises = self._premises
         questions = Questions(premises.store, self._hold, premises.clock, self._suspension)
-        return People(premises, self._hold, self._call, self._tool.name, questions)
+        return UserInteraction(premises, self._hold, self._call, self._tool.name, questions)
 
     async def context(self) -> Context:
         """The context of the handler."""
         await self._space.load()
-        means = Means(
+        means = ContextServices(
             self._premises.clock, self._views, self._space, self._processes, self._people, self._store_checkpoint
         )
         checkpoint = self._call.checkpoint
@@ -140,7 +140,7 @@ class Visit:
         call = replace(self._call, checkpoint=known)
         changes = self._space.changes(kept=True)
         commit = Commit(state=call.to_state(), spawn=changes.spawn, facts=changes.facts, keep=True, charge=True)
-        if not await self._hold.insist(commit):
+        if not await self._hold.commit_with_retry(commit):
             raise Fenced("The call was cancelled, or taken over.")
         self._call = call
 
@@ -169,15 +169,15 @@ class Visit:
         self._subscription = await new_subscription(self._premises, self._tool, self._call)
         return self._subscription.text
 
-    def ending(self, output: Output) -> Ending:
+    def ending(self, output: Output) -> HandlerResult:
         """How the call ends if the handler has this to say."""
         changes = self._space.changes(kept=not output.failed)
         views = self._views.take()
         subscription = None if output.failed else self._subscription
         if subscription is None:
-            return Ending(output, views, changes.spawn, changes.facts)
+            return HandlerResult(output, views, changes.spawn, changes.facts)
         made = subscription.commit
-        return Ending(output, views, [*made.spawn, *changes.spawn], changes.facts, made.letters, subscription)
+        return HandlerResult(output, views, [*made.spawn, *changes.spawn], changes.facts, made.letters, subscription)
 
     async def close(self) -> None:
         """Leave nothing behind."""

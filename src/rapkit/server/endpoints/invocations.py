@@ -11,13 +11,13 @@ from starlette.types import Receive, Scope, Send
 
 from rapkit.errors import ConfigError, ForbiddenTarget, InvalidMessage, StoreError
 from rapkit.http.authentication import Callers
-from rapkit.http.requests import Refusal, Request, come_back, read_request, send_answer, send_problem
+from rapkit.http.requests import Refusal, Request, read_request, retry_later, send_answer, send_problem
 from rapkit.protocol import parse_invocation
-from rapkit.server.engine import Admission, Engine, TooBusy
-from rapkit.server.invocation import Call
+from rapkit.server.engine import Admission, TooBusy, ToolsetEngine
+from rapkit.server.invocation import StoredCall
 from rapkit.server.limits import Limits
 from rapkit.tracing import incoming
-from rapkit.work.offload import off_loop
+from rapkit.work.offload import offload
 
 RETRY_WHEN_STORE_FAILS = 5
 _STALE = 409
@@ -26,19 +26,19 @@ _OPTION = " (rapkit serve --allow-callback, or Toolset(allow_callbacks=...))."
 
 log = logging.getLogger("rapkit.http")
 
-Handler = Callable[[Engine, Request], Awaitable[None]]
+Handler = Callable[[ToolsetEngine, Request], Awaitable[None]]
 
 
-async def invoke(engine: Engine, request: Request) -> None:
+async def invoke(engine: ToolsetEngine, request: Request) -> None:
     """An invocation (INV-8): return once it is durable."""
     base_url = engine.public_url or request.asked_url
     if not base_url:
         raise Refusal(400, "The Host header is not a host.")
     try:
-        call = Call(
+        call = StoredCall(
             engine.toolset,
             request.caller,
-            await off_loop(len(request.body), parse_invocation, request.body),
+            await offload(len(request.body), parse_invocation, request.body),
             request.body,
             base_url,
             incoming(request.headers.items()),
@@ -62,13 +62,13 @@ def _how_to_allow(error: ForbiddenTarget) -> str:
     return f"{text.rstrip('.')}{_OPTION}" if _ADVICE in text else text
 
 
-class Endpoint:
+class InvocationEndpoint:
     """An ASGI app around a handler: every way it can end becomes an answer."""
 
     def __init__(
         self,
         handler: Handler,
-        engine: Callable[[], Engine],
+        engine: Callable[[], ToolsetEngine],
         callers: Callers,
         limits: Limits,
     ) -> None:
@@ -94,10 +94,10 @@ class Endpoint:
             await send_problem(send, refusal)
         except TooBusy as busy:
             engine.metrics.invocation("busy")
-            await send_problem(send, come_back("Too much to do right now.", busy.retry_after))
+            await send_problem(send, retry_later("Too much to do right now.", busy.retry_after))
         except StoreError as error:
             log.error("not stored: %s", error)
             engine.metrics.invocation("busy")
-            await send_problem(send, come_back("The message could not be stored.", RETRY_WHEN_STORE_FAILS))
+            await send_problem(send, retry_later("The message could not be stored.", RETRY_WHEN_STORE_FAILS))
         else:
             await send_answer(send, 200)

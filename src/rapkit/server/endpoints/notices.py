@@ -22,16 +22,16 @@ from rapkit.http.requests import (
     unauthorized,
 )
 from rapkit.protocol import parse_call_cancelled, parse_thread_closed
-from rapkit.server.engine import Engine
+from rapkit.server.engine import ToolsetEngine
 from rapkit.server.limits import Limits
 
 log = logging.getLogger("rapkit.http")
 
-Act = Callable[[Engine, str, bytes], Awaitable[None]]
+Act = Callable[[ToolsetEngine, str, bytes], Awaitable[None]]
 """What a notice asks for: it is given the caller and the body."""
 
 
-async def close_thread(engine: Engine, caller: str, body: bytes) -> None:
+async def close_thread(engine: ToolsetEngine, caller: str, body: bytes) -> None:
     """Stop a thread's calls and clean up what is kept for it (CLO-5)."""
     notice = parse_thread_closed(body)
     if _is_cancellation(body):
@@ -48,7 +48,7 @@ def _is_cancellation(body: bytes) -> bool:
     return True
 
 
-async def cancel_tool_call(engine: Engine, caller: str, body: bytes) -> None:
+async def cancel_tool_call(engine: ToolsetEngine, caller: str, body: bytes) -> None:
     """Stop every call that has these ids (CAN-3)."""
     notice = parse_call_cancelled(body)
     await engine.cancel(caller, notice.thread_id, notice.tool_call_id)
@@ -58,7 +58,7 @@ class NoticeEndpoint:
     """An ASGI app that takes one kind of notice. `rate` bounds how many a caller may send; those past it are not acted on (CLO-8)."""
 
     def __init__(
-        self, act: Act, engine: Callable[[], Engine], callers: Callers, limits: Limits, rate: RateLimit
+        self, act: Act, engine: Callable[[], ToolsetEngine], callers: Callers, limits: Limits, rate: RateLimit
     ) -> None:
         self._act = act
         self._engine = engine
@@ -92,7 +92,7 @@ class NoticeEndpoint:
             return caller, None
         return caller or check_signature(scope, self._callers, body), body
 
-    async def _heed(self, engine: Engine, caller: str, body: bytes) -> None:
+    async def _heed(self, engine: ToolsetEngine, caller: str, body: bytes) -> None:
         if self._rate.wait(caller):
             self._tell(caller, "Its sender sends too many.")
             return

@@ -20,14 +20,14 @@ from starlette.types import Receive, Scope, Send
 
 from rapkit.errors import ConfigError, InvalidMessage, StoreError, ToolError
 from rapkit.http.rate_limit import RateLimit
-from rapkit.http.requests import Body, Refusal, come_back, send_answer, send_problem
-from rapkit.http.unauthenticated import knock
+from rapkit.http.requests import Body, Refusal, retry_later, send_answer, send_problem
+from rapkit.http.unauthenticated import check_rate
 from rapkit.secret import read_secret
 from rapkit.server.endpoints.invocations import RETRY_WHEN_STORE_FAILS
 from rapkit.server.endpoints.webhook_delivery import Delivery
 from rapkit.server.endpoints.webhook_styles import STYLES
 from rapkit.server.engine import TooBusy
-from rapkit.server.thread_pool import Threads
+from rapkit.server.thread_pool import ThreadPool
 
 StyleName = Literal["github", "stripe", "standard"]
 Handler = Callable[[Delivery], Any]
@@ -94,7 +94,7 @@ class Webhook:
             found.append(value)
         self._secrets = tuple(found)
 
-    async def verified(self, delivery: Delivery, now: float, threads: Threads) -> Delivery | None:
+    async def verified(self, delivery: Delivery, now: float, threads: ThreadPool) -> Delivery | None:
         """The delivery with its id and event if it is authentic, else None."""
         if self._style is not None:
             return self._style.name(delivery) if self._style.proves(delivery, self._secrets, now) else None
@@ -127,14 +127,14 @@ class WebhookEndpoint:
         strangers: RateLimit,
         largest: int,
         *,
-        threads: Threads | None = None,
+        threads: ThreadPool | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._webhook = webhook
         self._running = running
         self._strangers = strangers
         self._largest = largest
-        self._threads = threads or Threads()
+        self._threads = threads or ThreadPool()
         self._now = now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -158,7 +158,7 @@ class WebhookEndpoint:
             raise self._failed(delivery, error) from None
         if found is None:
             # Only now, so that strangers cannot use up what an honest source needs that comes from the same address.
-            knock(self._strangers, scope)
+            check_rate(self._strangers, scope)
             log.info("a delivery was refused, because it is not authentic", extra={"path": self._webhook.path})
             raise Refusal(401, "This delivery is not authentic.")
         return found
@@ -169,10 +169,10 @@ class WebhookEndpoint:
         except (ToolError, InvalidMessage) as error:
             raise Refusal(400, str(error)) from None
         except TooBusy as busy:
-            raise come_back("Too much to do right now.", busy.retry_after) from None
+            raise retry_later("Too much to do right now.", busy.retry_after) from None
         except StoreError as error:
             log.error("not stored: %s", error)
-            raise come_back("The delivery could not be stored.", RETRY_WHEN_STORE_FAILS) from None
+            raise retry_later("The delivery could not be stored.", RETRY_WHEN_STORE_FAILS) from None
         except BaseException as error:  # noqa: BLE001 - as above
             raise self._failed(delivery, error) from None
 
@@ -198,7 +198,7 @@ class WebhookEndpoint:
         return Refusal(500, f"The delivery could not be handled (reference {reference}). Send it again.")
 
 
-async def _call(threads: Threads, function: Handler, delivery: Delivery) -> Any:
+async def _call(threads: ThreadPool, function: Handler, delivery: Delivery) -> Any:
     found = (
         function(delivery) if inspect.iscoroutinefunction(function) else await threads.run(partial(function, delivery))
     )

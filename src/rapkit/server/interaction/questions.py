@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import NoReturn
 
 from rapkit.clock import Clock
-from rapkit.delivery.outbox_sender import Consequence, Fate
-from rapkit.delivery.retry import Kind
+from rapkit.delivery.outbox_sender import DeliveryOutcome, FollowUp
+from rapkit.delivery.retry import PostKind
 from rapkit.errors import Fenced
-from rapkit.mailbox import Claim, Commit, Fact, Letter, Outcome, Outgoing, Record, Store, Taken, Timer
-from rapkit.server.claimed_box import Hold
+from rapkit.mailbox import Claim, Commit, Fact, NewMail, Outcome, Outgoing, Record, Store, TakenPost, Timer
+from rapkit.server.claimed_box import ClaimedBox
 from rapkit.server.invocation import digest
-from rapkit.work.store_retry import insist
+from rapkit.work.store_retry import retry_store_operation
 
 QUESTION = "question"
 """Records of what was asked and answered in a call, by the question's key."""
@@ -39,7 +39,7 @@ REMEMBERED = "remembered"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StoredQuestion:
     """What was asked; `answer` or `error` when that is known. `number` counts the questions of a call."""
 
     key: str
@@ -58,24 +58,24 @@ class Question:
         return Record(QUESTION, self.key, json.dumps(asdict(self)).encode())
 
     @classmethod
-    def from_record(cls, record: Record) -> "Question":
+    def from_record(cls, record: Record) -> "StoredQuestion":
         """Read what `to_record` wrote."""
         fields = json.loads(record.body)
         return cls(**{**fields, "choices": tuple(fields["choices"])})
 
-    def answered(self, selected: int) -> "Question":
+    def answered(self, selected: int) -> "StoredQuestion":
         """With the answer; a choice there is none of is an error (CHO-2)."""
         if not self.choices or 0 <= selected < len(self.choices):
             return replace(self, answer=selected)
         return self.failed(f"{selected} is none of the {len(self.choices)} choices, numbered from 0. Ask again.")
 
-    def failed(self, error: str) -> "Question":
+    def failed(self, error: str) -> "StoredQuestion":
         """With the reason why there is no answer."""
         return replace(self, error=error)
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class NewQuestion:
     """How a question gets to the user: the POSTs that carry it, and what is to be recorded beside the call.
 
     `afterwards` is called when it can be answered: to look whether that has become needless in the meantime.
@@ -86,28 +86,28 @@ class Ask:
     afterwards: Callable[[], Awaitable[None]] | None = None
 
 
-def answer_letter(box: str, key: str, selected: int = 0, error: str | None = None) -> Letter:
+def answer_letter(box: str, key: str, selected: int = 0, error: str | None = None) -> NewMail:
     """The answer to an open question. The first one counts; a repetition is recognised."""
     body = json.dumps({"key": key, "selected": selected, "error": error}).encode()
-    return Letter(box, ANSWER, body, dedup=f"{ANSWER}/{key}", needs=(OPEN, key))
+    return NewMail(box, ANSWER, body, dedup=f"{ANSWER}/{key}", needs=(OPEN, key))
 
 
-def question_post(hold: Hold, message: bytes, key: str) -> Outgoing:
+def question_post(hold: ClaimedBox, message: bytes, key: str) -> Outgoing:
     """The POST that carries a question to the runtime."""
-    return hold.post(message, Kind.QUESTION, reference=key)
+    return hold.post(message, PostKind.QUESTION, reference=key)
 
 
-def report_question(taken: Taken, fate: Fate) -> Consequence:
+def report_question(taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
     """What is written together with the fate of a question's POST: the answer that it was not asked, and that it is no longer open."""
     if fate.outcome is not Outcome.DEAD:
-        return Consequence()
+        return FollowUp()
     box, key = taken.outgoing.lane, taken.outgoing.reference
     problem = (fate.problem or "it was refused").rstrip(".")
     error = f"the question did not reach the user ({problem}). Ask the user yourself, and call again if they want it."
     body = json.dumps({"key": key, "selected": 0, "error": error}).encode()
     # If an answer is there already it counts: it comes before this letter.
-    letter = Letter(box, UNDELIVERED, body, dedup=f"{UNDELIVERED}/{key}", needs=(OPEN, key))
-    return Consequence(letter, Fact(box, OPEN, key, None))
+    letter = NewMail(box, UNDELIVERED, body, dedup=f"{UNDELIVERED}/{key}", needs=(OPEN, key))
+    return FollowUp(letter, Fact(box, OPEN, key, None))
 
 
 Suspend = Callable[[Commit, Callable[[], Awaitable[None]] | None], Awaitable[NoReturn]]
@@ -117,12 +117,12 @@ Suspend = Callable[[Commit, Callable[[], Awaitable[None]] | None], Awaitable[NoR
 class Questions:
     """What one call has asked so far, and the way to ask more."""
 
-    def __init__(self, store: Store, hold: Hold, clock: Clock, suspend: Suspend) -> None:
+    def __init__(self, store: Store, hold: ClaimedBox, clock: Clock, suspend: Suspend) -> None:
         self._store = store
         self._hold = hold
         self._clock = clock
         self._suspend = suspend
-        self._asked: dict[str, Question] | None = None
+        self._asked: dict[str, StoredQuestion] | None = None
         self._occurrences: Counter[str] = Counter()
         self._asking = asyncio.Lock()
 
@@ -133,8 +133,8 @@ class Questions:
         return f"{same}/{self._occurrences[same]}"
 
     async def answer(
-        self, key: str, choices: Sequence[str], expires_in: float, ask: Callable[[], Awaitable[Ask]]
-    ) -> Question:
+        self, key: str, choices: Sequence[str], expires_in: float, ask: Callable[[], Awaitable[NewQuestion]]
+    ) -> StoredQuestion:
         """The answered question. If it is not answered yet the handler is suspended, and this never returns.
 
         `ask` says how the question gets to the user, if it was not asked before.
@@ -143,7 +143,7 @@ class Questions:
             asked = await self._load()
             question = asked.get(key)
             if question is None:
-                question = Question(key, len(asked) + 1, tuple(choices))
+                question = StoredQuestion(key, len(asked) + 1, tuple(choices))
                 way = await ask()
                 await self._suspend(
                     Commit(
@@ -177,22 +177,22 @@ class Questions:
 
     async def _resume(self) -> None:
         # Before the answer is returned: from here on a crash is a crash of the handler like any other.
-        if not await self._hold.insist(Commit(put=[Record(RESUMED, "")], keep=True, charge=True)):
+        if not await self._hold.commit_with_retry(Commit(put=[Record(RESUMED, "")], keep=True, charge=True)):
             raise Fenced("The call was cancelled, or taken over.")
 
-    async def _load(self) -> dict[str, Question]:
+    async def _load(self) -> dict[str, StoredQuestion]:
         if self._asked is None:
-            self._asked = await insist(lambda: load_questions(self._store, self._hold.claim.box.id))
+            self._asked = await retry_store_operation(lambda: load_questions(self._store, self._hold.claim.box.id))
         return self._asked
 
 
-async def load_questions(store: Store, box: str) -> dict[str, Question]:
+async def load_questions(store: Store, box: str) -> dict[str, StoredQuestion]:
     """What a call has asked so far."""
-    found = (Question.from_record(record) for record in await store.records(box, QUESTION))
+    found = (StoredQuestion.from_record(record) for record in await store.records(box, QUESTION))
     return {question.key: question for question in found}
 
 
-async def hear_answers(store: Store, claim: Claim) -> bool:
+async def take_answers(store: Store, claim: Claim) -> bool:
     """Write down the answers that came as mail, and those that never came. `Fenced` if the claim is not ours any more.
 
     False if the claim was let go instead: a question has expired that could be answered until now, so it is closed first, and what was
@@ -201,7 +201,7 @@ async def hear_answers(store: Store, claim: Claim) -> bool:
     if not claim.mail and not claim.timers:
         return True
     questions = await load_questions(store, claim.box.id)
-    heard: dict[str, Question] = {}
+    heard: dict[str, StoredQuestion] = {}
     for mail in claim.mail:
         answer = json.loads(mail.body)
         question = questions.get(answer["key"])

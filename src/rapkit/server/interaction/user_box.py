@@ -6,7 +6,7 @@ stands in for the user; the two have different prefixes, so a thread that is cal
 
 from rapkit.mailbox import NewBox
 from rapkit.protocol import BadInvocation, Invocation
-from rapkit.server.invocation import Call, digest
+from rapkit.server.invocation import StoredCall, digest
 
 
 def user_kind(toolset: str) -> str:
@@ -28,6 +28,6 @@ def stand_in_box(toolset: str, caller: str, root_thread: str) -> NewBox:
     return NewBox(id=digest("r", toolset, caller, root_thread), kind=user_kind(toolset))
 
 
-def user_box(call: Call) -> NewBox:
+def user_box(call: StoredCall) -> NewBox:
     """The box of the user a call works for."""
     return NewBox(id=user_key(call.toolset, call.caller, call.message), kind=user_kind(call.toolset))

@@ -14,15 +14,15 @@ from rapkit.protocol import OAuthRequest, UserChoice, dump
 from rapkit.server.interaction.oauth import OAuth, OAuthProvider
 from rapkit.server.interaction.oauth.errors import ProviderUnavailable
 from rapkit.server.interaction.oauth.flow import Waiter
-from rapkit.server.interaction.questions import REMEMBERED, Ask, Questions, answer_letter, question_post
+from rapkit.server.interaction.questions import REMEMBERED, NewQuestion, Questions, answer_letter, question_post
 from rapkit.server.interaction.user_box import user_box
-from rapkit.server.invocation import Call, digest
+from rapkit.server.invocation import StoredCall, digest
 from rapkit.server.resources.thread_resources import thread_box
-from rapkit.work.store_retry import insist
+from rapkit.work.store_retry import retry_store_operation
 
 if TYPE_CHECKING:
-    from rapkit.server.claimed_box import Hold
-    from rapkit.server.services import Premises
+    from rapkit.server.claimed_box import ClaimedBox
+    from rapkit.server.services import ToolsetServices
 
 Remember = Literal["thread", "user"]
 
@@ -42,10 +42,12 @@ class TooLateToAsk(ToolError):
         )
 
 
-class People:
+class UserInteraction:
     """The people behind one call."""
 
-    def __init__(self, premises: "Premises", hold: "Hold", call: Call, tool: str, questions: Questions) -> None:
+    def __init__(
+        self, premises: "ToolsetServices", hold: "ClaimedBox", call: StoredCall, tool: str, questions: Questions
+    ) -> None:
         self._premises = premises
         self._hold = hold
         self._call = call
@@ -78,7 +80,7 @@ class People:
             if known is not None:
                 return known
 
-        async def ask() -> Ask:
+        async def ask() -> NewQuestion:
             token = self._premises.signer.sign(ANSWER_PURPOSE, self._hold.claim.box.id, key)
             question = UserChoice(
                 group_id=self._call.message.group_id,
@@ -89,7 +91,7 @@ class People:
                 default=0 if default is None else labels.index(default),
                 response_url=f"{self._call.base_url}{ANSWER_PATH}{token}",
             )
-            return Ask([question_post(self._hold, dump(question), key)])
+            return NewQuestion([question_post(self._hold, dump(question), key)])
 
         question = await self._questions.answer(key, labels, within, ask)
         if question.error is not None or question.answer is None:
@@ -124,7 +126,7 @@ class People:
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError("A plain function cannot wait for people. Define the tool with `async def`.")
 
-    async def _ask_for_consent(self, provider: str, user: NewBox, key: str) -> Ask:
+    async def _ask_for_consent(self, provider: str, user: NewBox, key: str) -> NewQuestion:
         call = self._call
         oauth = self._premises.oauth
         box = self._hold.claim.box.id
@@ -133,35 +135,35 @@ class People:
             group_id=call.message.group_id, id=call.message.id, call_id=call.message.call_id, auth_url=flow.auth_url
         )
         # Before the question: who is woken without having asked does not mind.
-        await insist(lambda: self._premises.store.note(user, flow.waiter))
+        await retry_store_operation(lambda: self._premises.store.note(user, flow.waiter))
 
         async def look_again() -> None:
             # Another call's consent may have come after we looked, and before anybody could wake us.
             if await oauth.vault.usable(user.id, oauth.providers[provider]) is not None:
                 await self._premises.store.accept(answer_letter(box, key))
 
-        return Ask([question_post(self._hold, dump(message), key)], [flow.record], look_again)
+        return NewQuestion([question_post(self._hold, dump(message), key)], [flow.record], look_again)
 
     async def _remembered(self, where: Remember, key: str) -> str | None:
-        records = await insist(lambda: self._premises.store.records(self._memory(where).id, REMEMBERED))
+        records = await retry_store_operation(lambda: self._premises.store.records(self._memory(where).id, REMEMBERED))
         return next((json.loads(record.body) for record in records if record.key == key), None)
 
     async def _keep(self, where: Remember, key: str, label: str) -> None:
         box = self._memory(where)
         fact = Fact(box.id, REMEMBERED, key, json.dumps(label).encode())
         if where == "user":
-            await insist(lambda: self._premises.store.note(box, fact))
+            await retry_store_operation(lambda: self._premises.store.note(box, fact))
         else:
-            await self._hold.insist(Commit(spawn=[box], facts=[fact], keep=True, charge=True))
+            await self._hold.commit_with_retry(Commit(spawn=[box], facts=[fact], keep=True, charge=True))
 
     def _memory(self, where: Remember) -> NewBox:
         return thread_box(self._call) if where == "thread" else user_box(self._call)
 
 
-class UntilConfirmed:
+class InteractionUntilConfirmed:
     """The people behind a subscribing call: they can be asked until the subscription is confirmed, because then the call is answered."""
 
-    def __init__(self, people: People, consent: "StoredConsent", is_confirmed: Callable[[], bool]) -> None:
+    def __init__(self, people: UserInteraction, consent: "StoredConsent", is_confirmed: Callable[[], bool]) -> None:
         self._people = people
         self._consent = consent
         self._is_confirmed = is_confirmed
@@ -181,14 +183,14 @@ class UntilConfirmed:
 
     async def oauth(self, provider: str, refused: str | None) -> str:
         """An access token of the user's; `ToolError` if it is too late to ask for one."""
-        asking: People | StoredConsent = self._consent if self._is_confirmed() else self._people
+        asking: UserInteraction | StoredConsent = self._consent if self._is_confirmed() else self._people
         return await asking.oauth(provider, refused)
 
 
 class StoredConsent:
     """Stands where people would be while a subscription runs: its call is answered, so nobody can be asked any more."""
 
-    def __init__(self, premises: "Premises", call: Call) -> None:
+    def __init__(self, premises: "ToolsetServices", call: StoredCall) -> None:
         self._premises = premises
         self._user = user_box(call)
 
@@ -211,7 +213,7 @@ class StoredConsent:
 
 async def _usable(oauth: OAuth, user: NewBox, provider: OAuthProvider, refused: str | None) -> str | None:
     try:
-        return await insist(lambda: oauth.vault.usable(user.id, provider, refused=refused))
+        return await retry_store_operation(lambda: oauth.vault.usable(user.id, provider, refused=refused))
     except WrongKey:
         # Sealed with a key that was taken away: as good as none, and replaced by the next one.
         log.error("a user's token for %s cannot be opened, so they are asked again", provider.name)

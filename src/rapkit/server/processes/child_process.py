@@ -14,7 +14,7 @@ from rapkit.server.processes.process_groups import signal_group
 _AT_ONCE = 64 * 1024
 
 
-class Leader:
+class ChildProcess:
     """A program that was started, as the event loop sees it.
 
     Not by the loop's own means: uvloop gives a program sockets, which cannot be opened as /dev/stderr, and more descriptors than it should

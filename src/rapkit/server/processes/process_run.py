@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rapkit.errors import ToolError
-from rapkit.server.processes.child_process import Leader
+from rapkit.server.processes.child_process import ChildProcess
 from rapkit.server.processes.command import Command
 from rapkit.server.processes.leftovers import kill_carriers
 from rapkit.server.processes.output import Lines, Output
@@ -21,7 +21,7 @@ _WRITTEN_WITHIN = 5.0
 log = logging.getLogger("rapkit.processes")
 
 
-class Life:
+class ProcessRun:
     """A process group from its record to its end, in a task of its own: those who wait for it can be cancelled at any moment."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Life:
         except (OSError, ValueError, ToolError):
             await self._written(self._forget(token))
             raise
-        leader = Leader(popen, self._output, self._command.input)
+        leader = ChildProcess(popen, self._output, self._command.input)
         try:
             return await self._see_out(token, leader)
         except asyncio.CancelledError:
@@ -111,7 +111,7 @@ class Life:
         finally:
             leader.close()
 
-    async def _see_out(self, token: str, leader: Leader) -> bool:
+    async def _see_out(self, token: str, leader: ChildProcess) -> bool:
         """Wait until the program ends or has to; whether nothing of it is left then."""
         await _first(self._command.timeout, leader.exited, self._stop)
         interrupted = not leader.exited.done()

@@ -9,7 +9,7 @@ PROC = Path("/proc")
 _MOST_LOOKS = 20
 
 
-class Process(NamedTuple):
+class ProcessInfo(NamedTuple):
     """One that lived when we looked."""
 
     pid: int
@@ -29,7 +29,7 @@ def can_look(proc: Path) -> bool:
     return (proc / "self" / "environ").exists()
 
 
-def living_processes(proc: Path) -> Iterator[Process]:
+def living_processes(proc: Path) -> Iterator[ProcessInfo]:
     """All processes that live, those born while we look too. Zombies do not live."""
     seen: set[str] = set()
     for _ in range(_MOST_LOOKS):
@@ -45,4 +45,4 @@ def living_processes(proc: Path) -> Iterator[Process]:
             # The second field is the program's name, which may hold anything, brackets and spaces too.
             fields = stat.rpartition(b")")[2].split()
             if fields and fields[0] not in (b"Z", b"X"):
-                yield Process(int(name), group=int(fields[2]), started=int(fields[19]))
+                yield ProcessInfo(int(name), group=int(fields[2]), started=int(fields[19]))

@@ -8,7 +8,7 @@ from typing import Any
 from rapkit.errors import ToolError
 from rapkit.server.processes.command import Command
 from rapkit.server.processes.output import Kept, Lines, Output
-from rapkit.server.processes.process_run import Life, outlast
+from rapkit.server.processes.process_run import ProcessRun, outlast
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Processes:
         self._record = record
         self._forget = forget
         self._grace = grace
-        self._lives: set[Life] = set()
+        self._lives: set[ProcessRun] = set()
         self._stopped = False
 
     def run(
@@ -87,10 +87,10 @@ class Processes:
         self.stop()
         await outlast(*(life.task for life in self._lives))
 
-    def _start(self, command: Command, output: Output) -> Life:
+    def _start(self, command: Command, output: Output) -> ProcessRun:
         if self._stopped:
             raise ToolError(f"{command.program!r} was not started, because the call is over")
-        life = Life(command, output, self._record, self._forget, self._grace)
+        life = ProcessRun(command, output, self._record, self._forget, self._grace)
         self._lives.add(life)
         life.task.add_done_callback(lambda _: self._lives.discard(life))
         return life
@@ -99,10 +99,10 @@ class Processes:
 class Run:
     """One run of a program: await it, or iterate over its lines."""
 
-    def __init__(self, command: Command, start: Callable[[Command, Output], Life]) -> None:
+    def __init__(self, command: Command, start: Callable[[Command, Output], ProcessRun]) -> None:
         self._command = command
         self._start = start
-        self._life: Life | None = None
+        self._life: ProcessRun | None = None
 
     @property
     def returncode(self) -> int | None:
@@ -133,7 +133,7 @@ class Run:
             await life.end()
         return Completed(returncode, stdout.text(), stderr.text())
 
-    def _begin(self, output: Output) -> Life:
+    def _begin(self, output: Output) -> ProcessRun:
         if self._life is not None:
             raise RuntimeError("this run was started already, and it runs once: call run() again.")
         self._life = self._start(self._command, output)

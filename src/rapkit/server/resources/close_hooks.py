@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rapkit.clock import Clock
-from rapkit.server.thread_pool import Threads
+from rapkit.server.thread_pool import ThreadPool
 
 log = logging.getLogger("rapkit.threads")
 
@@ -32,7 +32,9 @@ class ClosedThread:
 CloseHook = Callable[[ClosedThread], Awaitable[None] | None]
 
 
-async def say_goodbye(hook: CloseHook, thread: ClosedThread, threads: Threads, clock: Clock, within: float) -> None:
+async def run_close_hook(
+    hook: CloseHook, thread: ClosedThread, threads: ThreadPool, clock: Clock, within: float
+) -> None:
     """Run a hook; a plain function in a thread. Its failure is logged and ends nothing: others have to clean up too."""
     task = asyncio.current_task()
     assert task is not None
@@ -56,7 +58,7 @@ async def say_goodbye(hook: CloseHook, thread: ClosedThread, threads: Threads, c
         _failed(name, thread, error)
 
 
-async def _call(hook: CloseHook, thread: ClosedThread, threads: Threads) -> None:
+async def _call(hook: CloseHook, thread: ClosedThread, threads: ThreadPool) -> None:
     if inspect.iscoroutinefunction(hook):
         await hook(thread)
         return

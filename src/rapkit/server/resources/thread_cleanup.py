@@ -15,17 +15,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from rapkit.errors import StoreError
-from rapkit.mailbox import Claim, Commit, Letter, Timer
+from rapkit.mailbox import Claim, Commit, NewMail, Timer
 from rapkit.server.invocation import thread_kind
-from rapkit.server.resources.close_hooks import ClosedThread, say_goodbye
+from rapkit.server.resources.close_hooks import ClosedThread, run_close_hook
 from rapkit.server.resources.workspaces import Workspaces, delete
-from rapkit.work.poller import Pump
+from rapkit.work.poller import Poller
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rapkit.server.claimed_box import Hold
-    from rapkit.server.services import Premises
+    from rapkit.server.claimed_box import ClaimedBox
+    from rapkit.server.services import ToolsetServices
 
 STATE: Final = "state"
 """The kind of record a thread's state is kept in, one for each key."""
@@ -48,7 +48,7 @@ _LONGEST_PAUSE = 3600.0
 log = logging.getLogger("rapkit.threads")
 
 
-class Keeper:
+class ThreadCleanup:
     """Looks after the threads of a toolset.
 
     `quiet` returns when no handler of a thread runs here any more; `in_use` gives the threads that are in some handler's hands here;
@@ -57,7 +57,7 @@ class Keeper:
 
     def __init__(
         self,
-        premises: "Premises",
+        premises: "ToolsetServices",
         workspaces: Workspaces,
         quiet: Callable[[str], Awaitable[None]],
         in_use: Callable[[], set[str]],
@@ -72,7 +72,7 @@ class Keeper:
         self._say_every = min(_LONGEST_SILENCE, max(_SHORTEST_SILENCE, self._keep / 4))
         self._cleaning: set[str] = set()
         self._said_goodbye: dict[str, float] = {}
-        self._pump = Pump(premises.store, thread_kind(premises.plan.toolset), _MOST_AT_ONCE, self._claim, self.tend)
+        self._pump = Poller(premises.store, thread_kind(premises.plan.toolset), _MOST_AT_ONCE, self._claim, self.tend)
 
     @property
     def healthy(self) -> bool:
@@ -102,13 +102,13 @@ class Keeper:
         try:
             if not claim.box.stopped and (until := await self._kept_until(claim)) > claim.now:
                 consumed = [mail.seq for mail in claim.mail]
-                await hold.insist(Commit(consumed=consumed, timers=[Timer(_TTL, until)]))
+                await hold.commit_with_retry(Commit(consumed=consumed, timers=[Timer(_TTL, until)]))
                 return
             await self._clean_up(claim, hold)
         except Exception as error:
             log.error("cannot clean up after a thread, and will try again: %s", error, exc_info=error)
             pause = min(_PAUSE * 2.0 ** min(claim.attempts, 20), _LONGEST_PAUSE)
-            await hold.insist(Commit(again_at=claim.now + pause, charge=True))
+            await hold.commit_with_retry(Commit(again_at=claim.now + pause, charge=True))
 
     async def _kept_until(self, claim: Claim) -> float:
         if claim.mail or claim.box.id in self._in_use():
@@ -117,12 +117,12 @@ class Keeper:
         used = next((json.loads(record.body) for record in records if record.key == USED), claim.box.created_at)
         return max(used, claim.box.created_at) + self._keep
 
-    async def _clean_up(self, claim: Claim, hold: "Hold") -> None:
+    async def _clean_up(self, claim: Claim, hold: "ClaimedBox") -> None:
         key = claim.box.id
         if key in self._cleaning:
             # A repeated notice took the box from us while we are at it. Its mail and its timer do not matter any more.
             seen = [mail.seq for mail in claim.mail]
-            await hold.insist(Commit(consumed=seen, timers=[Timer(_TTL, None)], again_at=claim.now + _PAUSE))
+            await hold.commit_with_retry(Commit(consumed=seen, timers=[Timer(_TTL, None)], again_at=claim.now + _PAUSE))
             return
         self._cleaning.add(key)
         try:
@@ -130,7 +130,7 @@ class Keeper:
                 await self._wait_for_handlers(key)
             await self._say_goodbye(claim)
             gone = await self._discard(claim)
-            if await hold.insist(Commit(forget_for=0)):
+            if await hold.commit_with_retry(Commit(forget_for=0)):
                 self._said_goodbye.pop(key, None)
                 self._forgotten(key)
         finally:
@@ -166,7 +166,7 @@ class Keeper:
             state=MappingProxyType({record.key: json.loads(record.body) for record in records if record.key != USED}),
         )
         for hook in hooks:
-            await say_goodbye(hook, thread, self._premises.threads, self._premises.clock, _PATIENCE_WITH_HOOKS)
+            await run_close_hook(hook, thread, self._premises.threads, self._premises.clock, _PATIENCE_WITH_HOOKS)
         self._said_goodbye[key] = life
 
     async def _discard(self, claim: Claim) -> "Path | None":
@@ -214,6 +214,6 @@ class Keeper:
             await self._premises.clock.sleep(self._say_every)
             try:
                 for key in self._in_use():
-                    await self._premises.store.accept(Letter(key, _IN_USE, b""))
+                    await self._premises.store.accept(NewMail(key, _IN_USE, b""))
             except StoreError as error:
                 log.error("cannot say which threads are in use: %s", error)

@@ -16,20 +16,20 @@ from weakref import WeakSet
 
 from rapkit.errors import StoreError
 from rapkit.mailbox import Fact, NewBox
-from rapkit.server.invocation import Call, thread_kind
-from rapkit.server.resources.thread_cleanup import STATE, USED, Keeper
-from rapkit.server.resources.thread_state import State
+from rapkit.server.invocation import StoredCall, thread_kind
+from rapkit.server.resources.thread_cleanup import STATE, USED, ThreadCleanup
+from rapkit.server.resources.thread_state import ThreadState
 from rapkit.server.resources.workspaces import Workspaces
 
 if TYPE_CHECKING:
-    from rapkit.server.services import Premises
+    from rapkit.server.services import ToolsetServices
 
 _MOST_REMEMBERED = 10_000
 
 log = logging.getLogger("rapkit.threads")
 
 
-def thread_box(call: Call) -> NewBox:
+def thread_box(call: StoredCall) -> NewBox:
     """The box of the thread that called. `stop` finds it as it finds the thread's calls."""
     about = {"thread_id": call.message.group_id, "caller": call.caller}
     key = call.thread_key
@@ -43,16 +43,16 @@ class Changes(NamedTuple):
     facts: Sequence[Fact] = ()
 
 
-class ThreadSpace:
+class ThreadResources:
     """What one run of a handler sees of its thread's resources."""
 
     __slots__ = ("__weakref__", "_call", "_changed", "_key", "_known", "_loop", "_resources", "_state", "_uses_folder")
 
-    def __init__(self, resources: "Resources", call: Call) -> None:
+    def __init__(self, resources: "Resources", call: StoredCall) -> None:
         self._resources = resources
         self._call = call
         self._key: str | None = None
-        self._state: State | None = None
+        self._state: ThreadState | None = None
         self._changed: dict[str, bytes | None] | None = None
         self._known = False
         self._uses_folder = False
@@ -69,13 +69,13 @@ class ThreadSpace:
         """Read the state: before the handler runs, because it cannot wait for it."""
         self._loop = asyncio.get_running_loop()
         records = await self._resources.premises.store.records(self.key, STATE)
-        self._state = State(record for record in records if record.key != USED)
+        self._state = ThreadState(record for record in records if record.key != USED)
         if records:
             self._known = True
             self._resources.begin_use(self)
 
     @property
-    def state(self) -> State:
+    def state(self) -> ThreadState:
         """The state as it was loaded, and as the handler has changed it since."""
         assert self._state is not None, "whoever has a context has loaded it"
         return self._state
@@ -94,7 +94,7 @@ class ThreadSpace:
             self._loop.call_soon_threadsafe(self._resources.register, self)
 
     def settle(self) -> None:
-        """Look what the handler has changed. Raises what `State` does if that cannot be kept, so that the call can fail with it."""
+        """Look what the handler has changed. Raises what `ThreadState` does if that cannot be kept, so that the call can fail with it."""
         self._changed = None if self._state is None else self._state.take()
 
     def changes(self, *, kept: bool) -> Changes:
@@ -131,7 +131,7 @@ class Resources:
 
     def __init__(
         self,
-        premises: "Premises",
+        premises: "ToolsetServices",
         workspaces: Path | None,
         quiet: Callable[[str], Awaitable[None]] = _at_once,
     ) -> None:
@@ -139,23 +139,23 @@ class Resources:
         self.workspaces = Workspaces(workspaces)
         self.has_hooks = bool(premises.plan.close_hooks)
         # Weak, because it only keeps a handler that is still at work from being taken for a thread that nobody needs any more.
-        self._in_use: WeakSet[ThreadSpace] = WeakSet()
+        self._in_use: WeakSet[ThreadResources] = WeakSet()
         self._registered: dict[str, None] = {}
         self._registering: set[asyncio.Task[None]] = set()
-        self.keeper = Keeper(premises, self.workspaces, quiet, self._keys_in_use, self._forgotten)
+        self.keeper = ThreadCleanup(premises, self.workspaces, quiet, self._keys_in_use, self._forgotten)
 
-    def space(self, call: Call) -> ThreadSpace:
+    def space(self, call: StoredCall) -> ThreadResources:
         """What a handler that is about to run for this call sees of its thread's resources."""
-        space = ThreadSpace(self, call)
+        space = ThreadResources(self, call)
         if self.has_hooks:
             self.register(space)
         return space
 
-    def begin_use(self, space: ThreadSpace) -> None:
+    def begin_use(self, space: ThreadResources) -> None:
         """As long as the space is held by anybody its thread is not forgotten."""
         self._in_use.add(space)
 
-    def register(self, space: ThreadSpace) -> None:
+    def register(self, space: ThreadResources) -> None:
         """Make the box of a thread whose handler runs, soon. The commit that ends the call sees to it too."""
         self.begin_use(space)
         if space.key in self._registered:

@@ -13,7 +13,7 @@ LARGEST_STATE = 64 * 1024
 _JSON = "Texts, finite numbers, booleans, None, lists, and dicts whose keys are texts can be kept."
 
 
-class State(MutableMapping[str, Any]):
+class ThreadState(MutableMapping[str, Any]):
     """A dict of what JSON can hold: keys of 1 to 256 characters, 64 KiB in all.
 
     A call sees what the calls that ended before it began have kept. What it changes, deep inside a list or dict too, is kept when it ends

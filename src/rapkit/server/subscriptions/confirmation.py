@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from rapkit.errors import ToolError
 from rapkit.mailbox import Commit, Fact, Store
 from rapkit.protocol import Invocation
-from rapkit.server.invocation import Call, subscription_kind
-from rapkit.server.services import Premises
-from rapkit.server.subscriptions.subscription_state import Standing
-from rapkit.server.subscriptions.topics import greeting
+from rapkit.server.invocation import StoredCall, subscription_kind
+from rapkit.server.services import ToolsetServices
+from rapkit.server.subscriptions.subscription_state import SubscriptionState
+from rapkit.server.subscriptions.topics import subscribe_mail
 from rapkit.server.tools.tool import Tool
 
 CONFIRMATION = "confirmation"
@@ -33,7 +33,7 @@ class NewSubscription:
         return self.commit.spawn[0].id
 
 
-async def new_subscription(premises: Premises, tool: Tool, call: Call) -> NewSubscription:
+async def new_subscription(premises: ToolsetServices, tool: Tool, call: StoredCall) -> NewSubscription:
     """The subscription that a call makes; `ToolError` if the server has too many."""
     traits = tool.subscription
     assert traits is not None
@@ -41,13 +41,13 @@ async def new_subscription(premises: Premises, tool: Tool, call: Call) -> NewSub
     text = f"Subscribed to {tool.name}. The id of the subscription is {call.message.id}."
     if traits.pattern is not None:
         topic = traits.pattern.fill(tool.signature.bind(call.message.arguments))
-        standing = Standing(call, topic)
-        box, letter = greeting(call.toolset, topic, standing.box_id)
+        standing = SubscriptionState(call, topic)
+        box, letter = subscribe_mail(call.toolset, topic, standing.box_id)
         return NewSubscription(text, Commit(spawn=[standing.to_box(), box], letters=[letter]), confirmed=True)
     most = premises.plan.limits.subscriptions
     if await premises.store.backlog(subscription_kind(call.toolset)) >= most:
         raise ToolError(f"the server has {most:,} subscriptions already and takes no more. Try again later.")
-    standing = Standing(call, confirmed=False)
+    standing = SubscriptionState(call, confirmed=False)
     # A call that is repeated after it was forgotten finds its subscription at work: the generator does not answer a second time.
     known = await premises.store.known(standing.box_id)
     return NewSubscription(text, Commit(spawn=[standing.to_box()]), confirmed=known)
@@ -58,7 +58,7 @@ def confirmation_fact(box_id: str, body: bytes) -> Fact:
     return Fact(box_id, CONFIRMATION, "", body)
 
 
-async def stored_confirmation(store: Store, standing: Standing) -> bytes:
+async def stored_confirmation(store: Store, standing: SubscriptionState) -> bytes:
     """The confirmation that a subscription still owes its runtime; empty if it has confirmed."""
     if standing.confirmed:
         return b""

@@ -6,20 +6,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import NoReturn, TypeVar
 
-from rapkit.delivery.retry import Kind
+from rapkit.delivery.retry import PostKind
 from rapkit.errors import Fenced, StoreError, ToolError
 from rapkit.mailbox import Claim, Commit, Outgoing, Timer
 from rapkit.protocol import ToolResult, dump
 from rapkit.server.call_log import record_call
 from rapkit.server.interaction.user_interaction import TooLateToAsk
 from rapkit.server.metrics import Ended
-from rapkit.server.services import Premises
+from rapkit.server.services import ToolsetServices
 from rapkit.server.subscriptions.confirmation import CONFIRMATION
 from rapkit.server.subscriptions.event import Occurrence
-from rapkit.server.subscriptions.event_batch import Departure, Outflow
+from rapkit.server.subscriptions.event_batcher import EventBatcher, EventMessage
 from rapkit.server.subscriptions.outage import event_lost, given_up, new_reference, outage_began
-from rapkit.server.subscriptions.subscription_context import Workplace
-from rapkit.server.subscriptions.subscription_state import Standing
+from rapkit.server.subscriptions.subscription_context import SubscriptionContext
+from rapkit.server.subscriptions.subscription_state import SubscriptionState
 from rapkit.server.tools.output import BadResult, Output, error_text
 from rapkit.server.tools.tool import SubscriptionTraits
 
@@ -37,7 +37,7 @@ _NOTHING = Commit()
 log = logging.getLogger("rapkit.subscriptions")
 
 
-class Refused(Exception):
+class EventRejected(Exception):
     """The author's function raised a `ToolError`: the subscription is to end with it."""
 
     def __init__(self, error: ToolError) -> None:
@@ -45,7 +45,7 @@ class Refused(Exception):
         self.error = error
 
 
-class Broke(Exception):
+class HandlerFailed(Exception):
     """The author's function raised something else."""
 
     def __init__(self, error: BaseException) -> None:
@@ -54,7 +54,10 @@ class Broke(Exception):
 
 
 async def authors(work: Awaitable[T]) -> T:
-    """What an author's code returns; what it raises comes as `Refused` or `Broke`. Our own cancellation and `Fenced` are let through."""
+    """Await an author's code, and map what it raises to `EventRejected` or `HandlerFailed`.
+
+    Our own cancellation and `Fenced` pass through unchanged.
+    """
     task = asyncio.current_task()
     assert task is not None
     try:
@@ -62,13 +65,13 @@ async def authors(work: Awaitable[T]) -> T:
     except asyncio.CancelledError as error:
         if task.cancelling():
             raise
-        raise Broke(error) from error
+        raise HandlerFailed(error) from error
     except (Fenced, GeneratorExit):
         raise
     except ToolError as error:
-        raise Refused(error) from error
+        raise EventRejected(error) from error
     except BaseException as error:
-        raise Broke(error) from error
+        raise HandlerFailed(error) from error
 
 
 def backoff(times: int) -> float:
@@ -76,7 +79,7 @@ def backoff(times: int) -> float:
     return min(2.0 ** (min(times, 30) - 1), _LONGEST_BACKOFF)
 
 
-class Telling:
+class EventPublisher:
     """A claimed subscription, and what is written of it.
 
     `standing` is how it stands in the store, `attempts` what is on the account of its box there. `confirmation` is the result that its
@@ -86,9 +89,9 @@ class Telling:
 
     def __init__(
         self,
-        premises: Premises,
+        premises: ToolsetServices,
         claim: Claim,
-        standing: Standing,
+        standing: SubscriptionState,
         traits: SubscriptionTraits,
         full: int,
         confirmation: bytes = b"",
@@ -97,7 +100,7 @@ class Telling:
         self.traits = traits
         self.hold = premises.hold(claim, standing.message.callback_url)
         self.hold.traceparent = standing.call.traceparent
-        self.outflow = Outflow(traits, premises.plan.limits.result)
+        self.outflow = EventBatcher(traits, premises.plan.limits.result)
         self._premises = premises
         self._full = full
         self._in_lane = full  # so that the store is asked at first
@@ -121,7 +124,7 @@ class Telling:
     async def tell(
         self,
         events: Sequence[Occurrence],
-        workplace: Workplace | None = None,
+        workplace: SubscriptionContext | None = None,
         *,
         changes: Commit = _NOTHING,
         consumed: Sequence[int] = (),
@@ -141,7 +144,7 @@ class Telling:
         if standing.ended:
             self.log("ended: it sent its final event")
 
-    def _after(self, events: Sequence[Occurrence]) -> Standing:
+    def _after(self, events: Sequence[Occurrence]) -> SubscriptionState:
         """How it stands once it got on. A generator that tells the same again every time it starts has got nowhere."""
         standing = self.standing
         moved = any(event.cursor not in (None, standing.cursor) for event in events)
@@ -154,7 +157,7 @@ class Telling:
             )
         return replace(standing.got_on(), failures=standing.failures)
 
-    async def checkpoint(self, cursor: str, workplace: Workplace) -> None:
+    async def checkpoint(self, cursor: str, workplace: SubscriptionContext) -> None:
         """Write how far it has come, without an event. It confirms the subscription."""
         async with self._writing:
             changes = workplace.changes()
@@ -175,16 +178,18 @@ class Telling:
                 standing = replace(self.standing, confirmed=True)
                 await self._write(standing, [], Commit(keep=True, charge=True), self._premises.clock.now())
 
-    async def fail(self, output: Output, outcome: Ended = "error", workplace: Workplace | None = None) -> None:
+    async def fail(
+        self, output: Output, outcome: Ended = "error", workplace: SubscriptionContext | None = None
+    ) -> None:
         """End the call of a subscription that was never confirmed: with this result, and nothing else."""
         message = self.standing.message
         body = dump(ToolResult(group_id=message.group_id, id=message.id, call_id=message.call_id, text=output.text))
-        kind = Kind.CANCELLED if outcome == "cancelled" else Kind.CALLBACK
+        kind = PostKind.CANCELLED if outcome == "cancelled" else PostKind.CALLBACK
         shown = [] if workplace is None else workplace.take_views()
         async with self._writing:
             if self.failure is not None:
                 raise self.failure
-            if await self.hold.insist(Commit(outgoing=[*shown, self.hold.post(body, kind)], forget_for=0)):
+            if await self.hold.commit_with_retry(Commit(outgoing=[*shown, self.hold.post(body, kind)], forget_for=0)):
                 self._record_call(outcome)
 
     async def suspend(self, commit: Commit, afterwards: Callable[[], Awaitable[None]] | None) -> NoReturn:
@@ -194,7 +199,7 @@ class Telling:
                 raise self.failure
             if self.standing.confirmed:
                 raise TooLateToAsk
-            if not await self.hold.insist(commit):
+            if not await self.hold.commit_with_retry(commit):
                 self.failure = Fenced("The subscription was cancelled, or taken over.")
             elif afterwards is not None:
                 try:
@@ -227,7 +232,7 @@ class Telling:
             return
         await self.tell([Occurrence(text, None, self.traits.associative, final=True)], consumed=consumed)
 
-    async def put_off(self, standing: Standing, seconds: float, *, charge: bool) -> None:
+    async def put_off(self, standing: SubscriptionState, seconds: float, *, charge: bool) -> None:
         """Let go for a while. With unread mail that takes a `charge`, which is excused."""
         async with self._writing:
             now = self._premises.clock.now()
@@ -268,7 +273,9 @@ class Telling:
             standing, flushed = self.outflow.flush(standing, now)
             await self._write(standing, [*departures, *flushed], Commit(again_at=now + seconds), now)
 
-    async def _write(self, standing: Standing, departures: Sequence[Departure], commit: Commit, now: float) -> None:
+    async def _write(
+        self, standing: SubscriptionState, departures: Sequence[EventMessage], commit: Commit, now: float
+    ) -> None:
         if self.failure is not None:
             raise self.failure
         confirms = standing.confirmed and not self.standing.confirmed
@@ -299,8 +306,8 @@ class Telling:
         seconds = max(0.0, self._premises.clock.now() - self.hold.claim.box.created_at)
         record_call(self._premises.metrics, self.standing.call, outcome, seconds)
 
-    def _post(self, departure: Departure) -> Outgoing:
-        kind = Kind.FINAL if departure.final else Kind.CALLBACK
+    def _post(self, departure: EventMessage) -> Outgoing:
+        kind = PostKind.FINAL if departure.final else PostKind.CALLBACK
         return self.hold.post(departure.body, kind, not_before=departure.not_before)
 
     def log(self, what: str, error: BaseException | None = None, *, warn: bool = False) -> None:
@@ -308,7 +315,9 @@ class Telling:
         log_subscription(self.standing, what, error, warn=warn)
 
 
-def log_subscription(standing: Standing, what: str, error: BaseException | None = None, *, warn: bool = False) -> None:
+def log_subscription(
+    standing: SubscriptionState, what: str, error: BaseException | None = None, *, warn: bool = False
+) -> None:
     """A line about a subscription. Its callback URL is nobody's business (SUB-9)."""
     message = standing.message
     level = logging.WARNING if warn else logging.INFO

@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 from rapkit.mailbox import Commit
-from rapkit.server.services import Premises
+from rapkit.server.services import ToolsetServices
 from rapkit.server.subscriptions.event import Occurrence, occurrences
-from rapkit.server.subscriptions.event_publisher import Broke, Refused, Telling, authors
-from rapkit.server.subscriptions.generator_steps import DONE, Outcome, Steps, steps_of
-from rapkit.server.subscriptions.subscription_context import Workplace
+from rapkit.server.subscriptions.event_publisher import EventPublisher, EventRejected, HandlerFailed, authors
+from rapkit.server.subscriptions.generator_steps import DONE, GeneratorSteps, Outcome, steps_of
+from rapkit.server.subscriptions.subscription_context import SubscriptionContext
 from rapkit.server.tools.handler import bound, unexpected
 from rapkit.server.tools.tool import Tool
 
@@ -20,14 +20,16 @@ _PATIENCE_WITH_CLOSED = 3.0
 _ENDED = "The subscription has ended."
 
 
-class Released(Exception):
+class GeneratorReleased(Exception):
     """The claim has ended while the generator runs: it is suspended, or the store has failed."""
 
 
-class Generating:
+class GeneratorRunner:
     """One run of a generator under a hold."""
 
-    def __init__(self, premises: Premises, telling: Telling, tool: Tool, workplace: Workplace) -> None:
+    def __init__(
+        self, premises: ToolsetServices, telling: EventPublisher, tool: Tool, workplace: SubscriptionContext
+    ) -> None:
         self._threads = premises.threads
         self._clock = premises.clock
         self._telling = telling
@@ -44,13 +46,13 @@ class Generating:
         telling = self._telling
         try:
             await self._tell_all()
-        except Released:
+        except GeneratorReleased:
             if telling.failure is not None:
                 raise telling.failure from None
             telling.log("is suspended: it waits for the user")
-        except Refused as refused:
+        except EventRejected as refused:
             await telling.refuse(refused.error)
-        except Broke as broke:
+        except HandlerFailed as broke:
             if telling.failure is not None:
                 raise telling.failure from broke
             if not telling.standing.confirmed:
@@ -75,7 +77,7 @@ class Generating:
             await self._close(steps)
             await workplace.close()
 
-    async def _start(self) -> Steps:
+    async def _start(self) -> GeneratorSteps:
         arguments = bound(self._signature, self._telling.standing.message, self._workplace.context)
         return steps_of(self._signature, arguments, self._threads)
 
@@ -98,13 +100,13 @@ class Generating:
         if pause > _WORTH_TELLING:
             self._telling.log("goes on: its events get through")
 
-    async def _next(self, steps: Steps) -> Any:
+    async def _next(self, steps: GeneratorSteps) -> Any:
         """What the generator yields next. Meanwhile what has its time is done."""
         asked = steps.ask()
         while not asked.done():
             await self._wait(asked)
             if self._telling.released.done():
-                raise Released
+                raise GeneratorReleased
             if not asked.done():
                 await self._do_chores()
         return await authors(_value(asked))
@@ -139,7 +141,7 @@ class Generating:
             self._got_on_at = None
             await telling.got_on()
 
-    async def _close(self, steps: Steps) -> None:
+    async def _close(self, steps: GeneratorSteps) -> None:
         """End the generator where it stands, and wait for it: not for ever, because it may not want to."""
         closing = steps.close()
         await asyncio.wait({closing}, timeout=_PATIENCE_WITH_CLOSED)

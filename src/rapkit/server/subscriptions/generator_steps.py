@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, Final, Protocol
 
-from rapkit.server.thread_pool import Threads
+from rapkit.server.thread_pool import ThreadPool
 from rapkit.server.tools.signature import Signature
 
 DONE: Final = object()
@@ -16,7 +16,7 @@ Outcome = tuple[Any, BaseException | None]
 """A value, or what was raised. Not simply raised, because a future or a task lets some of what authors raise out into the event loop."""
 
 
-class Steps(Protocol):
+class GeneratorSteps(Protocol):
     """The values of a generator, one by one."""
 
     def ask(self) -> "asyncio.Future[Outcome]":
@@ -26,7 +26,7 @@ class Steps(Protocol):
         """Have the generator end where it stands; done when it has. It may take its time, or never end."""
 
 
-def steps_of(signature: Signature, arguments: dict[str, Any], threads: Threads) -> Steps:
+def steps_of(signature: Signature, arguments: dict[str, Any], threads: ThreadPool) -> GeneratorSteps:
     """The steps of a generator function, called with these arguments. Nothing of it runs before it is asked."""
     if signature.is_async:
         return _AsyncSteps(signature, arguments)
@@ -109,7 +109,7 @@ async def _outcome(step: Awaitable[Any]) -> Outcome:
 class _PlainSteps:
     """A plain generator. Each step is made on some thread; a step that is under way cannot be interrupted."""
 
-    def __init__(self, iterator: Iterator[Any], threads: Threads) -> None:
+    def __init__(self, iterator: Iterator[Any], threads: ThreadPool) -> None:
         self._iterator = iterator
         self._threads = threads
         self._asked: asyncio.Future[Outcome] | None = None

@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Self
 
 from rapkit.mailbox import Commit, Outgoing
-from rapkit.server.claimed_box import Hold
+from rapkit.server.claimed_box import ClaimedBox
 from rapkit.server.interaction.user_interaction import StoredConsent
-from rapkit.server.resources.thread_resources import Resources, ThreadSpace
-from rapkit.server.services import Premises
-from rapkit.server.subscriptions.subscription_state import Standing
-from rapkit.server.tools.context import Asking, Context, Means
+from rapkit.server.resources.thread_resources import Resources, ThreadResources
+from rapkit.server.services import ToolsetServices
+from rapkit.server.subscriptions.subscription_state import SubscriptionState
+from rapkit.server.tools.context import Context, ContextServices, Interaction
 from rapkit.server.tools.tool import Tool
 from rapkit.server.views import Views
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from rapkit.server.processes import Processes
 
 
-class Workplace:
+class SubscriptionContext:
     """A context and what stands behind it. A function that takes no context is given an empty place."""
 
     def __init__(self) -> None:
         self.context: Context | None = None
-        self._space: ThreadSpace | None = None
+        self._space: ThreadResources | None = None
         self._views: Views | None = None
         self._processes: Processes | None = None
 
     @classmethod
     async def open(
         cls,
-        premises: Premises,
+        premises: ToolsetServices,
         resources: Resources,
-        hold: Hold,
+        hold: ClaimedBox,
         tool: Tool,
-        standing: Standing,
+        standing: SubscriptionState,
         checkpoint: Callable[[str, Self], Awaitable[None]],
-        people: Asking | None = None,
+        people: Interaction | None = None,
     ) -> Self:
         """The place for one run of a function under a hold. Without `people` nobody can be asked."""
         place = cls()
@@ -46,7 +46,7 @@ class Workplace:
         await place._space.load()
         place._views = Views(hold, premises.clock, call.message.group_id, premises.plan.limits.result)
         place._processes = premises.processes(hold)
-        means = Means(
+        means = ContextServices(
             premises.clock,
             place._views,
             place._space,

@@ -10,25 +10,25 @@ import asyncio
 import logging
 from dataclasses import dataclass, replace
 
-from rapkit.delivery.outbox_sender import Consequence, Fate
-from rapkit.delivery.retry import Kind, Verdict, verdict
+from rapkit.delivery.outbox_sender import DeliveryOutcome, FollowUp
+from rapkit.delivery.retry import PostKind, RetryDecision, retry_decision
 from rapkit.errors import Fenced, InvalidMessage, StoreError, ToolError
-from rapkit.mailbox import Claim, Commit, Fact, Letter, Outcome, Taken, Timer
-from rapkit.server.interaction.questions import Questions, hear_answers
-from rapkit.server.interaction.user_interaction import People, StoredConsent, UntilConfirmed
+from rapkit.mailbox import Claim, Commit, Fact, NewMail, Outcome, TakenPost, Timer
+from rapkit.server.interaction.questions import Questions, take_answers
+from rapkit.server.interaction.user_interaction import InteractionUntilConfirmed, StoredConsent, UserInteraction
 from rapkit.server.invocation import subscription_kind
 from rapkit.server.resources.thread_resources import Resources
-from rapkit.server.services import Premises
+from rapkit.server.services import ToolsetServices
 from rapkit.server.subscriptions.confirmation import stored_confirmation
-from rapkit.server.subscriptions.event_publisher import Telling, backoff, log_subscription
-from rapkit.server.subscriptions.generator_runner import Generating
-from rapkit.server.subscriptions.subscription_context import Workplace
-from rapkit.server.subscriptions.subscription_state import Standing
-from rapkit.server.subscriptions.topic_runner import Hearing
-from rapkit.server.subscriptions.topics import farewell
+from rapkit.server.subscriptions.event_publisher import EventPublisher, backoff, log_subscription
+from rapkit.server.subscriptions.generator_runner import GeneratorRunner
+from rapkit.server.subscriptions.subscription_context import SubscriptionContext
+from rapkit.server.subscriptions.subscription_state import SubscriptionState
+from rapkit.server.subscriptions.topic_runner import TopicRunner
+from rapkit.server.subscriptions.topics import unsubscribe_mail
 from rapkit.server.tools.output import CANCELLED, Output
 from rapkit.server.tools.tool import SubscriptionTraits, Tool
-from rapkit.work.poller import Pump
+from rapkit.work.poller import Poller
 
 _FULL = 100
 _PUT_OFF_FOR = 3600.0
@@ -52,27 +52,27 @@ log = logging.getLogger("rapkit.subscriptions")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ClaimedSubscription:
     """A subscription and our claim of it."""
 
     claim: Claim
-    standing: Standing
+    standing: SubscriptionState
 
 
 @dataclass(slots=True)
-class Running:
+class RunningSubscription:
     """A subscription at work here."""
 
     task: "asyncio.Task[None]"
     thread: str
     endless: bool
-    workplace: Workplace | None = None
+    workplace: SubscriptionContext | None = None
 
 
-class Subscriptions:
+class SubscriptionRunner:
     """Runs a toolset's subscriptions under one lease. Past `full` events that have not got through, a subscription is paused."""
 
-    def __init__(self, premises: Premises, resources: Resources, *, full: int = _FULL) -> None:
+    def __init__(self, premises: ToolsetServices, resources: Resources, *, full: int = _FULL) -> None:
         self._premises = premises
         self._resources = resources
         self._store = premises.store
@@ -80,13 +80,13 @@ class Subscriptions:
         self._kind = subscription_kind(self._toolset)
         self._full = full
         self._claimed: dict[str, int] = {}
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, RunningSubscription] = {}
         self._endings: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(premises.plan.limits.concurrency)
         limits = premises.plan.limits
         # More places than generators, because a crowd may get past their limit together, and topics need some too.
         places = limits.subscriptions + 2 * limits.concurrency
-        self._pump = Pump(premises.store, self._kind, places, self._claim, self._run)
+        self._pump = Poller(premises.store, self._kind, places, self._claim, self._run)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -128,29 +128,29 @@ class Subscriptions:
                     running.workplace.context.cancel()
                 running.task.cancel()
 
-    async def report(self, taken: Taken, fate: Fate) -> Consequence:
+    async def report(self, taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
         """What is written for a subscription together with the fate of one of its POSTs."""
         lane = taken.outgoing.lane
         if not lane.startswith(_LANES):
-            return Consequence()
-        if taken.outgoing.kind == Kind.FINAL:
-            return Consequence(Letter(lane, _DONE, b""))
+            return FollowUp()
+        if taken.outgoing.kind == PostKind.FINAL:
+            return FollowUp(NewMail(lane, _DONE, b""))
         if fate.outcome is Outcome.DELIVERED:
-            return Consequence(fact=Fact(lane, _NOT_FOUND, "", None))
+            return FollowUp(fact=Fact(lane, _NOT_FOUND, "", None))
         if fate.status == _STATUS_NOT_FOUND:
             # Proxies answer 404 while the runtime behind them is replaced, so one alone does not end a subscription.
             first = await self._first_not_found(lane)
             if first is None or fate.sent_at < first + _NOT_FOUND_FOR:
                 at = str(fate.sent_at if first is None else first)
-                return Consequence(fact=Fact(lane, _NOT_FOUND, "", at.encode()))
-        elif fate.status is not None and verdict(fate.status) is Verdict.REFUSED:
-            return Consequence()
+                return FollowUp(fact=Fact(lane, _NOT_FOUND, "", at.encode()))
+        elif fate.status is not None and retry_decision(fate.status) is RetryDecision.REFUSED:
+            return FollowUp()
         # The runtime no longer knows the subscription (semantics 18), or could not be reached for days. The letter is for a box that no
         # worker has claimed, or if this process is lost before the box is stopped.
         ending = asyncio.create_task(self._stop(lane))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
-        return Consequence(Letter(lane, _GONE, b"", dedup=_GONE))
+        return FollowUp(NewMail(lane, _GONE, b"", dedup=_GONE))
 
     async def _first_not_found(self, lane: str) -> float | None:
         """When the first POST was sent that was answered 404, if none was delivered since."""
@@ -173,14 +173,14 @@ class Subscriptions:
         # The next in the lane may have left meanwhile. Nobody could stop it any more once the box is forgotten.
         await self._premises.courier.abort(stopped.in_flight)
 
-    async def _claim(self, limit: int) -> list[Job]:
+    async def _claim(self, limit: int) -> list[ClaimedSubscription]:
         claims = await self._store.claim(self._premises.worker, self._kind, limit, self._premises.plan.limits.mail)
         # At once, because a box can be stopped before its task begins; see `cancel`.
         self._claimed.update((claim.box.id, claim.epoch) for claim in claims)
         jobs = []
         for claim in claims:
             try:
-                jobs.append(Job(claim, Standing.from_state(self._toolset, claim.box.state)))
+                jobs.append(ClaimedSubscription(claim, SubscriptionState.from_state(self._toolset, claim.box.state)))
             except (InvalidMessage, ValueError, TypeError) as error:
                 # It was fine when it was written, so this version of ours is stricter, or it is damaged. Another version may read it.
                 log.error("a stored subscription cannot be read and is put off for an hour: %s", error)
@@ -195,11 +195,11 @@ class Subscriptions:
                 "it is left alone until the next start: %s", error
             )  # the others that were claimed with it are to be run
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, job: ClaimedSubscription) -> None:
         claim, standing = job.claim, job.standing
         task = asyncio.current_task()
         assert task is not None
-        running = Running(task, standing.call.thread_key, endless=standing.topic is None)
+        running = RunningSubscription(task, standing.call.thread_key, endless=standing.topic is None)
         wanted = self._claimed.get(claim.box.id) == claim.epoch
         if wanted:
             del self._claimed[claim.box.id]
@@ -215,7 +215,7 @@ class Subscriptions:
             if self._running.get(claim.box.id) is running:
                 del self._running[claim.box.id]
 
-    async def _try(self, job: Job, running: Running) -> None:
+    async def _try(self, job: ClaimedSubscription, running: RunningSubscription) -> None:
         try:
             await self._work(job, running)
         except Fenced as error:
@@ -227,12 +227,12 @@ class Subscriptions:
             log_subscription(job.standing, "is started over: the server has failed", error)
             await self._start_over(job, _PAUSE_AFTER_MISTAKE)
 
-    async def _work(self, job: Job, running: Running) -> None:
+    async def _work(self, job: ClaimedSubscription, running: RunningSubscription) -> None:
         claim, standing = job.claim, job.standing
         told = {mail.kind for mail in claim.mail}
         if claim.box.stopped and not standing.confirmed:
             await self._premises.kill_leftovers(claim.box.id)
-            telling = Telling(self._premises, claim, standing, SubscriptionTraits(), self._full)
+            telling = EventPublisher(self._premises, claim, standing, SubscriptionTraits(), self._full)
             await telling.fail(Output(CANCELLED), "cancelled")
         elif claim.box.stopped:
             await self._forget(job, "ended: nobody listens any more" if _GONE in told else "ended: it was cancelled")
@@ -248,18 +248,18 @@ class Subscriptions:
         else:
             await self._go_on(job, running)
 
-    async def _go_on(self, job: Job, running: Running) -> None:
+    async def _go_on(self, job: ClaimedSubscription, running: RunningSubscription) -> None:
         claim, standing = job.claim, job.standing
         tool = self._premises.plan.tools.get(standing.message.operation)
         traits = None if tool is None else tool.subscription
         if tool is None or traits is None or (traits.topic is None) != (standing.topic is None):
-            await self._miss(Telling(self._premises, claim, standing, SubscriptionTraits(), self._full))
+            await self._miss(EventPublisher(self._premises, claim, standing, SubscriptionTraits(), self._full))
             return
         if tool.signature.context_parameter is not None:
             # Whoever ran it before may be lost, however few attempts are on the account: an event that was written has cleared it.
             await self._premises.kill_leftovers(claim.box.id)
         confirmation = await stored_confirmation(self._store, standing)
-        telling = Telling(self._premises, claim, standing, traits, self._full, confirmation)
+        telling = EventPublisher(self._premises, claim, standing, traits, self._full, confirmation)
         if standing.topic is None:
             await self._take_mail(claim, standing)
             await self._generate(telling, tool, running)
@@ -267,22 +267,22 @@ class Subscriptions:
         if not claim.mail and not claim.timers:
             telling.log("started")
 
-        def at_work(workplace: Workplace) -> None:
+        def at_work(workplace: SubscriptionContext) -> None:
             running.workplace = workplace
 
-        await Hearing(self._premises, self._resources, telling, tool, self._places, at_work).run(claim)
+        await TopicRunner(self._premises, self._resources, telling, tool, self._places, at_work).run(claim)
 
-    async def _take_mail(self, claim: Claim, standing: Standing) -> None:
+    async def _take_mail(self, claim: Claim, standing: SubscriptionState) -> None:
         """Take the answers to a generator's questions. One that is confirmed can ask no more, and does not need them."""
         if standing.confirmed and (claim.mail or claim.timers):
             consumed, timers = [mail.seq for mail in claim.mail], [Timer(key, None) for key in claim.timers]
             await self._store.commit(claim, Commit(consumed=consumed, timers=timers, keep=True, charge=True))
-        elif not standing.confirmed and not await hear_answers(self._store, claim):
+        elif not standing.confirmed and not await take_answers(self._store, claim):
             raise Fenced(
                 "The subscription was let go: an answer may have come just now, and comes with the next claim."
             )
 
-    async def _generate(self, telling: Telling, tool: Tool, running: Running) -> None:
+    async def _generate(self, telling: EventPublisher, tool: Tool, running: RunningSubscription) -> None:
         standing = telling.standing
         if not standing.confirmed and telling.lost >= _MOST_RUNS:
             told = f"Error: {tool.name} was interrupted {_MOST_RUNS} times before it was subscribed, and given up. Tell the user."
@@ -295,7 +295,7 @@ class Subscriptions:
             telling.log(f"was lost with the server {losses} times and is started again in {seconds:g} s", warn=True)
             await telling.put_off(replace(standing, losses=losses), seconds, charge=False)
             return
-        running.workplace = await Workplace.open(
+        running.workplace = await SubscriptionContext.open(
             self._premises,
             self._resources,
             telling.hold,
@@ -304,15 +304,17 @@ class Subscriptions:
             telling.checkpoint,
             None if standing.confirmed else self._people(telling, tool),
         )
-        await Generating(self._premises, telling, tool, running.workplace).run()
+        await GeneratorRunner(self._premises, telling, tool, running.workplace).run()
 
-    def _people(self, telling: Telling, tool: Tool) -> UntilConfirmed:
+    def _people(self, telling: EventPublisher, tool: Tool) -> InteractionUntilConfirmed:
         call = telling.standing.call
         questions = Questions(self._store, telling.hold, self._premises.clock, telling.suspend)
-        people = People(self._premises, telling.hold, call, tool.name, questions)
-        return UntilConfirmed(people, StoredConsent(self._premises, call), lambda: telling.standing.confirmed)
+        people = UserInteraction(self._premises, telling.hold, call, tool.name, questions)
+        return InteractionUntilConfirmed(
+            people, StoredConsent(self._premises, call), lambda: telling.standing.confirmed
+        )
 
-    async def _miss(self, telling: Telling) -> None:
+    async def _miss(self, telling: EventPublisher) -> None:
         """Its function is not there. Perhaps another version of the server has it, or the next one; one day it is no more."""
         now, operation = self._premises.clock.now(), telling.standing.message.operation
         since = telling.standing.missed_at or now
@@ -326,19 +328,19 @@ class Subscriptions:
         seconds = min(max(1.0, now - since), _LOOK_FOR_FUNCTION_EVERY)
         await telling.put_off(standing, seconds, charge=standing.topic is not None)
 
-    async def _forget(self, job: Job, why: str) -> None:
+    async def _forget(self, job: ClaimedSubscription, why: str) -> None:
         claim, standing = job.claim, job.standing
         await self._premises.kill_leftovers(claim.box.id)
-        letters = farewell(self._toolset, standing.topic, claim.box.id)
+        letters = unsubscribe_mail(self._toolset, standing.topic, claim.box.id)
         # Not remembered: that a repeated invocation is one, the call's box knows.
         commit = Commit(forget_for=0, unsend=[claim.box.id], letters=letters)
-        if await self._premises.hold(claim, "").insist(commit):
+        if await self._premises.hold(claim, "").commit_with_retry(commit):
             log_subscription(standing, why)
 
-    async def _start_over(self, job: Job, seconds: float) -> None:
+    async def _start_over(self, job: ClaimedSubscription, seconds: float) -> None:
         # We wait, rather than the box, because one with mail would be due at once.
         await self._premises.clock.sleep(seconds)
-        await self._premises.hold(job.claim, "").insist(Commit(again_at=job.claim.now))
+        await self._premises.hold(job.claim, "").commit_with_retry(Commit(again_at=job.claim.now))
 
     async def _give_back(self, claim: Claim) -> None:
         """We are interrupted: leave the subscription to whoever comes next, as it is stored."""

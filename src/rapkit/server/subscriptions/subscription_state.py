@@ -6,11 +6,11 @@ from typing import Any
 
 from rapkit.mailbox import NewBox
 from rapkit.protocol import Invocation
-from rapkit.server.invocation import Call, digest, subscription_kind
+from rapkit.server.invocation import StoredCall, digest, subscription_kind
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SubscriptionState:
     """What is kept of a subscription, in the state of its box.
 
     `confirmed`: whether the call was answered; until then nothing is known of the subscription outside. `topic`: where its events come
@@ -22,7 +22,7 @@ class Standing:
     `ended`: its final event is on its way.
     """
 
-    call: Call
+    call: StoredCall
     topic: str | None = None
     cursor: str | None = None
     mark: float = 0.0
@@ -59,7 +59,7 @@ class Standing:
             name=self.call.message.id,
         )
 
-    def got_on(self) -> "Standing":
+    def got_on(self) -> "SubscriptionState":
         """The same without the troubles of the past."""
         return replace(
             self, failures=0, losses=0, excused=0, missed_at=None, retry_at=0.0, failing_since=None, told=False
@@ -71,10 +71,10 @@ class Standing:
         return json.dumps(told, separators=(",", ":")).encode() + b"\n" + self.call.to_state()
 
     @classmethod
-    def from_state(cls, toolset: str, state: bytes) -> "Standing":
+    def from_state(cls, toolset: str, state: bytes) -> "SubscriptionState":
         """Read what `to_state` wrote; `InvalidMessage`, `ValueError` or `TypeError` if it is something else."""
         told, _, rest = state.partition(b"\n")
-        call = Call.from_state(toolset, rest)
+        call = StoredCall.from_state(toolset, rest)
         if not isinstance(call.message, Invocation):
             raise ValueError(call.message.problem)
         found: dict[str, Any] = json.loads(told)
@@ -82,5 +82,5 @@ class Standing:
         return cls(call, **found)
 
 
-_DEFAULTS = {field.name: field.default for field in fields(Standing) if field.name != "call"}
+_DEFAULTS = {field.name: field.default for field in fields(SubscriptionState) if field.name != "call"}
 _NAMES = tuple(_DEFAULTS)

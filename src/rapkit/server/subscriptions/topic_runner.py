@@ -9,10 +9,17 @@ from pydantic_core import from_json
 
 from rapkit.mailbox import Claim, Commit, Mail
 from rapkit.server.resources.thread_resources import Resources
-from rapkit.server.services import Premises
+from rapkit.server.services import ToolsetServices
 from rapkit.server.subscriptions.event import Occurrence, occurrences
-from rapkit.server.subscriptions.event_publisher import FLUSH, Broke, Refused, Telling, authors, backoff
-from rapkit.server.subscriptions.subscription_context import Workplace
+from rapkit.server.subscriptions.event_publisher import (
+    FLUSH,
+    EventPublisher,
+    EventRejected,
+    HandlerFailed,
+    authors,
+    backoff,
+)
+from rapkit.server.subscriptions.subscription_context import SubscriptionContext
 from rapkit.server.subscriptions.topics import EVENT
 from rapkit.server.tools.handler import bound, invoke
 from rapkit.server.tools.tool import PAYLOAD, Tool
@@ -22,17 +29,17 @@ _LONGEST_PAUSE = 60.0
 _WORTH_TELLING = 4
 
 
-class Hearing:
+class TopicRunner:
     """The mail of one claim, handled. `places` are for functions that run at once; `at_work` hears of each workplace."""
 
     def __init__(
         self,
-        premises: Premises,
+        premises: ToolsetServices,
         resources: Resources,
-        telling: Telling,
+        telling: EventPublisher,
         tool: Tool,
         places: asyncio.Semaphore,
-        at_work: Callable[[Workplace], None],
+        at_work: Callable[[SubscriptionContext], None],
     ) -> None:
         self._premises = premises
         self._resources = resources
@@ -72,23 +79,23 @@ class Hearing:
     async def _handle(self, letter: Mail, *, keep: bool) -> bool:
         """Whether to go on with the next."""
         telling = self._telling
-        workplace = await Workplace.open(
+        workplace = await SubscriptionContext.open(
             self._premises, self._resources, telling.hold, self._tool, telling.standing, telling.checkpoint
         )
         self._at_work(workplace)
         try:
             events, changes = await authors(self._hear(letter, workplace))
-        except Refused as refused:
+        except EventRejected as refused:
             await telling.refuse(refused.error, consumed=[letter.seq])
             return False
-        except Broke as broke:
+        except HandlerFailed as broke:
             return await self._failed(letter, broke.error, keep=keep)
         finally:
             await workplace.close()
         await telling.tell(events, workplace, changes=changes, consumed=[letter.seq], keep=keep)
         return not telling.standing.ended
 
-    async def _hear(self, letter: Mail, workplace: Workplace) -> tuple[list[Occurrence], Commit]:
+    async def _hear(self, letter: Mail, workplace: SubscriptionContext) -> tuple[list[Occurrence], Commit]:
         """The events of a letter, and what the function has changed in its thread's state."""
         if letter.kind != EVENT:
             return [], Commit()

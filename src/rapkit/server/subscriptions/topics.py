@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pydantic_core import to_json
 
 from rapkit.errors import Fenced
-from rapkit.mailbox import Claim, Commit, Letter, Mail, NewBox, Record
+from rapkit.mailbox import Claim, Commit, Mail, NewBox, NewMail, Record
 from rapkit.server.invocation import digest, topic_kind
-from rapkit.server.services import Premises
-from rapkit.work.poller import Pump
+from rapkit.server.services import ToolsetServices
+from rapkit.work.poller import Poller
 
 EVENT = "event"
 """The kind of letter by which a subscription hears of its topic."""
@@ -37,26 +37,26 @@ def topic_box(toolset: str, topic: str) -> NewBox:
     return NewBox(id=digest("p", toolset, topic), kind=topic_kind(toolset))
 
 
-def greeting(toolset: str, topic: str, subscription: str) -> tuple[NewBox, Letter]:
+def subscribe_mail(toolset: str, topic: str, subscription: str) -> tuple[NewBox, NewMail]:
     """What a commit that subscribes a box to a topic has to make and send."""
     box = topic_box(toolset, topic)
-    return box, Letter(box.id, _SUBSCRIBE, subscription.encode())
+    return box, NewMail(box.id, _SUBSCRIBE, subscription.encode())
 
 
-def farewell(toolset: str, topic: str | None, subscription: str) -> list[Letter]:
+def unsubscribe_mail(toolset: str, topic: str | None, subscription: str) -> list[NewMail]:
     """What a commit that ends a subscription has to send."""
-    return [] if topic is None else [Letter(topic_box(toolset, topic).id, _UNSUBSCRIBE, subscription.encode())]
+    return [] if topic is None else [NewMail(topic_box(toolset, topic).id, _UNSUBSCRIBE, subscription.encode())]
 
 
 class Topics:
     """The topics of a toolset."""
 
-    def __init__(self, premises: Premises) -> None:
+    def __init__(self, premises: ToolsetServices) -> None:
         self._premises = premises
         self._store = premises.store
         self._toolset = premises.plan.toolset
         self._kind = topic_kind(self._toolset)
-        self._pump = Pump(premises.store, self._kind, _AT_ONCE, self._claim, self._run)
+        self._pump = Poller(premises.store, self._kind, _AT_ONCE, self._claim, self._run)
 
     async def emit(self, topic: str, payload: object, id: str | None = None) -> None:
         """Make it durable that something happened; the same `id` again, within `remember_events` seconds, is the same thing.
@@ -72,7 +72,9 @@ class Topics:
         self._look_at(topic)
         remember_for = self._premises.plan.durations.remember_events
         # If there is no such box, nobody has ever subscribed, and there is nobody to tell.
-        await self._store.accept(Letter(topic_box(self._toolset, topic).id, _EMIT, body, id, remember_for=remember_for))
+        await self._store.accept(
+            NewMail(topic_box(self._toolset, topic).id, _EMIT, body, id, remember_for=remember_for)
+        )
 
     def _look_at(self, topic: str) -> None:
         """Say so if it is none that anybody can be subscribed to. No error, because it may come from what a source has sent."""
@@ -109,7 +111,7 @@ class Topics:
         except Exception as error:
             log.error("cannot pass events of a topic on, and try again: %s", error, exc_info=error)
             await self._premises.clock.sleep(_PAUSE_AFTER_FAILURE)
-            await self._premises.hold(claim, "").insist(Commit(again_at=self._premises.clock.now()))
+            await self._premises.hold(claim, "").commit_with_retry(Commit(again_at=self._premises.clock.now()))
 
     async def _handle(self, claim: Claim) -> None:
         """Pass the mail on in parts, because a crowd of letters to a crowd of subscribers would hold up everybody else for long."""
@@ -134,7 +136,7 @@ class Topics:
         rest = sorted(subscriber for subscriber in subscribers if subscriber > after)
         while rest:
             part, rest = rest[:_MOST_LETTERS], rest[_MOST_LETTERS:]
-            letters = [Letter(subscriber, EVENT, emitted.body) for subscriber in part]
+            letters = [NewMail(subscriber, EVENT, emitted.body) for subscriber in part]
             progress = _Progress(emitted.seq, part[-1]).to_bytes()
             await self._store.commit(claim, Commit(letters=letters, state=progress, keep=True))
         await self._store.commit(claim, Commit(consumed=[emitted.seq], state=b"", keep=keep))
@@ -158,10 +160,10 @@ class _Progress:
 def _passed_on(mail: Sequence[Mail], subscribers: set[str]) -> Commit:
     """What follows from the letters, one after the other. `subscribers` is changed with them."""
     changed: dict[str, bool] = {}
-    letters: list[Letter] = []
+    letters: list[NewMail] = []
     for each in mail:
         if each.kind == _EMIT:
-            letters += [Letter(subscriber, EVENT, each.body) for subscriber in sorted(subscribers)]
+            letters += [NewMail(subscriber, EVENT, each.body) for subscriber in sorted(subscribers)]
             continue
         subscriber = each.body.decode()
         changed[subscriber] = each.kind == _SUBSCRIBE

@@ -12,9 +12,9 @@ from rapkit.clock import Clock
 from rapkit.server.tools.checkpoint import checked_cursor
 
 if TYPE_CHECKING:
-    from rapkit.server.invocation import Call
+    from rapkit.server.invocation import StoredCall
     from rapkit.server.processes import Processes, Run
-    from rapkit.server.resources.thread_resources import ThreadSpace
+    from rapkit.server.resources.thread_resources import ThreadResources
     from rapkit.server.views import Views
 
 P = ParamSpec("P")
@@ -23,7 +23,7 @@ R = TypeVar("R")
 _PROGRESS = "progress"
 
 
-class Asking(Protocol):
+class Interaction(Protocol):
     """A way to ask people."""
 
     async def choose(
@@ -41,14 +41,14 @@ class Asking(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class ContextServices:
     """What a context works with."""
 
     clock: Clock
     views: "Views"
-    space: "ThreadSpace"
+    space: "ThreadResources"
     processes: "Processes"
-    people: Asking
+    people: Interaction
     checkpoint: Callable[[str], Awaitable[None]]
 
 
@@ -75,7 +75,7 @@ class Context:
     """The call at hand. A parameter annotated with this class gets it, and is not shown to the model."""
 
     def __init__(
-        self, call: "Call", tool: str, means: Means, cursor: str | None = None, *, is_async: bool = True
+        self, call: "StoredCall", tool: str, means: ContextServices, cursor: str | None = None, *, is_async: bool = True
     ) -> None:
         message = call.message
         self.user_id = getattr(message, "user_id", None)

@@ -15,7 +15,7 @@ _LONGEST_QUEUE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class EventRate:
     """Events leave `rate` times a second; as many as come in two seconds may leave at once. None is as fast as they come."""
 
     rate: float | None

@@ -10,7 +10,7 @@ from typing import Any
 from rapkit.clock import Clock
 from rapkit.errors import Fenced, ToolError
 from rapkit.protocol import Invocation
-from rapkit.server.thread_pool import Threads
+from rapkit.server.thread_pool import ThreadPool
 from rapkit.server.tools.context import Context
 from rapkit.server.tools.output import BadResult, Output, error_text, to_output
 from rapkit.server.tools.signature import Signature
@@ -27,7 +27,7 @@ def bound(signature: Signature, message: Invocation, context: Context | None) ->
     return arguments
 
 
-async def invoke(signature: Signature, arguments: dict[str, Any], threads: Threads) -> Any:
+async def invoke(signature: Signature, arguments: dict[str, Any], threads: ThreadPool) -> Any:
     """What the function returns; a plain function is called in a thread."""
     if signature.is_async:
         return await signature.function(**arguments)

@@ -13,21 +13,21 @@ import apsw
 from rapkit.errors import Fenced, StoreError, WrongKey
 from rapkit.keyring import SEAL_BYTES, Keyring
 from rapkit.mailbox import (
+    AcceptResult,
     Box,
     Claim,
     Commit,
     Entry,
     Fact,
     Lease,
-    Letter,
     Mail,
     NewBox,
+    NewMail,
     Outgoing,
     Quota,
-    Reception,
     Record,
-    Stopped,
-    Taken,
+    StoppedBoxes,
+    TakenPost,
     lanes_of_box,
     lanes_of_name,
 )
@@ -54,14 +54,14 @@ class Boxes:
     """Operations on boxes. `enqueue` puts a POST into the outbox within the same transaction."""
 
     def __init__(
-        self, keys: Keyring, lease: Lease, enqueue: Callable[[Outgoing, str | None, Transaction], Taken | None]
+        self, keys: Keyring, lease: Lease, enqueue: Callable[[Outgoing, str | None, Transaction], TakenPost | None]
     ) -> None:
         self._seal = keys.seal
         self._open = keys.open
         self._lease = lease
         self._enqueue = enqueue
 
-    def create(self, box: NewBox, letter: Letter | None, tx: Transaction) -> bool:
+    def create(self, box: NewBox, letter: NewMail | None, tx: Transaction) -> bool:
         if letter is not None and letter.box != box.id:
             raise StoreError(
                 f"A letter that comes with box {box.id} is for box {letter.box}. It has to be for the same."
@@ -87,14 +87,14 @@ class Boxes:
         row = (box.id, box.kind, box.parent, box.root, box.name, sealed, tx.now, worker, due_at, box.share)
         return tx.row(sql.CREATE_BOX, row)
 
-    def accept(self, letter: Letter, tx: Transaction) -> Reception:
+    def accept(self, letter: NewMail, tx: Transaction) -> AcceptResult:
         reception, kind, trace = self._admit(letter, tx)
         if kind is not None:
             self._put_in(letter, trace, 0, tx)
             self._wake(letter.box, kind, tx)
         return reception
 
-    def accept_claimed(self, letter: Letter, worker: str, tx: Transaction) -> tuple[Reception, Claim | None]:
+    def accept_claimed(self, letter: NewMail, worker: str, tx: Transaction) -> tuple[AcceptResult, Claim | None]:
         reception, kind, trace = self._admit(letter, tx)
         if kind is None:
             return reception, None
@@ -113,24 +113,24 @@ class Boxes:
         mail = Mail(self._put_in(letter, trace, 1, tx), letter.kind, letter.body, tx.now, 1, trace or "")
         return reception, Claim(box, worker, epoch, 1, (mail,), (), tx.now)
 
-    def _admit(self, letter: Letter, tx: Transaction) -> tuple[Reception, str | None, str | None]:
+    def _admit(self, letter: NewMail, tx: Transaction) -> tuple[AcceptResult, str | None, str | None]:
         """Whether a letter is wanted and new; then also of what kind the box is, and the trace that the letter belongs to, if any."""
         needed_kind, needed_key = letter.needs or (None, None)
         key = None if letter.dedup is None else f"letter/{letter.dedup}"
         found = tx.row(sql.BOX_FOR_LETTER, (letter.box, key, needed_kind, needed_key, tx.now))
         kind, status, seen, wanted, trace = found
         if seen:
-            return Reception.DUPLICATE, None, None
+            return AcceptResult.DUPLICATE, None, None
         if kind is None or status == "closed":
-            return Reception.UNKNOWN, None, None
+            return AcceptResult.UNKNOWN, None, None
         if not wanted:
-            return Reception.UNWANTED, None, None
+            return AcceptResult.UNWANTED, None, None
         if key is not None:
             until = None if letter.remember_for is None else tx.now + letter.remember_for
             tx.write(sql.SEE, (letter.box, key, until))
-        return Reception.ACCEPTED, kind, letter.traceparent or trace
+        return AcceptResult.ACCEPTED, kind, letter.traceparent or trace
 
-    def _put_in(self, letter: Letter, trace: str | None, attempts: int, tx: Transaction) -> int:
+    def _put_in(self, letter: NewMail, trace: str | None, attempts: int, tx: Transaction) -> int:
         row = (letter.box, letter.kind, self._sealed(letter.body, tx), tx.now, attempts, trace)
         seq: int = tx.row(sql.INSERT_MAIL, row)[0]
         return seq
@@ -265,7 +265,7 @@ class Boxes:
         for claim in claims:
             tx.row(sql.GIVE_BACK_BOX, (tx.now + PUT_OFF_FOR, claim.box.id, claim.epoch, claim.worker, True))
 
-    def commit(self, claim: Claim, commit: Commit, sender: str | None, tx: Transaction) -> list[Taken]:
+    def commit(self, claim: Claim, commit: Commit, sender: str | None, tx: Transaction) -> list[TakenPost]:
         id = claim.box.id
         fence = (id, claim.epoch, claim.worker)
         if commit.forget_for is not None:
@@ -333,7 +333,7 @@ class Boxes:
 
     def stop(
         self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float, tx: Transaction
-    ) -> Stopped:
+    ) -> StoppedBoxes:
         stopped = tx.rows(sql.STOP_BOXES, (tx.now, parent, json.dumps(list(kinds)), name))
         if not stopped:
             # Only then: one that comes later under the name of one that was stopped is another one.
@@ -342,19 +342,19 @@ class Boxes:
         # Also if no box matched: views of a call that has ended may still wait.
         return self._end_lanes(stopped, parent if name is None else lanes_of_name(parent, name), tx)
 
-    def stop_box(self, id: str, tx: Transaction) -> Stopped:
+    def stop_box(self, id: str, tx: Transaction) -> StoppedBoxes:
         stopped = tx.rows(sql.STOP_BOX, (tx.now, id))
         if not stopped:
-            return Stopped((), ())
+            return StoppedBoxes((), ())
         ((_, _, parent, name),) = stopped
         return self._end_lanes(stopped, lanes_of_box(parent, name, id), tx)
 
-    def _end_lanes(self, stopped: Sequence[tuple[str, str, str, str]], under: str, tx: Transaction) -> Stopped:
+    def _end_lanes(self, stopped: Sequence[tuple[str, str, str, str]], under: str, tx: Transaction) -> StoppedBoxes:
         tx.due.update(kind for _, kind, *_ in stopped)
         boxes = [id for id, *_ in stopped]
         dropped = tx.rows(sql.DROP_LANES, (json.dumps(boxes),)) if boxes else []
         dropped += tx.rows(sql.DROP_LANES_UNDER, (under,))
-        return Stopped(tuple(boxes), tuple(id for id, in_flight in dropped if in_flight))
+        return StoppedBoxes(tuple(boxes), tuple(id for id, in_flight in dropped if in_flight))
 
     def post(self, outgoing: Sequence[Outgoing], key: str, remember_for: float, tx: Transaction) -> bool:
         if tx.row(sql.SEEN, (key, _POSTED, tx.now))[0]:

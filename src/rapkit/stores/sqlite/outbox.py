@@ -7,7 +7,7 @@ from typing import Any
 
 from rapkit.errors import WrongKey
 from rapkit.keyring import Keyring
-from rapkit.mailbox import OUTBOX, Lease, Outcome, Outgoing, Parcel, Quota, Settlement, Taken
+from rapkit.mailbox import OUTBOX, Lease, OutboxRow, Outcome, Outgoing, Quota, Settlement, TakenPost
 from rapkit.stores.sqlite import statements as sql
 from rapkit.stores.sqlite.due_rows import LOOKAHEAD, PUT_OFF_FOR, filters, free_rows, within
 from rapkit.stores.sqlite.writer import Transaction
@@ -26,7 +26,7 @@ class Outbox:
         self._open = keys.open
         self._lease = lease
 
-    def enqueue(self, outgoing: Outgoing, sender: str | None, tx: Transaction) -> Taken | None:
+    def enqueue(self, outgoing: Outgoing, sender: str | None, tx: Transaction) -> TakenPost | None:
         """Queue a POST. If it is due at once and a sender is named, it is taken for that one."""
         not_before = max(tx.now, outgoing.not_before or 0)
         texts = (outgoing.url, outgoing.traceparent, outgoing.reference)
@@ -40,7 +40,7 @@ class Outbox:
             tx.write(sql.REPLACE_LATEST, (outgoing.lane,))
         seq, taken = tx.row(sql.INSERT_OUTGOING, (*row, sender, until, outgoing.latest))
         if taken:
-            return Taken(outgoing, seq, epoch=1, attempts=1, age=0.0)
+            return TakenPost(outgoing, seq, epoch=1, attempts=1, age=0.0)
         tx.due.add(OUTBOX)
         return None
 
@@ -49,7 +49,7 @@ class Outbox:
         if tx.rows(sql.LEAVE_OUTGOING, (at, worker)):
             tx.due.add(OUTBOX)
 
-    def take(self, worker: str, limit: int, quota: Quota[str] | None, tx: Transaction) -> list[Taken]:
+    def take(self, worker: str, limit: int, quota: Quota[str] | None, tx: Transaction) -> list[TakenPost]:
         due = tx.rows(sql.DUE_OUTGOING, (tx.now, limit + LOOKAHEAD, *filters(quota)))
         until = tx.now + self._lease.seconds
         free, more = free_rows(due, worker, len(due), sql.POSTPONE_OUTGOING, self._lease.seconds, tx)
@@ -81,13 +81,13 @@ class Outbox:
             self._advance(lane, tx)
         return [row for row in rows if row not in replaced]
 
-    def give_back(self, taken: list[Taken], tx: Transaction) -> None:
+    def give_back(self, taken: list[TakenPost], tx: Transaction) -> None:
         """Put back what was taken and never handed out; a `once` POST is gone, since it may have been."""
         for one in taken:
             if tx.write(sql.GIVE_BACK_OUTGOING, (tx.now, one.seq, one.epoch)):
                 tx.due.add(OUTBOX)
 
-    def _taken(self, row: Any) -> Taken:
+    def _taken(self, row: Any) -> TakenPost:
         seq, id, lane, kind, origin, sealed, once, latest, epoch, attempts, age = row
         plain = self._open(sealed)
         url, trace_at = _unprefixed(plain, 0)
@@ -97,12 +97,12 @@ class Outbox:
         outgoing = Outgoing(
             id, lane, kind, origin, url, body, bool(once), traceparent=trace, reference=reference, latest=bool(latest)
         )
-        return Taken(outgoing, seq, epoch, attempts, age)
+        return TakenPost(outgoing, seq, epoch, attempts, age)
 
-    def held(self, taken: Sequence[Taken], tx: Transaction) -> set[str]:
+    def held(self, taken: Sequence[TakenPost], tx: Transaction) -> set[str]:
         return {id for (id,) in tx.rows(sql.HELD, (json.dumps([(one.seq, one.epoch) for one in taken]),))}
 
-    def settle(self, taken: Taken, settlement: Settlement, tx: Transaction) -> bool:
+    def settle(self, taken: TakenPost, settlement: Settlement, tx: Transaction) -> bool:
         """Whether the POST was still its sender's."""
         fence = (taken.seq, taken.epoch)
         outcome = settlement.outcome
@@ -138,8 +138,8 @@ class Outbox:
                 self._advance(lane, tx)
         return len(lanes)
 
-    def parcels(self, dead: bool, after: str, limit: int, tx: Transaction) -> list[Parcel]:
-        return [Parcel(*row) for row in tx.rows(sql.PARCELS, (dead, after, limit))]
+    def parcels(self, dead: bool, after: str, limit: int, tx: Transaction) -> list[OutboxRow]:
+        return [OutboxRow(*row) for row in tx.rows(sql.PARCELS, (dead, after, limit))]
 
 
 def share_of(origin: str, latest: bool) -> str:

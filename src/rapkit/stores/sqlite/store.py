@@ -12,23 +12,23 @@ from rapkit.mailbox import (
     MAIL_BYTES,
     MOST_COUNTED,
     OUTBOX,
+    AcceptResult,
     Box,
     Claim,
     Commit,
     Entry,
     Fact,
     Lease,
-    Letter,
     Load,
     NewBox,
+    NewMail,
+    OutboxRow,
     Outgoing,
-    Parcel,
     Quota,
-    Reception,
     Record,
     Settlement,
-    Stopped,
-    Taken,
+    StoppedBoxes,
+    TakenPost,
 )
 from rapkit.stores.sqlite import statements as sql
 from rapkit.stores.sqlite.boxes import Boxes
@@ -63,7 +63,7 @@ class SqliteStore:
     def derive(self, purpose: str) -> list[bytes]:
         return self._keys.derive(purpose)
 
-    async def create(self, box: NewBox, letter: Letter | None = None) -> bool:
+    async def create(self, box: NewBox, letter: NewMail | None = None) -> bool:
         return await self._writer.run(partial(self._boxes.create, box, letter))
 
     async def create_claimed(self, box: NewBox, worker: str) -> Claim | None:
@@ -72,10 +72,10 @@ class SqliteStore:
             undo=lambda claim: partial(self._boxes.give_back, [claim] if claim else []),
         )
 
-    async def accept(self, letter: Letter) -> Reception:
+    async def accept(self, letter: NewMail) -> AcceptResult:
         return await self._writer.run(partial(self._boxes.accept, letter))
 
-    async def accept_claimed(self, letter: Letter, worker: str) -> tuple[Reception, Claim | None]:
+    async def accept_claimed(self, letter: NewMail, worker: str) -> tuple[AcceptResult, Claim | None]:
         return await self._writer.run(
             partial(self._boxes.accept_claimed, letter, worker),
             undo=lambda accepted: partial(self._boxes.give_back, [accepted[1]] if accepted[1] else []),
@@ -106,28 +106,28 @@ class SqliteStore:
             # The worker never learns of these claims, so it would hold them as long as it lives. Too little memory is held against
             # the mail, as if the process had been killed; nothing else is.
             count = isinstance(error, MemoryError)
-            self._writer.insist(partial(self._boxes.give_back, charged.claims, count=count))
+            self._writer.retry_until_written(partial(self._boxes.give_back, charged.claims, count=count))
             raise
         if unreadable:
-            self._writer.insist(partial(self._boxes.put_off, unreadable))
+            self._writer.retry_until_written(partial(self._boxes.put_off, unreadable))
         return claims
 
-    async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[Taken]:
+    async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[TakenPost]:
         return await self._writer.run(
             partial(self._boxes.commit, claim, commit, sender),
             undo=lambda taken: partial(self._outbox.give_back, taken),
         )
 
-    async def stop(self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float) -> Stopped:
+    async def stop(self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float) -> StoppedBoxes:
         return await self._writer.run(partial(self._boxes.stop, kinds, parent, name, remember_for))
 
-    async def stop_box(self, id: str) -> Stopped:
+    async def stop_box(self, id: str) -> StoppedBoxes:
         return await self._writer.run(partial(self._boxes.stop_box, id))
 
     async def post(self, outgoing: Sequence[Outgoing], key: str, remember_for: float) -> bool:
         return await self._writer.run(partial(self._boxes.post, outgoing, key, remember_for))
 
-    async def take(self, worker: str, limit: int, quota: Quota[tuple[str, bool]] | None = None) -> list[Taken]:
+    async def take(self, worker: str, limit: int, quota: Quota[tuple[str, bool]] | None = None) -> list[TakenPost]:
         self._bell(OUTBOX).clear()
         shares = (
             None if quota is None else Quota({share_of(*each): n for each, n in quota.listed.items()}, quota.others)
@@ -137,10 +137,10 @@ class SqliteStore:
             undo=lambda taken: partial(self._outbox.give_back, taken),
         )
 
-    async def held(self, taken: Sequence[Taken]) -> set[str]:
+    async def held(self, taken: Sequence[TakenPost]) -> set[str]:
         return await self._writer.run(partial(self._outbox.held, taken), writes=False)
 
-    async def settle(self, taken: Taken, settlement: Settlement) -> None:
+    async def settle(self, taken: TakenPost, settlement: Settlement) -> None:
         def operation(tx: Transaction) -> None:
             if not self._outbox.settle(taken, settlement, tx):
                 return
@@ -237,7 +237,7 @@ class SqliteStore:
     async def records(self, box: str, kind: str) -> list[Record]:
         return await self._writer.run(partial(self._boxes.records, box, kind), writes=False)
 
-    async def outbox(self, dead: bool, after: str = "", limit: int = 100) -> list[Parcel]:
+    async def outbox(self, dead: bool, after: str = "", limit: int = 100) -> list[OutboxRow]:
         return await self._writer.run(partial(self._outbox.parcels, dead, after, limit), writes=False)
 
     async def sweep(self, dead_letters_kept_for: float) -> int:

@@ -272,9 +272,9 @@ class Writer:
     def _abandoned(self, request: _Request, result: Any, error: BaseException | None) -> None:
         """Whoever asked was cancelled. What was written stays written, unless nobody else could ever give it back."""
         if error is None and request.undo is not None:
-            self.insist(request.undo(result))
+            self.retry_until_written(request.undo(result))
 
-    def insist(self, operation: Operation) -> None:
+    def retry_until_written(self, operation: Operation) -> None:
         """Run an operation that nobody waits for, and again until it succeeds or the store is closed."""
         if not self._flusher.is_alive():
             return
@@ -283,7 +283,7 @@ class Writer:
             if not future.cancelled() and (error := future.exception()) is not None:
                 log.error("cannot give back what nobody took: %s", error)
                 if not self._closed:
-                    self._loop.call_later(_PAUSE_AFTER_FAILURE, self.insist, operation)
+                    self._loop.call_later(_PAUSE_AFTER_FAILURE, self.retry_until_written, operation)
 
         nobody = self._loop.create_future()
         nobody.add_done_callback(done)

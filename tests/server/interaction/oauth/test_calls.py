@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from rapkit import Context, Durations, Event, OAuthProvider, Toolset, testing
-from rapkit.server.interaction.questions import Ask
-from rapkit.server.interaction.user_interaction import People
+from rapkit.server.interaction.questions import NewQuestion
+from rapkit.server.interaction.user_interaction import UserInteraction
 from tests.server.feeds import without_failures
 from tests.server.interaction.oauth.browser import Browser
 from tests.server.interaction.oauth.provider_server import ProviderServer, provider_running
@@ -129,16 +129,16 @@ async def test_a_consent_that_comes_while_another_call_is_about_to_ask_wakes_tha
     tools: Toolset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between having looked for a token and waiting for one there is a moment in which nobody could be woken."""
-    ask = People._ask_for_consent
+    ask = UserInteraction._ask_for_consent
     waiting: list[testing.Consent] = []
 
-    async def slow(self: People, *about: Any) -> Ask:
+    async def slow(self: UserInteraction, *about: Any) -> NewQuestion:
         asked = await ask(self, *about)
         if waiting:
             await waiting.pop().approve("t0ken")
         return asked
 
-    monkeypatch.setattr(People, "_ask_for_consent", slow)
+    monkeypatch.setattr(UserInteraction, "_ask_for_consent", slow)
     async with testing.serve(tools) as client:
         first = await client.start("token")
         waiting.append(await first.oauth())

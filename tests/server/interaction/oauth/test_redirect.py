@@ -11,7 +11,7 @@ from rapkit.errors import StoreError
 from rapkit.mailbox import Commit, Fact, NewBox, Record, Store
 from rapkit.server.interaction.oauth import OAuth, OAuthProvider, RedirectEndpoint
 from rapkit.server.interaction.oauth.flow import Flow, Waiter
-from rapkit.server.interaction.oauth.page import Page
+from rapkit.server.interaction.oauth.page import BrowserPage
 from rapkit.server.interaction.oauth.redirect import CLAIM
 from rapkit.server.interaction.oauth.vault import LEASE, TOKEN
 from rapkit.signer import Signer
@@ -52,7 +52,7 @@ class Desk:
         await self.store.note(NewBox(user, "user/tools"), flow.waiter)
         return flow
 
-    async def back(self, location: str) -> Page:
+    async def back(self, location: str) -> BrowserPage:
         """The browser follows the provider's redirect to us."""
         return await self.oauth.redirected(urlsplit(location).query.encode())
 
@@ -496,7 +496,7 @@ async def test_a_store_in_trouble_has_the_page_try_again_by_itself(desk: Desk) -
 
 
 def test_whatever_stands_on_a_page_is_escaped() -> None:
-    page = Page(200, "<Done>", 'a "quoted" & <b>bold</b> text')
+    page = BrowserPage(200, "<Done>", 'a "quoted" & <b>bold</b> text')
 
     assert "<b>" not in page.html
     assert "&lt;b&gt;bold&lt;/b&gt;" in page.html

@@ -25,7 +25,7 @@ _HEADERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class BrowserPage:
     """What happened, in a sentence or two. With `again` the browser asks once more after so many seconds."""
 
     status: int

@@ -20,7 +20,7 @@ from rapkit.ids import new_id
 from rapkit.mailbox import Fact, NewBox, Store
 from rapkit.server.interaction.oauth.errors import AuthorizationRefused, ProviderUnavailable
 from rapkit.server.interaction.oauth.flow import FLOW, PendingFlow, Waiter, state_purpose, waiter_key
-from rapkit.server.interaction.oauth.page import Page
+from rapkit.server.interaction.oauth.page import BrowserPage
 from rapkit.server.interaction.oauth.provider import OAuthProvider
 from rapkit.server.interaction.oauth.token import Token
 from rapkit.server.interaction.oauth.vault import LEASE, Vault
@@ -40,16 +40,16 @@ _CLOSE = "You can close this window."
 
 log = logging.getLogger("rapkit.oauth")
 
-NOT_OURS = Page(400, "This link does not work", f"It is damaged, or was not made by this server. {_CLOSE}")
-GONE = Page(
+NOT_OURS = BrowserPage(400, "This link does not work", f"It is damaged, or was not made by this server. {_CLOSE}")
+GONE = BrowserPage(
     410,
     "Already done, or expired",
     f"This authorisation was completed before, or nobody waits for it any more. {_CLOSE}",
 )
-BUSY = Page(
+BUSY = BrowserPage(
     503, "One moment", "This authorisation is being completed. The page looks again by itself.", _LOOK_AGAIN_AFTER
 )
-TROUBLE = Page(
+TROUBLE = BrowserPage(
     503, "One moment", "The server cannot store anything right now. The page tries again by itself.", _LOOK_AGAIN_AFTER
 )
 
@@ -108,7 +108,7 @@ class Redirects:
         self._clock = clock
         self._wake = wake
 
-    async def answer(self, query: bytes) -> Page:
+    async def answer(self, query: bytes) -> BrowserPage:
         """Do what follows from a redirect, and say what the user is to be told. `StoreError` if it has to come again."""
         back = _Return.parse(query)
         if back is None:
@@ -142,7 +142,7 @@ class Redirects:
             await self._note(box, key, replace(mine, done=True).to_bytes(), mine.to_bytes())
         return page
 
-    async def _complete(self, waiter: Waiter, flow: PendingFlow, back: _Return) -> Page:
+    async def _complete(self, waiter: Waiter, flow: PendingFlow, back: _Return) -> BrowserPage:
         name = flow.provider
         problem = await self._obtain(waiter, flow, back)
         waits = await self._wake(waiter.box, waiter.flow, problem)
@@ -150,10 +150,10 @@ class Redirects:
         log.info("authorisation ended", extra={"provider": name, "outcome": problem or "granted"})
         if problem is not None:
             what = f"You declined access to {name}." if back.error == _DENIED else f"No access to {name} was obtained."
-            return Page(200, "No access", f"{what} The request that asked for it has been told. {_CLOSE}")
+            return BrowserPage(200, "No access", f"{what} The request that asked for it has been told. {_CLOSE}")
         await self._wake_others(flow)
         after = "Your request goes on." if waits else "The request that asked for it has ended in the meantime."
-        return Page(200, "Done", f"Access to {name} was given. {after} {_CLOSE}")
+        return BrowserPage(200, "Done", f"Access to {name} was given. {after} {_CLOSE}")
 
     async def _obtain(self, waiter: Waiter, flow: PendingFlow, back: _Return) -> str | None:
         """Get and store the token; says why there is none."""

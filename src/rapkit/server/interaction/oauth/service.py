@@ -20,14 +20,14 @@ from rapkit.server.interaction.oauth.flow import (
     waiter_key,
     waiter_kind,
 )
-from rapkit.server.interaction.oauth.page import Page
+from rapkit.server.interaction.oauth.page import BrowserPage
 from rapkit.server.interaction.oauth.provider import OAuthProvider
 from rapkit.server.interaction.oauth.redirect import TROUBLE, Exchanger, Redirects, Wake, log
 from rapkit.server.interaction.oauth.vault import PATIENCE, Refresher, Vault
 from rapkit.signer import Signer
 
 
-class Client(Exchanger, Refresher, Protocol):
+class OAuthClient(Exchanger, Refresher, Protocol):
     """What talks to the providers; `AuthlibClient`, unless a test brings its own."""
 
     def begin(self, provider: OAuthProvider, redirect_uri: str, state: str, verifier: str) -> str:
@@ -52,7 +52,7 @@ class OAuth:
         clock: Clock,
         wake: Wake,
         lifetime: float,
-        client: Client | None = None,
+        client: OAuthClient | None = None,
     ) -> None:
         self.providers = by_name(providers)
         self._client = client or open_client(self.providers.values(), clock)
@@ -75,7 +75,7 @@ class OAuth:
             waiter=Fact(user, waiter_kind(provider), waiter_key(Waiter(box, key)), b""),
         )
 
-    async def redirected(self, query: bytes) -> Page:
+    async def redirected(self, query: bytes) -> BrowserPage:
         """A user came back with this query: complete the flow, and say what they are to be told."""
         return await self._redirects.answer(query)
 
@@ -114,7 +114,7 @@ def by_name(providers: Iterable[OAuthProvider]) -> dict[str, OAuthProvider]:
     return named
 
 
-def open_client(providers: Iterable[OAuthProvider], clock: Clock) -> Client:
+def open_client(providers: Iterable[OAuthProvider], clock: Clock) -> OAuthClient:
     """Read the secrets, and make what talks to the providers. Without providers the extra is not needed."""
     providers = list(providers)
     if not providers:

@@ -72,7 +72,7 @@ class Vault:
 
         False if nothing can be stored for this user any more: a thread stood in for them, and was closed.
         """
-        return await self._insist(user, provider, token.to_bytes(), ...)
+        return await self._write_with_retry(user, provider, token.to_bytes(), ...)
 
     async def delete(self, user: str, provider: str) -> None:
         """Forget a token."""
@@ -148,7 +148,7 @@ class Vault:
                 log.info("the user has to authorise us again", extra={"provider": provider.name})
                 await self._note(user, TOKEN, provider.name, None, stale)
                 return await self.get(user, provider.name)
-            if await self._insist(user, provider.name, fresh.to_bytes(), stale):
+            if await self._write_with_retry(user, provider.name, fresh.to_bytes(), stale):
                 return fresh
             return await self.get(
                 user, provider.name
@@ -170,7 +170,7 @@ class Vault:
             await self._clock.sleep(_LOOK_AGAIN_EVERY)
         return None
 
-    async def _insist(self, user: str, provider: str, body: bytes, expect: bytes | EllipsisType) -> bool:
+    async def _write_with_retry(self, user: str, provider: str, body: bytes, expect: bytes | EllipsisType) -> bool:
         for attempt in range(_WRITE_ATTEMPTS):
             try:
                 if await self._note(user, TOKEN, provider, body, expect):

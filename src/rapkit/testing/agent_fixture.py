@@ -10,20 +10,20 @@ from urllib.parse import urlsplit
 from rapkit.errors import ConfigError, StoreError
 from rapkit.models import Model
 from rapkit.runtime.agent import Agent
-from rapkit.runtime.broadcast import Hub
-from rapkit.runtime.engine import Surroundings
+from rapkit.runtime.broadcast import Broadcast
+from rapkit.runtime.engine import AgentEnvironment
 from rapkit.runtime.server import Server
-from rapkit.runtime.thread_commands import Threads
+from rapkit.runtime.thread_commands import ThreadCommands
 from rapkit.server.toolset import Toolset
 from rapkit.testing.activity import Activity
-from rapkit.testing.bounded_wait import Waiting
+from rapkit.testing.bounded_wait import BoundedWait
 from rapkit.testing.clock import ManualClock
-from rapkit.testing.fake_tools import FakeTools, Outside
-from rapkit.testing.network import AppPlace, Network
-from rapkit.testing.process import Process
-from rapkit.testing.process_run import Life
-from rapkit.testing.served_toolset import Served
-from rapkit.testing.time_advance import Timeline
+from rapkit.testing.crashable_process import CrashableProcess
+from rapkit.testing.crashable_run import CrashableRun
+from rapkit.testing.fake_tools import FakeTools, FakeToolsEnvironment
+from rapkit.testing.network import AppHost, Network
+from rapkit.testing.served_toolset import ServedToolset
+from rapkit.testing.time_advance import TimeAdvance
 from rapkit.testing.watched_model import WatchedModel
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _FIRST_PORT = 8001
 _NOWHERE = "sqlite:///:memory:"
 
 
-class Scene:
+class AgentFixture:
     """The agent, its toolsets and its fake tools: one clock, one network, and each of them a process that can be lost.
 
     `of_the_agent` is what else the agent is made with.
@@ -52,39 +52,41 @@ class Scene:
         self.clock = ManualClock(on_use=self.activity.note)
         self.network = Network(self.activity)
         self.model = WatchedModel(model, self.activity)
-        self.waiting = Waiting(self.activity, patience, self._hint, self.complain)
-        self.served: dict[str, Served] = {}
+        self.waiting = BoundedWait(self.activity, patience, self._hint, self.complain)
+        self.served: dict[str, ServedToolset] = {}
         self.fakes: dict[str, FakeTools] = {}
         self.keys = (f"key_{number}" for number in itertools.count(1))
         ports = itertools.count(_FIRST_PORT)
         servers = [self._admit(each, f"127.0.0.1:{next(ports)}", folder) for each in tools]
         self.agent = Agent(model=self.model, servers=servers, store=_NOWHERE, public_url=_AGENT_URL, **of_the_agent)
-        self.app = AppPlace(self.agent.app, _AGENT_URL)
+        self.app = AppHost(self.agent.app, _AGENT_URL)
         self.network.add(AGENT, _AGENT_URL, self.app)
-        self.process = Process(self._work, self.clock, self.activity)
+        self.process = CrashableProcess(self._work, self.clock, self.activity)
         self.processes = {AGENT: self.process, **{name: each.process for name, each in self.served.items()}}
-        self.timeline = Timeline(self.clock, self.activity, list(self.processes.values()))
+        self.timeline = TimeAdvance(self.clock, self.activity, list(self.processes.values()))
         # Looked at beside the agent, so that it costs the agent no step, and works while there is no agent.
-        self.threads = Threads(self.process.store, Hub())
+        self.threads = ThreadCommands(self.process.store, Broadcast())
 
     def _admit(self, tools: Toolset | FakeTools, host: str, folder: Path) -> Server:
         if tools.name == AGENT or tools.name in (*self.served, *self.fakes):
             raise ConfigError(f"Two in this test are called {tools.name!r}. Give one another name.")
         if isinstance(tools, FakeTools):
             base = f"http://{host}"
-            tools.open(Outside(base, self.network, self.clock, self.waiting))
+            tools.open(FakeToolsEnvironment(base, self.network, self.clock, self.waiting))
             self.fakes[tools.name] = tools
             self.network.add(tools.name, base, tools)
             return Server(base, name=tools.name)
         base = tools.public_url or f"http://{host}"
-        served = Served(tools, self.clock, self.activity, self.network, folder / tools.name, urlsplit(base).netloc)
+        served = ServedToolset(
+            tools, self.clock, self.activity, self.network, folder / tools.name, urlsplit(base).netloc
+        )
         self.served[tools.name] = served
         self.network.add(tools.name, base, served.requests)
         return Server(base, token=_token(tools), name=tools.name, allow_http=True)
 
     @contextlib.asynccontextmanager
-    async def _work(self, life: Life) -> AsyncIterator[None]:
-        surroundings = Surroundings(
+    async def _work(self, life: CrashableRun) -> AsyncIterator[None]:
+        surroundings = AgentEnvironment(
             clock=self.clock,
             open_store=lambda _plan: life.store,
             open_line=lambda _guard: life.both_ways(self.network),
@@ -108,13 +110,13 @@ class Scene:
             for fake in self.fakes.values():
                 stack.push_async_callback(fake.close)
 
-    def find(self, name: str) -> Process:
+    def find(self, name: str) -> CrashableProcess:
         """Somebody who can be lost, by name."""
         if name not in self.processes:
             raise ValueError(f"There is no {name!r} that could be lost. There are: {', '.join(self.processes)}.")
         return self.processes[name]
 
-    async def as_client(self, act: Callable[[Threads], Awaitable[T]]) -> T:
+    async def as_client(self, act: Callable[[ThreadCommands], Awaitable[T]]) -> T:
         """Do something as a client does who comes again, with the same key, if the agent is lost meanwhile and started again."""
         while True:
             crashes = self.process.crashes

@@ -9,16 +9,16 @@ from rapkit.keyring import Keyring
 from rapkit.mailbox import Lease
 from rapkit.stores.sqlite import SqliteStore
 from rapkit.testing.activity import Activity, resolve
-from rapkit.testing.process_run import Life
+from rapkit.testing.crashable_run import CrashableRun
 
 _A_CENTURY = 100 * 365 * 24 * 3600.0
 _MEMORY = ":memory:"
 
-Work = Callable[[Life], AbstractAsyncContextManager[None]]
+Work = Callable[[CrashableRun], AbstractAsyncContextManager[None]]
 """The context in which a process works, for one life of it."""
 
 
-class Process:
+class CrashableProcess:
     """Something that works on a store in memory, life after life.
 
     It has hold of what it claimed until it is lost, however far the clock is advanced.
@@ -28,7 +28,7 @@ class Process:
         self.crashes = 0
         """How often it was lost."""
         self.store = SqliteStore(_MEMORY, Keyring.random(), lease=Lease(_A_CENTURY), clock=clock.now)
-        self.life = Life(self.store, activity)
+        self.life = CrashableRun(self.store, activity)
         self._work = work
         self._activity = activity
         self._running: asyncio.Task[None] | None = None
@@ -41,7 +41,7 @@ class Process:
         await self._activity.settle()
 
     async def _begin(self) -> None:
-        self.life = Life(self.store, self._activity)
+        self.life = CrashableRun(self.store, self._activity)
         self._ending = asyncio.Event()
         started = asyncio.Event()
         # In a task of its own, so that whoever started it need not be the one who ends it.
@@ -53,7 +53,7 @@ class Process:
             failed, self._running = self._running, None
             await failed  # let it say why
 
-    async def _run(self, life: Life, started: asyncio.Event, ending: asyncio.Event) -> None:
+    async def _run(self, life: CrashableRun, started: asyncio.Event, ending: asyncio.Event) -> None:
         async with self._work(life):
             started.set()
             await ending.wait()

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from rapkit.protocol import SubscriptionEvent, dump
 from rapkit.server.subscriptions.event import Occurrence
-from rapkit.server.subscriptions.subscription_state import Standing
-from rapkit.server.tools.event_rate import Pace
+from rapkit.server.subscriptions.subscription_state import SubscriptionState
+from rapkit.server.tools.event_rate import EventRate
 from rapkit.server.tools.tool import SubscriptionTraits
 
 _MOST_IN_A_BATCH = 1000
@@ -14,7 +14,7 @@ _LARGEST_BATCH = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class EventMessage:
     """A message that leaves, at once or not before a time. Nothing follows a `final` one."""
 
     body: bytes
@@ -22,18 +22,20 @@ class Departure:
     final: bool
 
 
-class Outflow:
+class EventBatcher:
     """The way out of one subscription. `largest` is how many bytes a message may have."""
 
     def __init__(self, traits: SubscriptionTraits, largest: int) -> None:
         self._batches = traits.batch
-        self._pace = Pace(traits.rate)
+        self._pace = EventRate(traits.rate)
         self._largest = largest
 
-    def send(self, standing: Standing, events: Sequence[Occurrence], now: float) -> tuple[Standing, list[Departure]]:
+    def send(
+        self, standing: SubscriptionState, events: Sequence[Occurrence], now: float
+    ) -> tuple[SubscriptionState, list[EventMessage]]:
         """How the subscription stands after these events, and what leaves. What comes after a final one is nothing any more (SUB-4)."""
         standing = self._sane(standing, now)
-        departures: list[Departure] = []
+        departures: list[EventMessage] = []
         for event in events:
             standing = replace(standing, cursor=standing.cursor if event.cursor is None else event.cursor)
             if event.final:
@@ -49,26 +51,28 @@ class Outflow:
             departures += left
         return standing, departures
 
-    def flush(self, standing: Standing, now: float) -> tuple[Standing, list[Departure]]:
+    def flush(self, standing: SubscriptionState, now: float) -> tuple[SubscriptionState, list[EventMessage]]:
         """Let the batch leave, if there is one."""
         return self._flush(self._sane(standing, now), now)
 
-    def flush_at(self, standing: Standing, now: float) -> float | None:
+    def flush_at(self, standing: SubscriptionState, now: float) -> float | None:
         """When the batch is to leave, if there is one."""
         return self._pace.opens(self._sane(standing, now).mark, now) if standing.batch else None
 
-    def _sane(self, standing: Standing, now: float) -> Standing:
+    def _sane(self, standing: SubscriptionState, now: float) -> SubscriptionState:
         return replace(standing, mark=self._pace.sane(standing.mark, now))
 
-    def _flush(self, standing: Standing, now: float) -> tuple[Standing, list[Departure]]:
+    def _flush(self, standing: SubscriptionState, now: float) -> tuple[SubscriptionState, list[EventMessage]]:
         if not standing.batch:
             return standing, []
         text = "\n".join(standing.batch)
         standing, departure = self._leave(replace(standing, batch=()), text, standing.batch_associative, now)
         return standing, [departure]
 
-    def _collect(self, standing: Standing, event: Occurrence, now: float) -> tuple[Standing, list[Departure]]:
-        departures: list[Departure] = []
+    def _collect(
+        self, standing: SubscriptionState, event: Occurrence, now: float
+    ) -> tuple[SubscriptionState, list[EventMessage]]:
+        departures: list[EventMessage] = []
         if standing.batch and not self._has_room(standing, event):
             standing, departures = self._flush(standing, now)
         standing = replace(standing, batch=(*standing.batch, event.text), batch_associative=event.associative)
@@ -77,20 +81,20 @@ class Outflow:
             departures += flushed
         return standing, departures
 
-    def _has_room(self, standing: Standing, event: Occurrence) -> bool:
+    def _has_room(self, standing: SubscriptionState, event: Occurrence) -> bool:
         size = sum(len(text) + 1 for text in standing.batch) + len(event.text)
         fits = size <= min(_LARGEST_BATCH, self._largest // 8) and len(standing.batch) < _MOST_IN_A_BATCH
         return fits and standing.batch_associative == event.associative
 
     def _leave(
-        self, standing: Standing, text: str, associative: bool, now: float, *, final: bool = False
-    ) -> tuple[Standing, Departure]:
+        self, standing: SubscriptionState, text: str, associative: bool, now: float, *, final: bool = False
+    ) -> tuple[SubscriptionState, EventMessage]:
         at = self._pace.opens(standing.mark, now)
         standing = replace(standing, mark=self._pace.advance(standing.mark, now))
         body = self._body(standing, text, associative, final)
-        return standing, Departure(body, at if at > now else None, final)
+        return standing, EventMessage(body, at if at > now else None, final)
 
-    def _body(self, standing: Standing, text: str, associative: bool, final: bool) -> bytes:
+    def _body(self, standing: SubscriptionState, text: str, associative: bool, final: bool) -> bytes:
         message = standing.message
         event = SubscriptionEvent(
             group_id=message.group_id, tool_call_id=message.id, text=text, associative=associative, final=final

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol, cast
 
-from rapkit.delivery.http_client import Answer, Fetcher, Poster
+from rapkit.delivery.http_client import Fetcher, HttpResponse, Poster
 from rapkit.errors import DeliveryError, Fenced
 from rapkit.mailbox import OUTBOX, Store
 from rapkit.testing.activity import Activity
@@ -38,11 +38,11 @@ _LOOKING = frozenset(
 """What changes nothing: whether its answer was heard is all the same."""
 
 
-class Line(Poster, Fetcher, Protocol):
+class TwoWayTransport(Poster, Fetcher, Protocol):
     """A way out for POSTs and GETs."""
 
 
-class Life:
+class CrashableRun:
     """A run of the server, and all it has hold of: the store, and the line to those who called.
 
     `workers` are the names under which it holds what it claimed; `topics` is what it waits for; `operations` counts what it has done.
@@ -63,17 +63,17 @@ class Life:
     @property
     def store(self) -> Store:
         """The store, as long as the life lasts. Closing it closes nothing: the next life goes on with it."""
-        return cast("Store", _LivingStore(self))
+        return cast("Store", _CrashableStore(self))
 
     @contextlib.asynccontextmanager
     async def line(self, poster: Poster) -> AsyncIterator[Poster]:
         """The way out, as long as the life lasts."""
-        yield _LivingLine(self, poster)
+        yield _CrashablePoster(self, poster)
 
     @contextlib.asynccontextmanager
-    async def both_ways(self, line: Line) -> AsyncIterator[Line]:
+    async def both_ways(self, line: TwoWayTransport) -> AsyncIterator[TwoWayTransport]:
         """The way out for POSTs and GETs, as long as the life lasts."""
-        yield _LivingWays(self, line)
+        yield _CrashableTransport(self, line)
 
     def end_after(self, operations: int, then: Callable[[], None] = lambda: None, *, unheard: bool = False) -> None:
         """End by itself: so many more operations are done in the store, and the next one is not. `then` is called at that moment.
@@ -140,8 +140,8 @@ class Life:
         raise Fenced("The test has this server be dead.")
 
 
-class _LivingStore:
-    def __init__(self, life: Life) -> None:
+class _CrashableStore:
+    def __init__(self, life: CrashableRun) -> None:
         self._life = life
 
     def __getattr__(self, name: str) -> Any:
@@ -155,12 +155,12 @@ class _LivingStore:
         return operation
 
 
-class _LivingLine:
-    def __init__(self, life: Life, poster: Poster) -> None:
+class _CrashablePoster:
+    def __init__(self, life: CrashableRun, poster: Poster) -> None:
         self._life = life
         self._poster = poster
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """POST, unless we are dead."""
         self._check()
         return await self._poster.post(url, body, headers)
@@ -170,8 +170,8 @@ class _LivingLine:
             raise DeliveryError("The test has this server be dead.")
 
 
-class _LivingWays(_LivingLine):
-    def __init__(self, life: Life, line: Line) -> None:
+class _CrashableTransport(_CrashablePoster):
+    def __init__(self, life: CrashableRun, line: TwoWayTransport) -> None:
         super().__init__(life, line)
         self._line = line
 

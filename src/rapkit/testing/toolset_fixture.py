@@ -6,17 +6,17 @@ from pathlib import Path
 
 from rapkit.server.toolset import Toolset
 from rapkit.testing.activity import Activity
-from rapkit.testing.call_messages import Correspondence
+from rapkit.testing.call_messages import CallMessages
 from rapkit.testing.callbacks import Callbacks
 from rapkit.testing.clock import ManualClock
 from rapkit.testing.inbox import Inbox
-from rapkit.testing.served_toolset import Served
-from rapkit.testing.time_advance import Timeline
+from rapkit.testing.served_toolset import ServedToolset
+from rapkit.testing.time_advance import TimeAdvance
 
 _OK = 200
 
 
-class Stage:
+class ToolsetFixture:
     """The server's surroundings, and the server in them, which can be lost and started again."""
 
     def __init__(self, tools: Toolset, patience: float, workspaces: Path) -> None:
@@ -24,9 +24,9 @@ class Stage:
         self.clock = ManualClock(on_use=self.activity.note)
         self.inbox = Inbox(patience, self._hint)
         self.callbacks = Callbacks(self.inbox, self.activity)
-        self.server = Served(tools, self.clock, self.activity, self.callbacks, workspaces)
+        self.server = ServedToolset(tools, self.clock, self.activity, self.callbacks, workspaces)
         self.process = self.server.process
-        self.timeline = Timeline(self.clock, self.activity, [self.process])
+        self.timeline = TimeAdvance(self.clock, self.activity, [self.process])
         self.numbers = itertools.count(1)
         self._confirming = asyncio.Lock()
 
@@ -44,7 +44,7 @@ class Stage:
                 "Give the toolset Limits(notices=None)."
             )
 
-    async def let_confirm(self, call: Correspondence) -> None:
+    async def let_confirm(self, call: CallMessages) -> None:
         """Let the clock run for as long as a generator takes to be confirmed, if it does nothing that confirms it at once."""
         tool = self.server.tools.tools.get(call.operation)
         if tool is None or tool.subscription is None or tool.subscription.confirm_after is None:
@@ -54,7 +54,7 @@ class Stage:
             if call.result is None and not self.process.lost:
                 await self.timeline.advance(tool.subscription.confirm_after)
 
-    async def _rest_or_result(self, call: Correspondence) -> None:
+    async def _rest_or_result(self, call: CallMessages) -> None:
         first = [
             asyncio.ensure_future(self.inbox.wait(call, "result", lambda: call.result)),
             asyncio.ensure_future(self.activity.settle()),
