@@ -69,14 +69,14 @@ async def agent(
     async def line(_guard: Guard) -> AsyncIterator[Tools]:
         yield tools
 
-    plan = AgentConfig(
+    config = AgentConfig(
         model=model or Scripted(_reply),
         servers=(Server(BASE),),
         store=store,
         public_url=CALLBACK.removesuffix("/callback/"),
         limits=ThreadLimits(window=window, compaction=compaction),
     )
-    async with running(plan, AgentEnvironment(open_line=line)) as engine:
+    async with running(config, AgentEnvironment(open_transport=line)) as engine:
         yield engine
 
 

@@ -49,19 +49,21 @@ class Post:
         await self.store.commit(claim, Commit(outgoing=outgoing))
 
     @contextlib.asynccontextmanager
-    async def courier(self, *, timeouts: ClientTimeouts | None = None, **options: Any) -> AsyncIterator[OutboxSender]:
+    async def outbox_sender(
+        self, *, timeouts: ClientTimeouts | None = None, **options: Any
+    ) -> AsyncIterator[OutboxSender]:
         """A courier at work, under a lease of its own; in the end it is told to drain."""
         worker = f"worker {next(_numbers)}"
         await self.store.renew(worker)
         async with HttpClient(Guard(loopback=True), timeouts) as client:
-            courier = OutboxSender(self.store, client, worker, **{"policies": EAGER, **options})
-            running = asyncio.create_task(courier.run())
+            outbox_sender = OutboxSender(self.store, client, worker, **{"policies": EAGER, **options})
+            running = asyncio.create_task(outbox_sender.run())
             try:
-                yield courier
+                yield outbox_sender
             finally:
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
-                await courier.drain(0)
+                await outbox_sender.drain(0)
                 await self.store.retire(worker)
 
     async def empty(self) -> None:
@@ -73,10 +75,10 @@ class Post:
     async def waiting(self) -> OutboxRow:
         """The one message that failed and waits for its next attempt."""
         async with asyncio.timeout(PATIENCE):
-            while not [parcel for parcel in await self.store.outbox(dead=False) if parcel.problem]:
+            while not [outbox_row for outbox_row in await self.store.outbox(dead=False) if outbox_row.problem]:
                 await asyncio.sleep(0.01)
-        (parcel,) = await self.store.outbox(dead=False)
-        return parcel
+        (outbox_row,) = await self.store.outbox(dead=False)
+        return outbox_row
 
 
 @pytest.fixture
@@ -98,7 +100,7 @@ def arrived(sink: Sink) -> list[str]:
 async def test_a_message_is_posted_as_it_was_committed(post: Post, sink: Sink) -> None:
     """TRA-1, CB-1"""
     await post.send(to(sink, "m1"))
-    async with post.courier(clock=lambda: 1234.9):
+    async with post.outbox_sender(clock=lambda: 1234.9):
         (request,) = await sink.received(1)
         await post.empty()
 
@@ -110,7 +112,7 @@ async def test_a_message_is_posted_as_it_was_committed(post: Post, sink: Sink) -
 
 async def test_a_signature_satisfies_the_standard_library_of_the_receivers(post: Post, sink: Sink) -> None:
     await post.send(to(sink, "m1", body=b'{"text": "Gr\xc3\xbc\xc3\x9fe"}'))
-    async with post.courier(secrets=SECRETS):
+    async with post.outbox_sender(secrets=SECRETS):
         (request,) = await sink.received(1)
 
     for secret in SECRETS:
@@ -122,7 +124,7 @@ async def test_what_may_succeed_later_is_tried_again_as_the_same_message(post: P
     """CB-3"""
     sink.script = [trouble, trouble, trouble]
     await post.send(to(sink, "m1"))
-    async with post.courier():
+    async with post.outbox_sender():
         requests = await sink.received(4)
         await post.empty()
 
@@ -134,7 +136,7 @@ async def test_a_receiver_that_takes_too_long_is_tried_again(post: Post, sink: S
     """CB-3"""
     sink.script = [never]
     await post.send(to(sink, "m1"))
-    async with post.courier(timeouts=ClientTimeouts(connect=1, total=0.1)):
+    async with post.outbox_sender(timeouts=ClientTimeouts(connect=1, total=0.1)):
         first, second = await sink.received(2)
         await post.empty()
 
@@ -145,10 +147,10 @@ async def test_a_receiver_nobody_listens_for_is_tried_again(post: Post, sink: Si
     """CB-3"""
     await sink.down()
     await post.send(to(sink, "m1"))
-    async with post.courier():
-        parcel = await post.waiting()
-        assert parcel.problem is not None
-        assert parcel.problem.startswith(sink.url)
+    async with post.outbox_sender():
+        outbox_row = await post.waiting()
+        assert outbox_row.problem is not None
+        assert outbox_row.problem.startswith(sink.url)
         await sink.up()
         await sink.received(1)
 
@@ -158,7 +160,7 @@ async def test_a_client_error_ends_a_message_at_once(post: Post, sink: Sink, sta
     """CB-4"""
     sink.otherwise = answer(status, "Retry-After: 0\r\n")
     await post.send(to(sink, "m1"))
-    async with post.courier():
+    async with post.outbox_sender():
         await post.empty()
 
     (dead,) = await post.store.outbox(dead=True)
@@ -171,7 +173,7 @@ async def test_a_message_is_given_up_at_its_horizon(post: Post, sink: Sink) -> N
     sink.otherwise = answer(503)
     policies = {**POLICIES, PostKind.CALLBACK: RetryPolicy(0.02, 1, 0.02, 0.1)}
     await post.send(to(sink, "m1"))
-    async with post.courier(policies=policies):
+    async with post.outbox_sender(policies=policies):
         await post.empty()
 
     (dead,) = await post.store.outbox(dead=True)
@@ -182,7 +184,7 @@ async def test_a_message_is_given_up_at_its_horizon(post: Post, sink: Sink) -> N
 async def test_one_that_reached_nobody_and_was_given_up_is_told_in_one_clean_line(post: Post, sink: Sink) -> None:
     """The client's error ends in a full stop, and one attempt is not several."""
     await post.send(replace(to(sink, "m1"), url="http://127.0.0.1:1/cb"))
-    async with post.courier(policies={**POLICIES, PostKind.CALLBACK: RetryPolicy(1, 1, 1, 0)}):
+    async with post.outbox_sender(policies={**POLICIES, PostKind.CALLBACK: RetryPolicy(1, 1, 1, 0)}):
         await post.empty()
 
     (dead,) = await post.store.outbox(dead=True)
@@ -192,7 +194,7 @@ async def test_one_that_reached_nobody_and_was_given_up_is_told_in_one_clean_lin
 async def test_a_dead_letter_can_be_sent_again(post: Post, sink: Sink) -> None:
     sink.script = [answer(410)]
     await post.send(to(sink, "m1"))
-    async with post.courier():
+    async with post.outbox_sender():
         await post.empty()
         assert await post.store.resend(["m1"]) == 1
         await sink.received(2)
@@ -205,7 +207,7 @@ async def test_within_a_lane_nothing_overtakes_a_message_that_is_tried_again(pos
     """CB-3, CB-5"""
     sink.script = [answer(503), reset, answer(500)]
     await post.send(*(to(sink, f"m{number}", "lane") for number in range(1, 6)))
-    async with post.courier():
+    async with post.outbox_sender():
         await post.empty()
 
     assert arrived(sink) == ["m1", "m1", "m1", "m1", "m2", "m3", "m4", "m5"]
@@ -215,7 +217,7 @@ async def test_within_a_lane_the_next_waits_for_the_answer_to_the_one_before(pos
     release = asyncio.Event()
     sink.script = [after(release, answer(200))]
     await post.send(to(sink, "m1", "lane"), to(sink, "m2", "lane"), to(sink, "elsewhere", "other lane"))
-    async with post.courier():
+    async with post.outbox_sender():
         await sink.received(2)
         assert sorted(arrived(sink)) == ["elsewhere", "m1"]
         release.set()
@@ -228,11 +230,11 @@ async def test_a_lane_goes_on_after_a_message_that_was_given_up(post: Post, sink
     """CB-4"""
     sink.script = [answer(404)]
     await post.send(to(sink, "m1", "lane"), to(sink, "m2", "lane"))
-    async with post.courier():
+    async with post.outbox_sender():
         await post.empty()
 
     assert arrived(sink) == ["m1", "m2"]
-    assert [parcel.id for parcel in await post.store.outbox(dead=True)] == ["m1"]
+    assert [outbox_row.id for outbox_row in await post.store.outbox(dead=True)] == ["m1"]
 
 
 async def test_many_lanes_keep_their_order_whatever_happens_to_them(post: Post, sink: Sink) -> None:
@@ -240,7 +242,7 @@ async def test_many_lanes_keep_their_order_whatever_happens_to_them(post: Post, 
     sink.script = [answer(503), reset, answer(200)] * 20
     messages = [to(sink, f"{lane}.{number}", f"lane {lane}") for number in range(6) for lane in range(15)]
     await post.send(*messages)
-    async with post.courier():
+    async with post.outbox_sender():
         await post.empty()
 
     for lane in range(15):
@@ -255,7 +257,7 @@ async def test_an_origin_that_never_answers_holds_up_nobody_else(post: Post, sin
         dead.otherwise = never
         await post.send(*(to(dead, f"dead-{number}") for number in range(400)))
         await post.send(*(to(sink, f"m{number}") for number in range(50)))
-        async with post.courier(traffic=SendLimits(total=150, per_origin=10)):
+        async with post.outbox_sender(send_limits=SendLimits(total=150, per_origin=10)):
             await sink.received(50)
 
             assert 0 < len(dead.posts) <= 4
@@ -270,18 +272,18 @@ async def test_many_origins_that_do_not_answer_together_hold_up_nobody_else(
         dead = [await stack.enter_async_context(listening()) for _ in range(18)]
         for each in dead:
             each.script, each.otherwise = [answer(200)] if first_answers else [], never
-        async with post.courier(traffic=SendLimits(total=256, per_origin=16, patience=3600)) as courier:
+        async with post.outbox_sender(send_limits=SendLimits(total=256, per_origin=16, patience=3600)) as outbox_sender:
             if first_answers:
                 await post.send(*(to(each, f"first-{number}") for number, each in enumerate(dead)))
                 await post.empty()
             await post.send(*(to(each, f"dead-{at}-{n}") for n in range(20) for at, each in enumerate(dead)))
             async with asyncio.timeout(PATIENCE):
-                while courier.under_way < 18:
+                while outbox_sender.under_way < 18:
                     await asyncio.sleep(0.01)
             await post.send(*(to(sink, f"m{number}") for number in range(20)))
             await sink.received(20)
 
-            assert 18 <= courier.under_way < 256
+            assert 18 <= outbox_sender.under_way < 256
 
 
 async def test_origins_that_have_answered_have_places_that_new_ones_cannot_take(post: Post, sink: Sink) -> None:
@@ -289,12 +291,12 @@ async def test_origins_that_have_answered_have_places_that_new_ones_cannot_take(
         dead = [await stack.enter_async_context(listening()) for _ in range(20)]
         for each in dead:
             each.otherwise = never
-        async with post.courier(traffic=SendLimits(total=16, patience=3600)) as courier:
+        async with post.outbox_sender(send_limits=SendLimits(total=16, patience=3600)) as outbox_sender:
             await post.send(to(sink, "first"))
             await post.empty()
             await post.send(*(to(each, f"dead-{number}") for number, each in enumerate(dead)))
             async with asyncio.timeout(PATIENCE):
-                while courier.under_way < 14:
+                while outbox_sender.under_way < 14:
                     await asyncio.sleep(0.01)
             await post.send(*(to(sink, f"m{number}") for number in range(5)))
             await sink.received(6)
@@ -305,20 +307,20 @@ async def test_origins_that_have_answered_have_places_that_new_ones_cannot_take(
 async def test_an_origin_stays_silent_between_two_attempts_until_it_answers(post: Post, sink: Sink) -> None:
     sink.otherwise = reset
     policies = {**POLICIES, PostKind.CALLBACK: RetryPolicy(3600, 1, 3600, 7200)}
-    async with post.courier(policies=policies) as courier:
+    async with post.outbox_sender(policies=policies) as outbox_sender:
         await post.send(to(sink, "m1"))
         await post.waiting()
-        assert courier.silent_origins == 1
+        assert outbox_sender.silent_origins == 1
         sink.otherwise = never
         await post.send(*(to(sink, f"n{number}") for number in range(20)))
         await sink.received(1 + 4)
-        assert courier.under_way == 4
+        assert outbox_sender.under_way == 4
         await sink.down()
         await sink.up()
         sink.otherwise = answer(200)
         await post.send(to(sink, "m2"))
         async with asyncio.timeout(PATIENCE):
-            while courier.silent_origins:
+            while outbox_sender.silent_origins:
                 await asyncio.sleep(0.01)
 
 
@@ -328,14 +330,16 @@ async def test_all_silent_origins_together_have_a_part_of_the_places(post: Post,
         dead = [await stack.enter_async_context(listening()) for _ in range(20)]
         for each in dead:
             each.script, each.otherwise = [reset], never
-        async with post.courier(policies=policies, traffic=SendLimits(total=32, patience=3600)) as courier:
+        async with post.outbox_sender(
+            policies=policies, send_limits=SendLimits(total=32, patience=3600)
+        ) as outbox_sender:
             await post.send(*(to(each, f"first-{number}") for number, each in enumerate(dead)))
             async with asyncio.timeout(PATIENCE):
-                while courier.silent_origins < 20:
+                while outbox_sender.silent_origins < 20:
                     await asyncio.sleep(0.01)
             await post.send(*(to(each, f"dead-{number}") for number, each in enumerate(dead[:8])))
             async with asyncio.timeout(PATIENCE):
-                while courier.under_way < 8:
+                while outbox_sender.under_way < 8:
                     await asyncio.sleep(0.01)
             await post.send(*(to(each, f"late-{number}") for number, each in enumerate(dead)))
             await post.send(*(to(sink, f"m{number}") for number in range(20)))
@@ -350,8 +354,8 @@ async def test_slow_answers_leave_the_common_places_to_others(post: Post, sink: 
     async with listening() as slow:
         slow.otherwise = after(release, answer(200))
         await post.send(*(to(slow, f"slow-{number}") for number in range(6)))
-        traffic = SendLimits(total=1, per_silent_origin=1, patience=0.05)
-        async with post.courier(traffic=traffic):
+        send_limits = SendLimits(total=1, per_silent_origin=1, patience=0.05)
+        async with post.outbox_sender(send_limits=send_limits):
             await slow.received(1)
             await post.send(*(to(sink, f"m{number}") for number in range(20)))
             await sink.received(20)
@@ -368,7 +372,7 @@ async def test_views_do_not_take_the_places_of_results(post: Post, sink: Sink) -
     sink.script = [after(hanging, answer(200))] * 2
     views = [to(sink, f"v{number}", kind=PostKind.VIEW, latest=True) for number in range(20)]
     await post.send(*views)
-    async with post.courier(traffic=SendLimits(per_origin=2, per_silent_origin=2, patience=0.05)):
+    async with post.outbox_sender(send_limits=SendLimits(per_origin=2, per_silent_origin=2, patience=0.05)):
         await sink.received(2)
         sink.otherwise = answer(200)
         await post.send(*(to(sink, f"m{number}") for number in range(20)))
@@ -383,18 +387,18 @@ async def test_views_that_are_handed_over_at_once_take_no_more_places_than_other
     """Item 7: an origin that hangs on views has its share of the places and no more, so that other origins are served."""
     store = post.store
     sink.otherwise = never
-    async with post.courier(traffic=SendLimits(total=100, per_origin=2)) as courier:
+    async with post.outbox_sender(send_limits=SendLimits(total=100, per_origin=2)) as outbox_sender:
         await store.renew("sender")
         await store.create(NewBox("b1", "box"))
         (claim,) = await store.claim("sender", "box", 1)
         senders: list[bool] = []
         for number in range(4):
             views = [to(sink, f"v{number}", kind=PostKind.VIEW, latest=True)]
-            with courier.place_for(views) as sender:
+            with outbox_sender.place_for(views) as sender:
                 senders.append(sender is not None)
                 taken = await store.commit(claim, Commit(outgoing=views, keep=True), sender)
-                courier.hand(taken, asyncio.get_running_loop().time())
-        with courier.place_for([to(sink, "m1")]) as sender:
+                outbox_sender.submit(taken, asyncio.get_running_loop().time())
+        with outbox_sender.place_for([to(sink, "m1")]) as sender:
             assert sender is not None
 
     assert senders == [True, True, False, False]
@@ -404,7 +408,7 @@ async def test_views_that_are_handed_over_at_once_take_no_more_places_than_other
 async def test_a_refused_view_leaves_no_dead_letter(post: Post, sink: Sink, trouble: Any) -> None:
     sink.otherwise = trouble
     await post.send(to(sink, "v1", kind=PostKind.VIEW, latest=True))
-    async with post.courier():
+    async with post.outbox_sender():
         await sink.received(1)
         await post.empty()
 
@@ -415,7 +419,7 @@ async def test_an_origin_that_answers_again_gets_the_rest(post: Post, sink: Sink
     release = asyncio.Event()
     sink.otherwise = after(release, answer(200))
     await post.send(*(to(sink, f"m{number}") for number in range(100)))
-    async with post.courier(traffic=SendLimits(total=80, per_origin=5)):
+    async with post.outbox_sender(send_limits=SendLimits(total=80, per_origin=5)):
         await sink.received(4)
         release.set()
         await post.empty()
@@ -429,7 +433,7 @@ async def test_an_origin_that_answers_again_gets_the_rest(post: Post, sink: Sink
 async def test_a_notice_is_sent_once_whatever_happens(post: Post, sink: Sink, trouble: Any) -> None:
     sink.otherwise = trouble
     await post.send(to(sink, "n1", kind=PostKind.NOTICE, once=True))
-    async with post.courier():
+    async with post.outbox_sender():
         await sink.received(1)
         await post.empty()
         await post.send(to(sink, "fence"))
@@ -438,7 +442,7 @@ async def test_a_notice_is_sent_once_whatever_happens(post: Post, sink: Sink, tr
                 await asyncio.sleep(0.01)
 
     assert arrived(sink).count("n1") == 1
-    assert "n1" not in [parcel.id for parcel in await post.store.outbox(dead=True)]
+    assert "n1" not in [outbox_row.id for outbox_row in await post.store.outbox(dead=True)]
 
 
 @pytest.mark.parametrize(("status", "level"), [(404, "DEBUG"), (405, "DEBUG"), (410, "DEBUG"), (500, "WARNING")])
@@ -450,7 +454,7 @@ async def test_a_notice_the_server_has_no_endpoint_for_alarms_nobody(
     sink.otherwise = answer(status)
     await post.send(to(sink, "n1", kind=PostKind.NOTICE, once=True))
     done = asyncio.Event()
-    async with post.courier(on_attempt=lambda _taken, _settlement: done.set()):
+    async with post.outbox_sender(on_attempt=lambda _taken, _settlement: done.set()):
         async with asyncio.timeout(PATIENCE):
             await done.wait()
 
@@ -462,10 +466,10 @@ async def test_a_notice_the_server_has_no_endpoint_for_alarms_nobody(
 async def test_a_notice_nobody_receives_is_not_sent_later(post: Post, sink: Sink) -> None:
     await sink.down()
     await post.send(to(sink, "n1", kind=PostKind.NOTICE, once=True))
-    async with post.courier():
+    async with post.outbox_sender():
         await post.empty()
     await sink.up()
-    async with post.courier():
+    async with post.outbox_sender():
         await post.send(to(sink, "later"))
         await sink.received(1)
 
@@ -476,11 +480,11 @@ async def test_a_receiver_may_ask_for_more_time(post: Post, sink: Sink) -> None:
     """CB-3"""
     sink.script = [answer(503, "Retry-After: 1800\r\n")]
     await post.send(to(sink, "m1"))
-    async with post.courier(policies=POLICIES, dice=lambda: 0.0):
-        parcel = await post.waiting()
+    async with post.outbox_sender(policies=POLICIES, dice=lambda: 0.0):
+        outbox_row = await post.waiting()
 
-        assert parcel.due_at is not None
-        assert 1790 < parcel.due_at - time.time() < 1810
+        assert outbox_row.due_at is not None
+        assert 1790 < outbox_row.due_at - time.time() < 1810
     assert len(sink.posts) == 1
 
 
@@ -489,25 +493,25 @@ async def test_waits_grow_from_attempt_to_attempt(post: Post, sink: Sink) -> Non
     sink.otherwise = answer(503)
     growing = {**POLICIES, PostKind.CALLBACK: RetryPolicy(0.05, 100, 3600, 7200, jitter=0)}
     await post.send(to(sink, "m1"))
-    async with post.courier(policies=growing):
+    async with post.outbox_sender(policies=growing):
         await sink.received(2)
 
         async def failed_twice() -> OutboxRow:
             while True:
-                (parcel,) = await post.store.outbox(dead=False)
-                if parcel.attempts == 2 and parcel.due_at and parcel.due_at - time.time() < 5.5:
-                    return parcel
+                (outbox_row,) = await post.store.outbox(dead=False)
+                if outbox_row.attempts == 2 and outbox_row.due_at and outbox_row.due_at - time.time() < 5.5:
+                    return outbox_row
                 await asyncio.sleep(0.01)
 
-        parcel = await asyncio.wait_for(failed_twice(), PATIENCE)
-        assert parcel.due_at is not None
-        assert 3 < parcel.due_at - time.time() < 5.1
+        outbox_row = await asyncio.wait_for(failed_twice(), PATIENCE)
+        assert outbox_row.due_at is not None
+        assert 3 < outbox_row.due_at - time.time() < 5.1
 
 
 async def test_a_target_that_is_forbidden_becomes_a_dead_letter_with_its_reason(post: Post, sink: Sink) -> None:
     """CB-1: it was allowed when it was accepted, and is no longer."""
     await post.send(to(sink, "m1", url="http://10.1.2.3/secret", origin="http://10.1.2.3:80"), to(sink, "m2"))
-    async with post.courier():
+    async with post.outbox_sender():
         await post.empty()
 
     (dead,) = await post.store.outbox(dead=True)
@@ -525,11 +529,11 @@ async def test_an_aborted_post_is_broken_off_and_its_lane_goes_on(post: Post, si
     await store.create(NewBox("b1", "box", parent="thread", name="c1"))
     (claim,) = await store.claim("sender", "box", 1)
     await store.commit(claim, Commit(outgoing=[to(sink, "m1", "b1"), to(sink, "m2", "b1")]))
-    async with post.courier(traffic=SendLimits(total=1, per_origin=1)) as courier:
+    async with post.outbox_sender(send_limits=SendLimits(total=1, per_origin=1)) as outbox_sender:
         await sink.received(1)
         stopped = await store.stop(["box"], "thread", "c1", remember_for=60)
         assert stopped.in_flight == ("m1",)
-        await asyncio.wait_for(courier.abort([*stopped.in_flight, "no such"]), PATIENCE)
+        await asyncio.wait_for(outbox_sender.abort([*stopped.in_flight, "no such"]), PATIENCE)
         (claim,) = await store.claim("sender", "box", 1)
         await store.commit(claim, Commit(outgoing=[to(sink, "cancelled", "b1")]))
         await post.empty()
@@ -541,15 +545,15 @@ async def test_an_aborted_post_is_broken_off_and_its_lane_goes_on(post: Post, si
 async def test_what_is_aborted_before_it_was_handed_over_is_not_sent(post: Post, sink: Sink) -> None:
     """SUB-5: a commit and the cancellation after it can be answered in one flush, the cancellation first."""
     store = post.store
-    async with post.courier() as courier:
+    async with post.outbox_sender() as outbox_sender:
         await store.create(NewBox("b1", "box", parent="thread", name="c1"))
         (claim,) = await store.claim("sender", "box", 1)
         first = [to(sink, "m1", "b1")]
-        with courier.place_for(first) as sender:
+        with outbox_sender.place_for(first) as sender:
             taken = await store.commit(claim, Commit(outgoing=first, keep=True), sender)
             stopped = await store.stop(["box"], "thread", "c1", remember_for=60)
-            await courier.abort(stopped.in_flight)
-            courier.hand(taken, asyncio.get_running_loop().time())
+            await outbox_sender.abort(stopped.in_flight)
+            outbox_sender.submit(taken, asyncio.get_running_loop().time())
         (claim,) = await store.claim("sender", "box", 1)
         await store.commit(claim, Commit(outgoing=[to(sink, "cancelled", "b1")]))
         await post.empty()
@@ -561,15 +565,15 @@ async def test_draining_waits_for_what_is_under_way(post: Post, sink: Sink) -> N
     release = asyncio.Event()
     sink.otherwise = after(release, answer(200))
     await post.send(*(to(sink, f"m{number}") for number in range(4)))
-    async with post.courier() as courier:
+    async with post.outbox_sender() as outbox_sender:
         await sink.received(4)
-        assert courier.under_way == 4
-        draining = asyncio.create_task(courier.drain(PATIENCE))
+        assert outbox_sender.under_way == 4
+        draining = asyncio.create_task(outbox_sender.drain(PATIENCE))
         await asyncio.sleep(0.05)
         assert not draining.done()
         release.set()
         await draining
-        assert courier.under_way == 0
+        assert outbox_sender.under_way == 0
 
     assert await post.store.outbox(dead=False) == []
 
@@ -578,9 +582,9 @@ async def test_what_could_not_end_is_delivered_by_whoever_comes_next(post: Post,
     """INV-13"""
     sink.script = [never]
     await post.send(to(sink, "m1"))
-    async with post.courier():
+    async with post.outbox_sender():
         await sink.received(1)
-    async with post.courier():
+    async with post.outbox_sender():
         first, second = await sink.received(2)
         await post.empty()
 
@@ -592,14 +596,14 @@ async def test_why_a_post_was_refused_is_for_the_log_and_for_nobody_else(
 ) -> None:
     fates: list[DeliveryOutcome] = []
 
-    async def report(_taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
-        fates.append(fate)
+    async def report(_taken: TakenPost, delivery_outcome: DeliveryOutcome) -> FollowUp:
+        fates.append(delivery_outcome)
         return FollowUp()
 
     problem = b'{"detail": "It leads to 127.0.0.1."}'
     sink.script = [answer(400, "Content-Type: application/problem+json\r\n", problem)]
     await post.send(to(sink, "m1"))
-    async with post.courier(report=report):
+    async with post.outbox_sender(report=report):
         await post.empty()
 
     assert f"undeliverable: {sink.url} answered 400; it says: It leads to 127.0.0.1." in caplog.messages
@@ -615,23 +619,23 @@ async def test_why_a_post_was_refused_is_for_the_log_and_for_nobody_else(
     ids=["delivered", "dead"],
 )
 async def test_whoever_wants_to_know_gets_a_letter_with_the_fate(
-    post: Post, sink: Sink, behaviour: Any, fate: DeliveryOutcome
+    post: Post, sink: Sink, behaviour: Any, delivery_outcome: DeliveryOutcome
 ) -> None:
     told: list[tuple[str, DeliveryOutcome]] = []
 
-    async def report(taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
-        told.append((taken.outgoing.id, fate))
+    async def report(taken: TakenPost, delivery_outcome: DeliveryOutcome) -> FollowUp:
+        told.append((taken.outgoing.id, delivery_outcome))
         return FollowUp(NewMail("thread", "fate", taken.outgoing.id.encode(), dedup=taken.outgoing.id))
 
     reporting: Report = report
     sink.script = [answer(503), behaviour]
     await post.store.create(NewBox("thread", "thread"))
     await post.send(to(sink, "m1"))
-    async with post.courier(report=reporting):
+    async with post.outbox_sender(report=reporting):
         await post.empty()
 
-    problem = fate.problem and fate.problem.format(url=sink.url)
-    assert told == [("m1", DeliveryOutcome(fate.outcome, fate.status, problem))]
+    problem = delivery_outcome.problem and delivery_outcome.problem.format(url=sink.url)
+    assert told == [("m1", DeliveryOutcome(delivery_outcome.outcome, delivery_outcome.status, problem))]
     await post.store.renew("reader")
     (claim,) = await post.store.claim("reader", "thread", 1)
     assert [(mail.kind, mail.body) for mail in claim.mail] == [("fate", b"m1")]
@@ -645,7 +649,7 @@ async def test_what_was_delivered_is_settled_when_the_store_recovers(
     db.set_busy_timeout(5000)
     await post.send(to(sink, "m1"))
     db.execute("CREATE TRIGGER failing BEFORE DELETE ON outbox BEGIN SELECT RAISE(ABORT, 'disk failure'); END")
-    async with post.courier():
+    async with post.outbox_sender():
         await sink.received(1)
         async with asyncio.timeout(PATIENCE):
             while "cannot settle m1" not in caplog.text:
@@ -659,7 +663,7 @@ async def test_what_was_delivered_is_settled_when_the_store_recovers(
 
 async def test_messages_that_come_while_it_waits_are_found_at_once(post: Post, sink: Sink) -> None:
     # A courier that only looked now and then would need its longest wait for each.
-    async with post.courier(), asyncio.timeout(PATIENCE):
+    async with post.outbox_sender(), asyncio.timeout(PATIENCE):
         for number in range(20):
             await post.send(to(sink, f"m{number}"))
             await sink.received(number + 1)
@@ -692,7 +696,7 @@ async def test_every_attempt_is_a_span_of_the_calls_trace_and_tells_the_receiver
 ) -> None:
     sink.script = [answer(503), reset, answer(200)]
     await post.send(to(sink, "m1", url=f"{sink.url}/s3cret?s3cret", traceparent=TRACEPARENT))
-    async with post.courier(tracing=tracing):
+    async with post.outbox_sender(tracing=tracing):
         requests = await sink.received(3)
         await post.empty()
 
@@ -714,9 +718,9 @@ async def test_a_post_that_is_broken_off_ends_its_span(
 ) -> None:
     sink.otherwise = never
     await post.send(to(sink, "m1", traceparent=TRACEPARENT))
-    async with post.courier(tracing=tracing) as courier:
+    async with post.outbox_sender(tracing=tracing) as outbox_sender:
         await sink.received(1)
-        await asyncio.wait_for(courier.abort(["m1"]), PATIENCE)
+        await asyncio.wait_for(outbox_sender.abort(["m1"]), PATIENCE)
 
     (span,) = spans.get_finished_spans()
     assert seen(span)[1]["rap.outcome"] == "cancelled"
@@ -726,7 +730,7 @@ async def test_a_message_of_no_trace_tells_the_receiver_of_none(
     post: Post, sink: Sink, spans: InMemorySpanExporter, tracing: Tracing
 ) -> None:
     await post.send(to(sink, "m1"))
-    async with post.courier(tracing=tracing):
+    async with post.outbox_sender(tracing=tracing):
         (request,) = await sink.received(1)
         await post.empty()
 
@@ -736,7 +740,7 @@ async def test_a_message_of_no_trace_tells_the_receiver_of_none(
 
 async def test_without_an_sdk_the_receiver_is_told_of_the_trace_as_it_came(post: Post, sink: Sink) -> None:
     await post.send(to(sink, "m1", traceparent=TRACEPARENT))
-    async with post.courier():
+    async with post.outbox_sender():
         (request,) = await sink.received(1)
 
     assert request.headers["traceparent"] == TRACEPARENT
@@ -752,7 +756,7 @@ async def test_whoever_counts_is_told_of_every_attempt(post: Post, sink: Sink) -
     await post.send(
         to(sink, "m1", "lane"), to(sink, "m2", "lane"), to(sink, "n1", "lane", kind=PostKind.NOTICE, once=True)
     )
-    async with post.courier(on_attempt=count):
+    async with post.outbox_sender(on_attempt=count):
         await sink.received(5)
         async with asyncio.timeout(PATIENCE):
             while len(told) < 5:
@@ -772,7 +776,7 @@ async def test_nothing_depends_on_whoever_counts(post: Post, sink: Sink, caplog:
         raise RuntimeError("cannot count")
 
     await post.send(to(sink, "m1", "lane"), to(sink, "m2", "lane"))
-    async with post.courier(on_attempt=fail):
+    async with post.outbox_sender(on_attempt=fail):
         await post.empty()
 
     assert arrived(sink) == ["m1", "m2"]
@@ -794,7 +798,7 @@ async def test_a_message_that_we_fail_to_send_for_a_reason_of_our_own_is_sent_la
 
     monkeypatch.setattr(HttpClient, "post", fail_at_first)
     await post.send(to(sink, "m1", "lane"), to(sink, "m2", "lane"))
-    async with post.courier():
+    async with post.outbox_sender():
         await post.empty()
 
     assert arrived(sink) == ["m1", "m2"]
@@ -811,7 +815,7 @@ async def test_what_is_prepared_for_an_attempt_is_sent_and_signed_and_never_stor
     """TRA-3: tokens are made when they are needed, so that they are in no database."""
     sink.script = [answer(503)]
     await post.send(to(sink, "m1"))
-    async with post.courier(prepare=with_token, secrets=SECRETS):
+    async with post.outbox_sender(prepare=with_token, secrets=SECRETS):
         requests = await sink.received(2)
         await post.empty()
 
@@ -831,7 +835,7 @@ async def test_what_can_never_be_prepared_is_given_up_with_the_reason(post: Post
         return taken.outgoing.body, {}
 
     await post.send(to(sink, "m1", "lane"), to(sink, "m2", "lane"))
-    async with post.courier(prepare=prepare):
+    async with post.outbox_sender(prepare=prepare):
         await post.empty()
 
     (dead,) = await post.store.outbox(dead=True)
@@ -847,7 +851,7 @@ async def test_what_we_fail_to_prepare_is_sent_later(post: Post, sink: Sink, cap
         return taken.outgoing.body, {}
 
     await post.send(to(sink, "m1"))
-    async with post.courier(prepare=prepare):
+    async with post.outbox_sender(prepare=prepare):
         await post.empty()
 
     assert arrived(sink) == ["m1"]
@@ -866,8 +870,8 @@ async def test_a_thread_is_told_of_an_invocation_or_answer_that_was_given_up(
             raise ConfigError("no token")
         return taken.outgoing.body, {}
 
-    async def report(taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
-        told = f"{taken.outgoing.kind} {fate.outcome} {fate.status}: {fate.problem}"
+    async def report(taken: TakenPost, delivery_outcome: DeliveryOutcome) -> FollowUp:
+        told = f"{taken.outgoing.kind} {delivery_outcome.outcome} {delivery_outcome.status}: {delivery_outcome.problem}"
         return FollowUp(NewMail("thread", "fate", told.encode(), dedup=taken.outgoing.id))
 
     problems = {
@@ -879,7 +883,7 @@ async def test_a_thread_is_told_of_an_invocation_or_answer_that_was_given_up(
     policies = {**POLICIES, kind: RetryPolicy(1, 1, 1, 0)}
     await post.store.create(NewBox("thread", "thread", idle=True))
     await post.send(to(sink, "m1", kind=kind))
-    async with post.courier(prepare=prepare, report=report, policies=policies):
+    async with post.outbox_sender(prepare=prepare, report=report, policies=policies):
         await post.empty()
 
     await post.store.renew("reader")
@@ -905,10 +909,10 @@ async def test_what_another_process_has_deleted_is_not_begun(post: Post, sink: S
     taken = await post.store.take("by hand", 2)
     Elsewhere(post.path).delete("m1")
     async with HttpClient(Guard(loopback=True)) as client:
-        courier = OutboxSender(post.store, client, "by hand", policies=EAGER)
-        courier.hand(taken, since=asyncio.get_running_loop().time() - 1)
+        outbox_sender = OutboxSender(post.store, client, "by hand", policies=EAGER)
+        outbox_sender.submit(taken, since=asyncio.get_running_loop().time() - 1)
         await post.empty()
-        await courier.drain(PATIENCE)
+        await outbox_sender.drain(PATIENCE)
 
     assert arrived(sink) == ["m2"]
 
@@ -917,12 +921,12 @@ async def test_a_post_on_the_wire_is_aborted_when_another_process_deletes_it(pos
     """Semantics 20: so that nothing arrives long after a cancellation, wherever that came in."""
     sink.script = [never, never]
     await post.send(to(sink, "m1"), to(sink, "m2"))
-    async with post.courier() as courier:
+    async with post.outbox_sender() as outbox_sender:
         await sink.received(2)
         Elsewhere(post.path).delete("m1")
         async with asyncio.timeout(PATIENCE):
-            while courier.under_way == 2:
+            while outbox_sender.under_way == 2:
                 await asyncio.sleep(0.01)
 
-        assert courier.under_way == 1  # the other one still waits for its answer
-        assert [parcel.id for parcel in await post.store.outbox(dead=False)] == ["m2"]
+        assert outbox_sender.under_way == 1  # the other one still waits for its answer
+        assert [outbox_row.id for outbox_row in await post.store.outbox(dead=False)] == ["m2"]

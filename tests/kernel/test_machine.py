@@ -116,7 +116,7 @@ class Threads(RuleBasedStateMachine):
         )
         self.clock = Clock()
         self.actors: dict[str, Actor] = {}
-        self.letters: set[tuple[str, str]] = set()
+        self.new_mails: set[tuple[str, str]] = set()
         self.counter = 0
         self.turn(0, "", ["storms", "storms", "forecast"], 0)
         self.result(0, "pending", 0, True, None, True)
@@ -146,13 +146,13 @@ class Threads(RuleBasedStateMachine):
             elif isinstance(effect, Write):
                 self._deliver(effect)
 
-    def _deliver(self, letter: Write) -> None:
+    def _deliver(self, new_mail: Write) -> None:
         """Once, as a mailbox would. Only what may come twice has a name that was used before."""
-        known = (letter.thread_id, letter.once) in self.letters
-        assert not known or isinstance(letter.message, CloseThread)
-        self.letters.add((letter.thread_id, letter.once))
+        known = (new_mail.thread_id, new_mail.once) in self.new_mails
+        assert not known or isinstance(new_mail.message, CloseThread)
+        self.new_mails.add((new_mail.thread_id, new_mail.once))
         if not known:
-            self.actors[letter.thread_id].mail.append(letter.message)
+            self.actors[new_mail.thread_id].mail.append(new_mail.message)
 
     def _spawn(self, actor: Actor, made: Spawn) -> None:
         assert made.child.id not in self.actors

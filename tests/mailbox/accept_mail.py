@@ -10,7 +10,7 @@ from tests.mailbox.harness import (
     claim,
     claim_one,
     idle,
-    letter,
+    new_mail,
     running,
     seqs,
     texts,
@@ -71,7 +71,7 @@ class LettersContract:
         store = harness.store
         await idle(store)
         sent = [f"letter {number}" for number in range(30)]
-        await accepted(store, *map(letter, sent))
+        await accepted(store, *map(new_mail, sent))
 
         claimed = await claim_one(store)
 
@@ -84,7 +84,7 @@ class LettersContract:
         store = harness.store
         await idle(store)
         sent = [f"letter {number}" for number in range(1500)]
-        await asyncio.gather(*(store.accept(letter(text)) for text in sent))
+        await asyncio.gather(*(store.accept(new_mail(text)) for text in sent))
 
         got: list[str] = []
         while claims := await claim(store):
@@ -96,9 +96,9 @@ class LettersContract:
     async def test_a_repeated_letter_is_one_letter(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("first", dedup="m1"))
+        await accepted(store, new_mail("first", dedup="m1"))
 
-        assert await store.accept(letter("again", dedup="m1")) is AcceptResult.DUPLICATE
+        assert await store.accept(new_mail("again", dedup="m1")) is AcceptResult.DUPLICATE
 
         assert texts(await claim_one(store)) == ["first"]
 
@@ -106,7 +106,7 @@ class LettersContract:
         store = harness.store
         await idle(store)
 
-        told = await asyncio.gather(*(store.accept(letter("once", dedup="m1")) for _ in range(20)))
+        told = await asyncio.gather(*(store.accept(new_mail("once", dedup="m1")) for _ in range(20)))
 
         assert sorted(told) == [AcceptResult.ACCEPTED] + [AcceptResult.DUPLICATE] * 19
         assert texts(await claim_one(store)) == ["once"]
@@ -114,23 +114,23 @@ class LettersContract:
     async def test_a_repetition_is_recognised_after_its_letter_was_consumed(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("first", dedup="m1"))
+        await accepted(store, new_mail("first", dedup="m1"))
         claimed = await claim_one(store)
         await store.commit(claimed, Commit(consumed=seqs(claimed)))
 
         await harness.advance(10 * 86_400)
 
-        assert await store.accept(letter("first", dedup="m1")) is AcceptResult.DUPLICATE
+        assert await store.accept(new_mail("first", dedup="m1")) is AcceptResult.DUPLICATE
         assert await claim(store) == []
 
     async def test_a_repetition_does_not_make_an_idle_box_due(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("first", dedup="m1"))
+        await accepted(store, new_mail("first", dedup="m1"))
         claimed = await claim_one(store)
         await store.commit(claimed, Commit(consumed=seqs(claimed)))
 
-        await store.accept(letter("first", dedup="m1"))
+        await store.accept(new_mail("first", dedup="m1"))
 
         assert await store.next_due(KIND) is None
         assert await store.backlog(KIND) == 0
@@ -138,7 +138,9 @@ class LettersContract:
     async def test_letters_are_never_deduplicated_by_their_body(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("same"), letter("same"), letter("same", dedup="1"), letter("same", dedup="2"))
+        await accepted(
+            store, new_mail("same"), new_mail("same"), new_mail("same", dedup="1"), new_mail("same", dedup="2")
+        )
 
         assert texts(await claim_one(store)) == ["same"] * 4
 
@@ -147,69 +149,69 @@ class LettersContract:
         await idle(store, "b1")
         await idle(store, "b2")
 
-        await accepted(store, letter("one", "b1", dedup="m1"), letter("two", "b2", dedup="m1"))
+        await accepted(store, new_mail("one", "b1", dedup="m1"), new_mail("two", "b2", dedup="m1"))
 
         assert [texts(each) for each in await claim(store)] == [["one"], ["two"]]
 
     async def test_a_letter_to_nobody_is_not_remembered(self, harness: Harness) -> None:
         store = harness.store
-        assert await store.accept(letter("too early", dedup="m1")) is AcceptResult.UNKNOWN
+        assert await store.accept(new_mail("too early", dedup="m1")) is AcceptResult.UNKNOWN
 
         await idle(store)
 
-        assert await store.accept(letter("in time", dedup="m1")) is AcceptResult.ACCEPTED
+        assert await store.accept(new_mail("in time", dedup="m1")) is AcceptResult.ACCEPTED
 
     async def test_a_closed_box_takes_no_letters_but_knows_those_it_had(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("first", dedup="m1"))
+        await accepted(store, new_mail("first", dedup="m1"))
         claimed = await claim_one(store)
         await store.commit(claimed, Commit(consumed=seqs(claimed), status="closed"))
 
-        assert await store.accept(letter("first", dedup="m1")) is AcceptResult.DUPLICATE
-        assert await store.accept(letter("new", dedup="m2")) is AcceptResult.UNKNOWN
-        assert await store.accept(letter("new")) is AcceptResult.UNKNOWN
+        assert await store.accept(new_mail("first", dedup="m1")) is AcceptResult.DUPLICATE
+        assert await store.accept(new_mail("new", dedup="m2")) is AcceptResult.UNKNOWN
+        assert await store.accept(new_mail("new")) is AcceptResult.UNKNOWN
         assert await claim(store) == []
 
     async def test_it_can_be_asked_whether_a_letter_would_be_a_repetition(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("for ever", dedup="m1"), letter("for a while", dedup="m2", remember_for=60))
+        await accepted(store, new_mail("for ever", dedup="m1"), new_mail("for a while", dedup="m2", remember_for=60))
 
         async def remembered() -> list[bool]:
             asked = [("b1", "m1"), ("b1", "m2"), ("b1", "m3"), ("b2", "m1")]
             return [await store.remembers(box, dedup) for box, dedup in asked]
 
         assert await remembered() == [True, True, False, False]
-        assert await store.accept(letter("new", dedup="m3")) is AcceptResult.ACCEPTED  # to ask leaves no trace
+        assert await store.accept(new_mail("new", dedup="m3")) is AcceptResult.ACCEPTED  # to ask leaves no trace
         await harness.advance(61)
         assert await remembered() == [True, False, True, False]
 
     async def test_a_forgotten_box_knows_the_letters_it_had_as_long_as_its_id(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("first", dedup="m1"))
+        await accepted(store, new_mail("first", dedup="m1"))
         await store.commit(await claim_one(store), Commit(forget_for=60.0))
 
         await harness.advance(58)
-        assert await store.accept(letter("first", dedup="m1")) is AcceptResult.DUPLICATE
-        assert await store.accept(letter("new", dedup="m2")) is AcceptResult.UNKNOWN
+        assert await store.accept(new_mail("first", dedup="m1")) is AcceptResult.DUPLICATE
+        assert await store.accept(new_mail("new", dedup="m2")) is AcceptResult.UNKNOWN
 
         await harness.advance(3)
-        assert await store.accept(letter("first", dedup="m1")) is AcceptResult.UNKNOWN
+        assert await store.accept(new_mail("first", dedup="m1")) is AcceptResult.UNKNOWN
 
     async def test_a_letter_can_be_remembered_for_less_than_its_box_lives(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        event = letter("event", dedup="m1", remember_for=60)
-        await accepted(store, event, letter("call", dedup="m2"))
+        event = new_mail("event", dedup="m1", remember_for=60)
+        await accepted(store, event, new_mail("call", dedup="m2"))
 
         await harness.advance(58)
         assert await store.accept(event) is AcceptResult.DUPLICATE
 
         await harness.advance(3)
         assert await store.accept(event) is AcceptResult.ACCEPTED
-        assert await store.accept(letter("call", dedup="m2")) is AcceptResult.DUPLICATE
+        assert await store.accept(new_mail("call", dedup="m2")) is AcceptResult.DUPLICATE
         assert texts(await claim_one(store)) == ["event", "call", "event"]
 
         await harness.advance(58)
@@ -218,15 +220,15 @@ class LettersContract:
     async def test_a_repetition_does_not_prolong_how_long_its_letter_is_remembered(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        event = letter("event", dedup="m1", remember_for=60)
+        event = new_mail("event", dedup="m1", remember_for=60)
         await accepted(store, event)
 
         await harness.advance(40)
         assert await store.accept(event) is AcceptResult.DUPLICATE
-        assert await store.accept(letter("event", dedup="m1")) is AcceptResult.DUPLICATE
+        assert await store.accept(new_mail("event", dedup="m1")) is AcceptResult.DUPLICATE
 
         await harness.advance(21)
-        assert await store.accept(letter("event", dedup="m1")) is AcceptResult.ACCEPTED
+        assert await store.accept(new_mail("event", dedup="m1")) is AcceptResult.ACCEPTED
         await harness.advance(10 * 86_400)
         assert await store.accept(event) is AcceptResult.DUPLICATE
 
@@ -235,7 +237,7 @@ class LettersContract:
     ) -> None:
         store = harness.store
         await idle(store)
-        brief, long = letter("brief", dedup="m1", remember_for=30), letter("long", dedup="m2", remember_for=3600)
+        brief, long = new_mail("brief", dedup="m1", remember_for=30), new_mail("long", dedup="m2", remember_for=3600)
         await accepted(store, brief, long)
         await store.commit(await claim_one(store), Commit(forget_for=60))
 
@@ -250,8 +252,8 @@ class LettersContract:
     async def test_letters_of_a_commit_are_remembered_as_long_as_they_say(self, harness: Harness) -> None:
         store = harness.store
         await idle(store, "b2")
-        event = letter("event", "b2", dedup="m1", remember_for=60)
-        await store.commit(await running(store), Commit(letters=[event, event]))
+        event = new_mail("event", "b2", dedup="m1", remember_for=60)
+        await store.commit(await running(store), Commit(new_mails=[event, event]))
         assert texts(await claim_one(store)) == ["event"]
 
         assert await store.accept(event) is AcceptResult.DUPLICATE
@@ -264,40 +266,40 @@ class LettersContract:
         await store.commit(box, Commit(remember={"k": 60.0}))
 
         await harness.advance(58)
-        assert await store.accept(letter("again", dedup="k")) is AcceptResult.DUPLICATE
-        assert await store.accept(letter("again", dedup="k", needs=("call", "c1"))) is AcceptResult.DUPLICATE
+        assert await store.accept(new_mail("again", dedup="k")) is AcceptResult.DUPLICATE
+        assert await store.accept(new_mail("again", dedup="k", needs=("call", "c1"))) is AcceptResult.DUPLICATE
         await harness.advance(4)
-        assert await store.accept(letter("another", dedup="k")) is AcceptResult.ACCEPTED
+        assert await store.accept(new_mail("another", dedup="k")) is AcceptResult.ACCEPTED
 
     async def test_a_box_made_anew_takes_a_letter_like_one_its_predecessor_had(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("first", dedup="m1"))
+        await accepted(store, new_mail("first", dedup="m1"))
         await store.commit(await claim_one(store), Commit(forget_for=60.0))
         await harness.advance(61)
         await store.create(NewBox("b1", KIND))
 
-        assert await store.accept(letter("another life", dedup="m1")) is AcceptResult.ACCEPTED
-        assert await store.accept(letter("another life", dedup="m1")) is AcceptResult.DUPLICATE
+        assert await store.accept(new_mail("another life", dedup="m1")) is AcceptResult.ACCEPTED
+        assert await store.accept(new_mail("another life", dedup="m1")) is AcceptResult.DUPLICATE
         assert texts(await claim_one(store)) == ["another life"]
 
     async def test_a_letter_that_needs_a_record_is_unwanted_without_it(self, harness: Harness) -> None:
         store = harness.store
         await idle(store, put=[Record("call", "c1")])
 
-        assert await store.accept(letter("result", needs=("call", "c2"))) is AcceptResult.UNWANTED
-        assert await store.accept(letter("result", needs=("subscription", "c1"))) is AcceptResult.UNWANTED
+        assert await store.accept(new_mail("result", needs=("call", "c2"))) is AcceptResult.UNWANTED
+        assert await store.accept(new_mail("result", needs=("subscription", "c1"))) is AcceptResult.UNWANTED
         assert await claim(store) == []
 
-        assert await store.accept(letter("result", needs=("call", "c1"))) is AcceptResult.ACCEPTED
+        assert await store.accept(new_mail("result", needs=("call", "c1"))) is AcceptResult.ACCEPTED
         assert texts(await claim_one(store)) == ["result"]
 
     async def test_an_unwanted_letter_is_not_remembered(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        event = letter("event", dedup="m1", needs=("call", "c1"))
+        event = new_mail("event", dedup="m1", needs=("call", "c1"))
         assert await store.accept(event) is AcceptResult.UNWANTED
-        await accepted(store, letter("wake up"))
+        await accepted(store, new_mail("wake up"))
         await store.commit(await claim_one(store), Commit(put=[Record("call", "c1")]))
 
         assert await store.accept(event) is AcceptResult.ACCEPTED
@@ -305,12 +307,12 @@ class LettersContract:
     async def test_a_repetition_is_recognised_though_its_record_is_gone(self, harness: Harness) -> None:
         store = harness.store
         await idle(store, put=[Record("call", "c1")])
-        result = letter("result", dedup="m1", needs=("call", "c1"))
+        result = new_mail("result", dedup="m1", needs=("call", "c1"))
         await accepted(store, result)
         await store.commit(await claim_one(store), Commit(drop=[("call", "c1")]))
 
         assert await store.accept(result) is AcceptResult.DUPLICATE
-        assert await store.accept(letter("late", dedup="m2", needs=("call", "c1"))) is AcceptResult.UNWANTED
+        assert await store.accept(new_mail("late", dedup="m2", needs=("call", "c1"))) is AcceptResult.UNWANTED
 
     async def test_no_key_a_stranger_chooses_is_mistaken_for_something_else(self, harness: Harness) -> None:
         """Keys come from headers strangers write; ids of stopped and of finished boxes are remembered too."""
@@ -319,5 +321,5 @@ class LettersContract:
         await store.stop(["child"], "b1", "c1", remember_for=60)
 
         for key in ("", "child/c1", "/", "stopped/child/c1"):
-            assert await store.accept(letter("mine", dedup=key)) is AcceptResult.ACCEPTED
-            assert await store.accept(letter("mine", dedup=key)) is AcceptResult.DUPLICATE
+            assert await store.accept(new_mail("mine", dedup=key)) is AcceptResult.ACCEPTED
+            assert await store.accept(new_mail("mine", dedup=key)) is AcceptResult.DUPLICATE

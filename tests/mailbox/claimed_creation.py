@@ -75,9 +75,9 @@ class ShortcutsContract:
         await store.renew(ANNA)
         await store.create(NewBox("b1", KIND, b"state", idle=True))
 
-        reception, claimed = await store.accept_claimed(NewMail("b1", "hello", b"body"), ANNA)
+        accept_result, claimed = await store.accept_claimed(NewMail("b1", "hello", b"body"), ANNA)
 
-        assert reception is AcceptResult.ACCEPTED
+        assert accept_result is AcceptResult.ACCEPTED
         assert claimed is not None
         assert claimed.box == await store.box("b1")
         assert (claimed.worker, claimed.attempts, claimed.timers) == (ANNA, 1, ())
@@ -177,7 +177,7 @@ class ShortcutsContract:
 
         assert heirs == {"p1", "p2"}
         await store.settle(second, DELIVERED)
-        assert {parcel.id for parcel in await store.outbox(dead=False)} == {"p1", "p2"}
+        assert {outbox_row.id for outbox_row in await store.outbox(dead=False)} == {"p1", "p2"}
 
     async def test_whoever_is_cancelled_while_it_claims_holds_nothing(self, harness: Harness) -> None:
         store = harness.store

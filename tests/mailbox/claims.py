@@ -15,7 +15,7 @@ from tests.mailbox.harness import (
     claim,
     claim_one,
     idle,
-    letter,
+    new_mail,
     running,
     seqs,
     taken_over,
@@ -68,11 +68,11 @@ class WorkContract:
         store = harness.store
         await idle(store, "b1")
         await idle(store, "b2")
-        await accepted(store, letter("first", "b2"))
+        await accepted(store, new_mail("first", "b2"))
         await harness.advance(1)
-        await accepted(store, letter("second", "b1"))
+        await accepted(store, new_mail("second", "b1"))
         await harness.advance(1)
-        await accepted(store, letter("third", "b2"))
+        await accepted(store, new_mail("third", "b2"))
 
         assert [one.box.id for one in await claim(store)] == ["b2", "b1"]
 
@@ -86,7 +86,7 @@ class WorkContract:
     async def test_a_claimed_box_is_claimed_by_nobody_else_nor_twice(self, harness: Harness) -> None:
         store = harness.store
         await running(store)
-        await accepted(store, letter("for whom?"))
+        await accepted(store, new_mail("for whom?"))
 
         assert await claim(store, BERT) == []
         assert await claim(store, ANNA) == []
@@ -106,7 +106,7 @@ class WorkContract:
     async def test_mail_that_comes_during_a_claim_makes_the_box_due_when_it_ends(self, harness: Harness) -> None:
         store = harness.store
         claimed = await running(store)
-        await accepted(store, letter("meanwhile"))
+        await accepted(store, new_mail("meanwhile"))
         await store.commit(claimed, Commit())
 
         assert await store.next_due(KIND) == 0
@@ -116,7 +116,7 @@ class WorkContract:
         store = harness.store
         await running(store)
 
-        await accepted(store, letter("meanwhile"))
+        await accepted(store, new_mail("meanwhile"))
 
         assert await store.next_due(KIND) != 0
         assert (await store.load(KIND)).due == 0
@@ -124,9 +124,9 @@ class WorkContract:
     async def test_mail_that_was_not_consumed_comes_again_and_only_that(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("one"), letter("two"), letter("three"))
+        await accepted(store, new_mail("one"), new_mail("two"), new_mail("three"))
         claimed = await claim_one(store)
-        await accepted(store, letter("four"))
+        await accepted(store, new_mail("four"))
 
         first, _, third = seqs(claimed)
         await store.commit(claimed, Commit(consumed=[third, first]))
@@ -136,7 +136,7 @@ class WorkContract:
     async def test_consuming_mail_that_is_not_there_changes_nothing(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("one"))
+        await accepted(store, new_mail("one"))
         claimed = await claim_one(store)
         before = await visible(store, "b1")
 
@@ -151,7 +151,7 @@ class WorkContract:
         store = harness.store
         await idle(store, "b1")
         await idle(store, "b2")
-        await accepted(store, letter("one", "b1"), letter("two", "b2"))
+        await accepted(store, new_mail("one", "b1"), new_mail("two", "b2"))
         first, second = await claim(store)
 
         with pytest.raises(StoreError):
@@ -163,7 +163,7 @@ class WorkContract:
     async def test_a_letter_set_aside_is_not_handed_out_again_and_the_box_goes_on(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("poison", dedup="m1"), letter("fine"))
+        await accepted(store, new_mail("poison", dedup="m1"), new_mail("fine"))
         claimed = await claim_one(store)
 
         await store.commit(claimed, Commit(set_aside={seqs(claimed)[0]: "kills its worker"}))
@@ -172,12 +172,12 @@ class WorkContract:
         assert texts(again) == ["fine"]
         await store.commit(again, Commit(consumed=seqs(again)))
         assert await store.next_due(KIND) is None
-        assert (await store.accept(letter("poison", dedup="m1"))).value == "duplicate"
+        assert (await store.accept(new_mail("poison", dedup="m1"))).value == "duplicate"
 
     async def test_a_claim_names_its_worker_and_its_turn(self, harness: Harness) -> None:
         store = harness.store
         first = await running(store)
-        await accepted(store, letter("more"))
+        await accepted(store, new_mail("more"))
         await store.commit(first, Commit())
 
         second = await claim_one(store, BERT)
@@ -188,9 +188,9 @@ class WorkContract:
     async def test_attempts_count_lost_workers(self, harness: Harness) -> None:
         store = harness.store
         await store.create(NewBox("b1", KIND))
-        await accepted(store, letter("one"))
+        await accepted(store, new_mail("one"))
         lost = await claim_one(store, ANNA)
-        await accepted(store, letter("two"))
+        await accepted(store, new_mail("two"))
 
         second = await taken_over(harness, store, BERT)
 
@@ -201,7 +201,7 @@ class WorkContract:
     async def test_a_commit_clears_the_box_but_not_mail_it_leaves(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("left"))
+        await accepted(store, new_mail("left"))
         await store.commit(await claim_one(store), Commit())
 
         again = await claim_one(store)
@@ -212,7 +212,7 @@ class WorkContract:
     async def test_a_failed_slice_stays_on_the_account(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("hard"))
+        await accepted(store, new_mail("hard"))
         await store.commit(await claim_one(store), Commit(charge=True))
 
         assert await store.next_due(KIND) == 0
@@ -220,13 +220,13 @@ class WorkContract:
         assert again.attempts == 2
         await store.commit(again, Commit(consumed=seqs(again)))
 
-        await accepted(store, letter("easy"))
+        await accepted(store, new_mail("easy"))
         assert (await claim_one(store)).attempts == 1
 
     async def test_after_two_lost_attempts_mail_is_handed_out_one_by_one(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("one"), letter("two"), letter("three"))
+        await accepted(store, new_mail("one"), new_mail("two"), new_mail("three"))
         await claim_one(store, "first")
         await taken_over(harness, store, "second")
 
@@ -244,7 +244,7 @@ class WorkContract:
     async def test_a_claim_brings_no_more_bytes_of_mail_than_it_asks_for(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, *(letter(str(number) * 10) for number in range(5)))
+        await accepted(store, *(new_mail(str(number) * 10) for number in range(5)))
 
         brought = []
         for _ in range(3):
@@ -260,7 +260,7 @@ class WorkContract:
     async def test_mail_that_just_fits_is_brought(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("1" * 10), letter("2" * 20))
+        await accepted(store, new_mail("1" * 10), new_mail("2" * 20))
 
         (claimed,) = await claim(store, mail_bytes=30)
 
@@ -270,7 +270,7 @@ class WorkContract:
         store = harness.store
         await store.create(NewBox("none", KIND, idle=True))
         await idle(store)
-        await accepted(store, letter("large" * 100), letter("small"))
+        await accepted(store, new_mail("large" * 100), new_mail("small"))
 
         (claimed,) = await claim(store, mail_bytes=10)
 
@@ -281,7 +281,7 @@ class WorkContract:
         for id in ("b1", "b2", "b3", "b4"):
             await idle(store, id)
         for id, text in (("b1", "1" * 10), ("b2", "2" * 10), ("b2", "3" * 10), ("b3", "4" * 10), ("b4", "5" * 20)):
-            await accepted(store, letter(text, id))
+            await accepted(store, new_mail(text, id))
             await harness.advance(1)
 
         async with asyncio.timeout(15):
@@ -299,7 +299,7 @@ class WorkContract:
     async def test_a_worker_can_hold_on_to_its_claim(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("one"))
+        await accepted(store, new_mail("one"))
         claimed = await claim_one(store)
 
         await store.commit(claimed, Commit(consumed=seqs(claimed), state=b"halfway", keep=True))
@@ -315,7 +315,7 @@ class WorkContract:
     async def test_a_commit_that_holds_on_says_that_the_box_got_on(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("one"), letter("two"))
+        await accepted(store, new_mail("one"), new_mail("two"))
         await claim_one(store, "first")
         await taken_over(harness, store, "second")
         third = await taken_over(harness, store, "third")
@@ -356,17 +356,17 @@ class WorkContract:
         claimed = await running(store)
         await store.commit(claimed, Commit(again_at=claimed.now + 30))
 
-        await accepted(store, letter("now"))
+        await accepted(store, new_mail("now"))
 
         again = await claim_one(store)
-        await accepted(store, letter("and now"))
+        await accepted(store, new_mail("and now"))
         await store.commit(again, Commit(consumed=seqs(again), again_at=again.now + 30))
         assert texts(await claim_one(store)) == ["and now"]
 
     async def test_a_failed_slice_is_not_run_again_before_it_said(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("hard"))
+        await accepted(store, new_mail("hard"))
         claimed = await claim_one(store)
         await store.commit(claimed, Commit(charge=True, again_at=claimed.now + 30))
 
@@ -397,7 +397,7 @@ class WorkContract:
         claimed = await running(store)
         await store.commit(claimed, Commit(charge=True, again_at=claimed.now + 3600))
 
-        await accepted(store, letter("try again"))
+        await accepted(store, new_mail("try again"))
 
         again = await claim_one(store)
         assert (again.attempts, texts(again)) == (2, ["try again"])

@@ -52,7 +52,7 @@ class Harness(Protocol):
         """Everything the database has written to its disk."""
 
 
-def letter(
+def new_mail(
     text: str,
     box: str = "b1",
     *,
@@ -101,8 +101,8 @@ async def idle(store: Store, id: str = "b1", **commit: Any) -> None:
     await store.commit(await running(store, id), Commit(**commit))
 
 
-async def accepted(store: Store, *letters: NewMail) -> None:
-    for one in letters:
+async def accepted(store: Store, *new_mails: NewMail) -> None:
+    for one in new_mails:
         assert await store.accept(one) is AcceptResult.ACCEPTED
 
 

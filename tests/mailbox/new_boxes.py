@@ -14,7 +14,7 @@ from tests.mailbox.harness import (
     claim,
     claim_one,
     idle,
-    letter,
+    new_mail,
     running,
     seqs,
     texts,
@@ -25,19 +25,19 @@ class BeginningsContract:
     async def test_a_box_can_be_made_with_its_first_letter(self, harness: Harness) -> None:
         store = harness.store
 
-        assert await store.create(NewBox("b1", KIND, b"state"), letter("first", dedup="m1"))
+        assert await store.create(NewBox("b1", KIND, b"state"), new_mail("first", dedup="m1"))
 
         claimed = await claim_one(store)
         assert (claimed.box.state, texts(claimed)) == (b"state", ["first"])
-        assert await store.accept(letter("first", dedup="m1")) is AcceptResult.DUPLICATE
+        assert await store.accept(new_mail("first", dedup="m1")) is AcceptResult.DUPLICATE
 
     async def test_making_a_box_again_with_the_same_letter_changes_nothing(self, harness: Harness) -> None:
         store = harness.store
-        await store.create(NewBox("b1", KIND, b"state"), letter("first", dedup="m1"))
+        await store.create(NewBox("b1", KIND, b"state"), new_mail("first", dedup="m1"))
         claimed = await claim_one(store)
         await store.commit(claimed, Commit(consumed=seqs(claimed)))
 
-        assert not await store.create(NewBox("b1", KIND, b"other"), letter("first", dedup="m1"))
+        assert not await store.create(NewBox("b1", KIND, b"other"), new_mail("first", dedup="m1"))
 
         assert await claim(store) == []
         box = await store.box("b1")
@@ -47,7 +47,7 @@ class BeginningsContract:
     async def test_of_many_that_make_a_box_with_the_same_letter_one_does(self, harness: Harness) -> None:
         store, box = harness.store, NewBox("b1", KIND)
 
-        made = await asyncio.gather(*(store.create(box, letter("first", dedup="m1")) for _ in range(20)))
+        made = await asyncio.gather(*(store.create(box, new_mail("first", dedup="m1")) for _ in range(20)))
 
         assert sorted(made) == [False] * 19 + [True]
         assert texts(await claim_one(store)) == ["first"]
@@ -56,7 +56,7 @@ class BeginningsContract:
         store = harness.store
         await idle(store)
 
-        assert not await store.create(NewBox("b1", KIND), letter("new", dedup="m1"))
+        assert not await store.create(NewBox("b1", KIND), new_mail("new", dedup="m1"))
 
         assert texts(await claim_one(store)) == ["new"]
 
@@ -64,7 +64,7 @@ class BeginningsContract:
         store = harness.store
         claimed = await running(store)
 
-        assert not await store.create(NewBox("b1", KIND), letter("meanwhile"))
+        assert not await store.create(NewBox("b1", KIND), new_mail("meanwhile"))
         assert await claim(store) == []
 
         await store.commit(claimed, Commit())
@@ -76,7 +76,7 @@ class BeginningsContract:
         await idle(store, "ended", forget_for=60)
 
         for id in ("closed", "ended"):
-            assert not await store.create(NewBox(id, KIND), letter("late", id))
+            assert not await store.create(NewBox(id, KIND), new_mail("late", id))
 
         assert await claim(store) == []
         assert await store.box("ended") is None
@@ -85,7 +85,7 @@ class BeginningsContract:
         store = harness.store
         await store.stop([KIND], "thread", "c1", remember_for=60)
 
-        assert await store.create(NewBox("b1", KIND, parent="thread", name="c1"), letter("first"))
+        assert await store.create(NewBox("b1", KIND, parent="thread", name="c1"), new_mail("first"))
 
         claimed = await claim_one(store)
         assert (claimed.box.stopped, texts(claimed)) == (True, ["first"])
@@ -95,7 +95,7 @@ class BeginningsContract:
         await idle(store, "b2")
 
         with pytest.raises(StoreError, match=r"box b1 is for box b2"):
-            await store.create(NewBox("b1", KIND), letter("stray", "b2"))
+            await store.create(NewBox("b1", KIND), new_mail("stray", "b2"))
 
         assert await store.box("b1") is None
         assert await claim(store) == []
@@ -116,11 +116,11 @@ class BeginningsContract:
 
     async def test_a_letter_makes_an_idle_box_due_whether_it_comes_along_or_later(self, harness: Harness) -> None:
         store = harness.store
-        await store.create(NewBox("along", KIND, idle=True), letter("first", "along"))
+        await store.create(NewBox("along", KIND, idle=True), new_mail("first", "along"))
         await store.create(NewBox("later", KIND, idle=True))
         assert [texts(one) for one in await claim(store)] == [["first"]]
 
-        await accepted(store, letter("second", "later"))
+        await accepted(store, new_mail("second", "later"))
 
         assert texts(await claim_one(store)) == ["second"]
 
@@ -130,7 +130,7 @@ class BeginningsContract:
         facts = [Fact("told", "call", "c1", b"")]
 
         await store.commit(
-            await running(store), Commit(spawn=spawn, facts=facts, letters=[letter("hello", "written to")])
+            await running(store), Commit(spawn=spawn, facts=facts, new_mails=[new_mail("hello", "written to")])
         )
 
         assert {one.box.id: texts(one) for one in await claim(store)} == {"written to": ["hello"], "silent": []}

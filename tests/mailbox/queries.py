@@ -12,7 +12,7 @@ from tests.mailbox.harness import (
     claim,
     claim_one,
     idle,
-    letter,
+    new_mail,
     running,
     seqs,
 )
@@ -56,7 +56,7 @@ class LookingContract:
 
         await store.commit(claimed, Commit())
         assert not await is_busy(store)
-        await accepted(store, letter("hello"))
+        await accepted(store, new_mail("hello"))
         assert await is_busy(store)
 
     async def test_a_box_in_the_hands_of_a_worker_that_was_lost_is_busy(self, harness: Harness) -> None:
@@ -93,7 +93,7 @@ class LookingContract:
 
         assert box is not None
         assert box.length == 3
-        await accepted(store, letter("hello"))
+        await accepted(store, new_mail("hello"))
         assert (await claim_one(store)).box.length == 3
 
     async def test_boxes_of_a_kind_that_have_a_root_are_listed_the_last_first(self, harness: Harness) -> None:
@@ -153,7 +153,7 @@ class LookingContract:
         await family(store)
         assert names(await store.boxes(KIND, limit=2)) == ["t5", "t4"]
 
-        await accepted(store, letter("end", "t4"))
+        await accepted(store, new_mail("end", "t4"))
         await store.commit(await claim_one(store), Commit(forget_for=0))
         await store.create(NewBox("t8", KIND, root="t8"))
 
@@ -163,7 +163,7 @@ class LookingContract:
     async def test_a_list_says_which_boxes_are_busy(self, harness: Harness) -> None:
         store = harness.store
         await family(store)
-        await accepted(store, letter("hello", "t2"), letter("hello", "t3"))
+        await accepted(store, new_mail("hello", "t2"), new_mail("hello", "t3"))
         await claim(store, BERT, limit=1)
 
         for found in (
@@ -230,7 +230,7 @@ class LookingContract:
     async def test_a_journal_grows_at_the_end_that_is_read(self, harness: Harness) -> None:
         store = harness.store
         await idle(store, entries=[Entry("n", b"1"), Entry("n", b"2")])
-        await accepted(store, letter("more"))
+        await accepted(store, new_mail("more"))
         claimed = await claim_one(store)
         await store.commit(claimed, Commit(consumed=seqs(claimed), entries=[Entry("n", b"3")]))
 

@@ -17,7 +17,7 @@ from tests.mailbox.harness import (
     claim_one,
     idle,
     ids,
-    letter,
+    new_mail,
     post,
     post_taken_over,
     running,
@@ -49,10 +49,10 @@ class SeveralHandlesContract:
     async def test_what_one_handle_was_told_the_other_finds(self, harness: Harness) -> None:
         here, there = harness.store, await harness.open()
         await here.create(NewBox("b1", KIND, b"state"))
-        await accepted(here, letter("one", dedup="m1"))
-        await accepted(there, letter("two"))
+        await accepted(here, new_mail("one", dedup="m1"))
+        await accepted(there, new_mail("two"))
 
-        assert (await there.accept(letter("one", dedup="m1"))).value == "duplicate"
+        assert (await there.accept(new_mail("one", dedup="m1"))).value == "duplicate"
         claimed = await claim_one(there)
         assert texts(claimed) == ["one", "two"]
         await there.commit(claimed, Commit(consumed=seqs(claimed), entries=[Entry("e", b"1")], outgoing=[post("p1")]))
@@ -74,7 +74,7 @@ class SeveralHandlesContract:
     async def test_a_store_opened_again_has_everything(self, harness: Harness) -> None:
         before = harness.store
         await idle(before, put=[Record("call", "c1", b"x")], entries=[Entry("e", b"1")], outgoing=[post("p1")])
-        await accepted(before, letter("unread"))
+        await accepted(before, new_mail("unread"))
         seen = await visible(before, "b1")
         await harness.crash(before)
 
@@ -116,7 +116,7 @@ class SeveralHandlesContract:
         stores = [harness.store, await harness.open(), await harness.open()]
 
         made = await asyncio.gather(*(store.create(NewBox("b1", KIND)) for store in stores for _ in range(5)))
-        told = await asyncio.gather(*(store.accept(letter("x", dedup="m")) for store in stores for _ in range(5)))
+        told = await asyncio.gather(*(store.accept(new_mail("x", dedup="m")) for store in stores for _ in range(5)))
 
         assert sum(made) == 1
         assert [one.value for one in told].count("accepted") == 1
@@ -124,7 +124,7 @@ class SeveralHandlesContract:
 
     async def test_handles_that_race_make_a_box_with_its_first_letter_once(self, harness: Harness) -> None:
         stores = [harness.store, await harness.open(), await harness.open()]
-        box, first = NewBox("b1", KIND, idle=True), letter("first", dedup="m")
+        box, first = NewBox("b1", KIND, idle=True), new_mail("first", dedup="m")
 
         made = await asyncio.gather(*(store.create(box, first) for store in stores for _ in range(5)))
 
@@ -248,7 +248,7 @@ class SeveralHandlesContract:
         waiting = asyncio.create_task(woken(here, KIND))
         await asyncio.sleep(0.15)
         async with asyncio.timeout(20):
-            await accepted(there, letter("hello"))
+            await accepted(there, new_mail("hello"))
             await waiting
         busy.cancel()
         await asyncio.gather(busy, return_exceptions=True)
@@ -260,7 +260,7 @@ class SeveralHandlesContract:
             return f"PLANTED-{what}-SECRET".encode()
 
         await store.create(NewBox("b1", KIND, secret("first-state")))
-        await accepted(store, letter(secret("mail").decode()))
+        await accepted(store, new_mail(secret("mail").decode()))
         claimed = await claim_one(store)
         await store.commit(
             claimed,
@@ -284,7 +284,7 @@ class SeveralHandlesContract:
                 ],
                 spawn=[NewBox("b2", KIND, secret("child"))],
                 facts=[Fact("b2", "call", "c1", secret("fact"))],
-                letters=[letter(secret("letter").decode(), "b2")],
+                new_mails=[new_mail(secret("letter").decode(), "b2")],
                 keep=True,
             ),
         )

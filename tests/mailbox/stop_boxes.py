@@ -13,7 +13,7 @@ from tests.mailbox.harness import (
     claim,
     claim_one,
     ids,
-    letter,
+    new_mail,
     post,
     retry,
     take,
@@ -25,7 +25,7 @@ NOTHING = StoppedBoxes((), ())
 
 
 async def waiting(store: Store) -> list[str]:
-    return [parcel.id for parcel in await store.outbox(dead=False)]
+    return [outbox_row.id for outbox_row in await store.outbox(dead=False)]
 
 
 def child(id: str, name: str | None, parent: str = "thread", kind: str = KIND) -> NewBox:
@@ -49,7 +49,7 @@ class StoppingContract:
     async def test_stopping_takes_a_box_from_the_worker_that_runs_it(self, harness: Harness) -> None:
         store = harness.store
         await store.create(child("b1", "c1"))
-        await accepted(store, letter("unread"))
+        await accepted(store, new_mail("unread"))
         claimed = await claim_one(store, ANNA)
 
         await store.stop([KIND], "thread", "c1", remember_for=60)
@@ -147,10 +147,10 @@ class StoppingContract:
         claimed = await claim_one(store)
         timers = [Timer("due", claimed.now + 5), Timer("later", claimed.now + 60)]
         await store.commit(claimed, Commit(timers=timers))
-        await accepted(store, letter("one"), letter("two"))
+        await accepted(store, new_mail("one"), new_mail("two"))
         await harness.advance(6)
         await store.stop([KIND], "thread", "c1", remember_for=60)
-        await accepted(store, letter("three"))
+        await accepted(store, new_mail("three"))
 
         again = await claim_one(store)
 
@@ -244,7 +244,7 @@ class StoppingContract:
         assert stopped == StoppedBoxes(("b1",), ("p1",))
         await store.settle(flying, retry(0))
         assert ids(await take(store)) == ["p4"]
-        assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p4", "p5"]
+        assert [outbox_row.id for outbox_row in await store.outbox(dead=False)] == ["p4", "p5"]
 
     async def test_lanes_under_a_stopped_box_are_deleted_too(self, harness: Harness) -> None:
         store = harness.store
@@ -334,7 +334,7 @@ class StoppingContract:
         await store.create(child("b1", "c1"))
         await store.stop([KIND], "thread", "c1", remember_for=60)
 
-        assert await store.accept(letter("late")) is AcceptResult.ACCEPTED
+        assert await store.accept(new_mail("late")) is AcceptResult.ACCEPTED
 
     async def test_a_finished_box_is_not_stopped(self, harness: Harness) -> None:
         store = harness.store

@@ -13,7 +13,7 @@ from tests.mailbox.harness import (
     accepted,
     claim_one,
     idle,
-    letter,
+    new_mail,
     post,
     running,
     send,
@@ -28,7 +28,7 @@ class HousekeepingContract:
         store = harness.store
         await idle(store, "ended", forget_for=DAY)
         await idle(store, "alive")
-        await accepted(store, letter("kept", "alive", dedup="m1"))
+        await accepted(store, new_mail("kept", "alive", dedup="m1"))
         await store.stop([KIND], "thread", "c1", remember_for=DAY)
         await send(store, post("p1"))
         await store.settle((await take(store))[0], DEAD)
@@ -38,7 +38,7 @@ class HousekeepingContract:
         await harness.advance(DAY / 2)
 
         assert await store.sweep(DAY) == 0
-        assert await store.accept(letter("kept", "alive", dedup="m1")) is AcceptResult.DUPLICATE
+        assert await store.accept(new_mail("kept", "alive", dedup="m1")) is AcceptResult.DUPLICATE
         assert not await store.create(NewBox("ended", KIND))
         await store.create(NewBox("b1", KIND, parent="thread", name="c1"))
         stopped = await store.box("b1")
@@ -49,7 +49,7 @@ class HousekeepingContract:
     async def test_what_has_expired_is_swept_and_what_lives_stays(self, harness: Harness) -> None:
         store = harness.store
         await idle(store, "alive")
-        await accepted(store, letter("kept", "alive", dedup="m1"), letter("unread", "alive"))
+        await accepted(store, new_mail("kept", "alive", dedup="m1"), new_mail("unread", "alive"))
         await send(store, post("p1", "x"), post("p2", "y"))
         first, second = await take(store)
         await store.settle(first, DEAD)
@@ -58,14 +58,14 @@ class HousekeepingContract:
 
         assert await store.sweep(DAY) >= 1
 
-        assert [parcel.id for parcel in await store.outbox(dead=True)] == ["p2"]
-        assert await store.accept(letter("kept", "alive", dedup="m1")) is AcceptResult.DUPLICATE
+        assert [outbox_row.id for outbox_row in await store.outbox(dead=True)] == ["p2"]
+        assert await store.accept(new_mail("kept", "alive", dedup="m1")) is AcceptResult.DUPLICATE
         assert len((await claim_one(store)).mail) == 2
 
     async def test_everything_remembered_of_a_finished_box_is_swept_in_the_end(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, *(letter("x", dedup=f"m{number}") for number in range(5)))
+        await accepted(store, *(new_mail("x", dedup=f"m{number}") for number in range(5)))
         await store.commit(await claim_one(store), Commit(forget_for=60.0))
         await store.stop([KIND], "thread", "c1", remember_for=60.0)
         while await store.sweep(DAY):
@@ -80,8 +80,8 @@ class HousekeepingContract:
     async def test_letters_are_forgotten_when_they_say_though_their_box_lives(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, *(letter("x", dedup=f"m{number}", remember_for=60) for number in range(5)))
-        await accepted(store, letter("x", dedup="kept"), letter("x", dedup="for long", remember_for=DAY))
+        await accepted(store, *(new_mail("x", dedup=f"m{number}", remember_for=60) for number in range(5)))
+        await accepted(store, new_mail("x", dedup="kept"), new_mail("x", dedup="for long", remember_for=DAY))
         while await store.sweep(DAY):
             pass
 
@@ -90,7 +90,7 @@ class HousekeepingContract:
         assert await store.sweep(DAY) == 5
         assert await store.sweep(DAY) == 0
         for kept in ("kept", "for long"):
-            assert await store.accept(letter("x", dedup=kept)) is AcceptResult.DUPLICATE
+            assert await store.accept(new_mail("x", dedup=kept)) is AcceptResult.DUPLICATE
         assert len((await claim_one(store)).mail) == 7
 
     async def test_a_sweep_does_a_little_at_a_time_and_comes_to_an_end(self, harness: Harness) -> None:
@@ -117,7 +117,7 @@ class HousekeepingContract:
         assert await store.backlog(KIND) == 2
         assert await store.backlog("other") == 1
 
-        await accepted(store, letter("wake up", "idle"))
+        await accepted(store, new_mail("wake up", "idle"))
         assert await store.backlog(KIND) == 3
 
     async def test_what_waits_for_a_timer_is_no_backlog_until_then(self, harness: Harness) -> None:

@@ -19,7 +19,7 @@ from tests.mailbox.harness import (
     claim,
     claim_one,
     idle,
-    letter,
+    new_mail,
     post,
     retry,
     running,
@@ -78,12 +78,12 @@ class WaitingContract:
         await idle(harness.store)
         await claim(harness.store)
         async with rings(harness.store, KIND):
-            await accepted(harness.store, letter("hello"))
+            await accepted(harness.store, new_mail("hello"))
 
     async def test_mail_that_came_during_a_claim_rings_when_the_claim_ends(self, harness: Harness) -> None:
         store = harness.store
         claimed = await running(store)
-        await accepted(store, letter("meanwhile"))
+        await accepted(store, new_mail("meanwhile"))
         assert await claim(store, BERT) == []
         async with rings(store, KIND):
             await store.commit(claimed, Commit())
@@ -100,7 +100,7 @@ class WaitingContract:
         claimed = await running(store)
         await claim(store)
         async with rings(store, KIND):
-            await store.commit(claimed, Commit(keep=True, letters=[letter("hello", "b2")]))
+            await store.commit(claimed, Commit(keep=True, new_mails=[new_mail("hello", "b2")]))
         await claim(store, kind="child")
         async with rings(store, "child"):
             await store.commit(claimed, Commit(keep=True, spawn=[NewBox("b3", "child")]))
@@ -161,7 +161,7 @@ class WaitingContract:
         await claim(store)
         taken = await take_one(store)
         async with rings(store, KIND):
-            await store.settle(taken, type(DELIVERED)(DELIVERED.outcome, letter=letter("delivered")))
+            await store.settle(taken, type(DELIVERED)(DELIVERED.outcome, new_mail=new_mail("delivered")))
 
     async def test_what_comes_while_a_claim_is_under_way_rings(self, harness: Harness) -> None:
         store = harness.store
@@ -278,7 +278,7 @@ class WaitingContract:
 
         async def write(writer: int) -> None:
             for number in range(30):
-                await accepted(store, letter(f"{writer}/{number}", f"b{(writer + number) % 3}"))
+                await accepted(store, new_mail(f"{writer}/{number}", f"b{(writer + number) % 3}"))
 
         workers = [asyncio.create_task(work(ANNA)), asyncio.create_task(work(BERT))]
         async with asyncio.timeout(LONG / 2):

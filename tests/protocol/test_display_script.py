@@ -341,7 +341,7 @@ def test_whatever_is_given_a_line_or_nothing_comes_out(script: str, arguments: d
             assert 0 < len(line) <= LONGEST_LINE
             assert printable(line) == line
             assert len(line.splitlines()) == 1
-            assert not {unicodedata.category(letter) for letter in line} & {"Cc", "Cs", "Zl", "Zp"}
+            assert not {unicodedata.category(new_mail) for new_mail in line} & {"Cc", "Cs", "Zl", "Zp"}
 
 
 expressions = st.recursive(

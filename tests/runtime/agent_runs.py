@@ -105,23 +105,23 @@ def lived(life: Life) -> Iterator[Life]:
         _lived.pop()
 
 
-def waking(plan: AgentConfig, surroundings: AgentEnvironment | None) -> OnAccept:
+def waking(config: AgentConfig, environment: AgentEnvironment | None) -> OnAccept:
     """A bell at which the agent is woken: by a second one, that is gone when nothing is due."""
 
-    async def ring(_thread_id: str) -> None:
-        async with opened(plan, surroundings) as second:
+    async def trigger(_thread_id: str) -> None:
+        async with opened(config, environment) as second:
             await second.wake()
 
-    return ring
+    return trigger
 
 
 def _without_worker(make: Callable[..., None]) -> Callable[..., None]:
     """An agent in a program of one's own hibernates by itself: its toolsets, and what it has in memory, are nobody else's."""
 
     def made(self: Agent, **options: Any) -> None:
-        async def ring(_thread_id: str) -> None:
+        async def trigger(_thread_id: str) -> None:
             await self.wake()
 
-        make(self, **{"worker": False, "on_accept": ring, **options})
+        make(self, **{"worker": False, "on_accept": trigger, **options})
 
     return made

@@ -207,13 +207,13 @@ class Working:
 
     async def failed_once(self) -> None:
         """Return when the first attempt at a POST has failed, and it waits for the next."""
-        async with asyncio.timeout(PATIENCE), opened(self.engine.plan.store) as store:
+        async with asyncio.timeout(PATIENCE), opened(self.engine.config.store) as store:
             while not any(each.problem for each in await store.outbox(dead=False)):
                 await asyncio.sleep(0.01)
 
     async def quiet(self) -> None:
         """Return when no thread has anything to do, and no POST is on its way."""
-        async with asyncio.timeout(PATIENCE), opened(self.engine.plan.store) as store:
+        async with asyncio.timeout(PATIENCE), opened(self.engine.config.store) as store:
             while await self._is_busy(store):
                 await asyncio.sleep(0.01)
 
@@ -245,10 +245,10 @@ async def working(
     policies: Mapping[PostKind, RetryPolicy] | None = None,
     limits: ThreadLimits | None = None,
     patience: Patience | None = None,
-    surroundings: AgentEnvironment | None = None,
+    environment: AgentEnvironment | None = None,
 ) -> AsyncIterator[Working]:
     """An agent on a port of its own, or on the one given."""
-    plan = AgentConfig(
+    config = AgentConfig(
         model=model if isinstance(model, Model) else Scripted(model),
         servers=tuple(Server(each) if isinstance(each, str) else each for each in servers),
         store=store,
@@ -267,10 +267,10 @@ async def working(
     )
     with listen("127.0.0.1", port) as listener:
         url = url_of("127.0.0.1", listener)
-        plan = replace(plan, public_url=url)
+        config = replace(config, public_url=url)
         if hibernates():
-            plan = replace(plan, on_accept=waking(plan, surroundings))
-        async with running(plan, surroundings, worker=not hibernates()) as engine:
+            config = replace(config, on_accept=waking(config, environment))
+        async with running(config, environment, worker=not hibernates()) as engine:
             engines.append(engine)
             async with _serving(app, listener):
                 yield Working(engine, url)

@@ -31,14 +31,14 @@ class ManualClock:
         """So many seconds later."""
         self.time += seconds
         for store in self._stores:
-            store.ring()
+            store.notify()
 
-    def surroundings(self) -> AgentEnvironment:
+    def environment(self) -> AgentEnvironment:
         """Where this clock is the agent's, and its store's."""
         return AgentEnvironment(clock=self, open_store=self._open)
 
-    def _open(self, plan: AgentConfig) -> Store:
-        path = Path(plan.store.removeprefix("sqlite:///"))
+    def _open(self, config: AgentConfig) -> Store:
+        path = Path(config.store.removeprefix("sqlite:///"))
         # Nobody is lost here, so leases never end.
         store = SqliteStore(str(path), load_keyring(path), lease=Lease(10**9), clock=self.now)
         self._stores.append(store)

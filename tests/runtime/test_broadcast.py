@@ -23,15 +23,15 @@ async def told(watcher: Watcher) -> list[BroadcastMessage]:
 
 
 async def test_everybody_who_looks_at_a_thread_is_told_in_order() -> None:
-    hub = Broadcast()
-    with hub.watch("t") as first, hub.watch("t") as second, hub.watch("u") as other:
+    broadcast = Broadcast()
+    with broadcast.watch("t") as first, broadcast.watch("t") as second, broadcast.watch("u") as other:
         for news in (Changed(), Delta("a"), Delta("a")):
-            hub.tell("t", news)
+            broadcast.tell("t", news)
 
         assert await told(first) == await told(second) == [Changed(), Delta("a"), Delta("a")]
         assert await told(other) == []
-        assert hub.watched == 2
-    assert hub.watched == 0
+        assert broadcast.watched == 2
+    assert broadcast.watched == 0
 
 
 async def test_pieces_of_what_is_in_the_journal_by_now_are_not_told_any_more() -> None:
@@ -70,11 +70,11 @@ async def test_changes_are_never_missed_and_never_pile_up() -> None:
 
 
 async def test_the_end_is_told_to_everybody_even_to_those_who_come_later() -> None:
-    hub = Broadcast()
-    with hub.watch("t") as slow:
+    broadcast = Broadcast()
+    with broadcast.watch("t") as slow:
         for number in range(MANY):
-            hub.tell("t", Delta(str(number)))
-        hub.end()
+            broadcast.tell("t", Delta(str(number)))
+        broadcast.end()
         assert (await told(slow))[-1] == BroadcastEnded()
-    with hub.watch("t") as late:
+    with broadcast.watch("t") as late:
         assert await told(late) == [BroadcastEnded()]

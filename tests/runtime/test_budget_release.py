@@ -64,9 +64,9 @@ async def is_answered(agent: Agent, before: AgentThread, times: int = 1) -> None
 
 
 async def all_are_looked_at(agent: Agent) -> None:
-    shift = agent.engine._shift
+    shift = agent.engine._worker
     assert shift is not None
-    (task,) = shift._reviving
+    (task,) = shift._budget_release
     await until(task.done)
 
 
@@ -87,12 +87,12 @@ class Counting:
 
 
 async def asked_to_revive(
-    store: str, budget: Budget | None, limits: ThreadLimits = NO_LIMITS, spending: Any = None
+    store: str, budget: Budget | None, limits: ThreadLimits = NO_LIMITS, budget_usage: Any = None
 ) -> list[str]:
     """What a store is asked for when nobody else is there."""
     async with handle_on(store) as handle:
         counting: Any = Counting(handle)
-        await BudgetRelease(counting, "w1", budget, limits, spending).run()
+        await BudgetRelease(counting, "w1", budget, limits, budget_usage).run()
         return counting.asked  # type: ignore[no-any-return]
 
 
@@ -193,7 +193,7 @@ async def test_nobody_is_looked_at_while_the_budget_is_used_up(scripted: Model, 
         assert await (await agent.thread()).ask("hello") == "heard: hello"
         await parked(agent)
 
-    assert await asked_to_revive(store, Budget(slices=2), spending=UsedUp()) == []
+    assert await asked_to_revive(store, Budget(slices=2), budget_usage=UsedUp()) == []
     assert await asked_to_revive(store, Budget(slices=3)) == ["boxes", "accept", "note"]
 
 

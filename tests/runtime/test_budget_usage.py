@@ -111,13 +111,13 @@ class Premises:
         self._stores.append(store)
         return store
 
-    def spending(self, worker: str, budget: Budget | None = None, store: Fragile | None = None) -> BudgetUsage:
+    def budget_usage(self, worker: str, budget: Budget | None = None, store: Fragile | None = None) -> BudgetUsage:
         """What a process counts that writes when it is told to."""
         return BudgetUsage(store or self.store, worker, budget or Budget(slices=PLENTY), self.clock.now, sleep=pause)
 
     async def counted(self, per: Per = "day") -> int:
         """The completions that somebody finds who comes now."""
-        return (await self.spending("new", Budget(slices=PLENTY, per=per)).spent()).requests
+        return (await self.budget_usage("new", Budget(slices=PLENTY, per=per)).spent()).requests
 
     async def ledgers(self, per: Per = "day") -> list[Record]:
         return await self.store.records("rapkit/spending", f"spent/{per}")
@@ -128,21 +128,21 @@ class Premises:
 
 
 @pytest.fixture(params=["file", "memory"])
-async def premises(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Premises]:
-    premises = Premises(tmp_path / "agent.db" if request.param == "file" else None)
-    yield premises
-    await premises.close()
+async def services(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Premises]:
+    services = Premises(tmp_path / "agent.db" if request.param == "file" else None)
+    yield services
+    await services.close()
 
 
 def slices(number: int) -> Usage:
     return Usage(requests=number)
 
 
-async def written(spending: BudgetUsage) -> None:
+async def written(budget_usage: BudgetUsage) -> None:
     """Let it write what there is."""
     with pytest.raises(Paused):
         async with asyncio.timeout(60):
-            await spending.run()
+            await budget_usage.run()
 
 
 # Budgets
@@ -210,16 +210,16 @@ def test_a_total_never_ends() -> None:
 # What is said
 
 
-async def told(premises: Premises, budget: Budget, usage: Usage) -> Exceeded:
-    spending = premises.spending("w1", budget)
-    spending.add(usage)
-    exceeded = await spending.exceeded()
+async def told(services: Premises, budget: Budget, usage: Usage) -> Exceeded:
+    budget_usage = services.budget_usage("w1", budget)
+    budget_usage.add(usage)
+    exceeded = await budget_usage.exceeded()
     assert exceeded is not None
     return exceeded
 
 
-async def test_a_person_is_told_what_was_spent_and_what_to_do(premises: Premises) -> None:
-    exceeded = await told(premises, Budget(cost=50), Usage(1, cost=50.12))
+async def test_a_person_is_told_what_was_spent_and_what_to_do(services: Premises) -> None:
+    exceeded = await told(services, Budget(cost=50), Usage(1, cost=50.12))
     assert exceeded == Exceeded(
         "The agent has spent $50.12 of its $50.00 for 2026-11-16 (UTC). It goes on at 2026-11-17 00:00 UTC; to go on earlier, "
         "raise `cost` in [agent.budget] (or Agent(budget=...)) and restart.",
@@ -227,8 +227,8 @@ async def test_a_person_is_told_what_was_spent_and_what_to_do(premises: Premises
     )
 
 
-async def test_tokens_are_those_read_and_those_written(premises: Premises) -> None:
-    exceeded = await told(premises, Budget(tokens=1_000_000, per="month"), Usage(1, 600_000, 400_500))
+async def test_tokens_are_those_read_and_those_written(services: Premises) -> None:
+    exceeded = await told(services, Budget(tokens=1_000_000, per="month"), Usage(1, 600_000, 400_500))
     assert exceeded == Exceeded(
         "The agent has used 1,000,500 of its 1,000,000 tokens for 2026-11 (UTC). It goes on at 2026-12-01 00:00 UTC; to go on earlier, "
         "raise `tokens` in [agent.budget] (or Agent(budget=...)) and restart.",
@@ -236,8 +236,8 @@ async def test_tokens_are_those_read_and_those_written(premises: Premises) -> No
     )
 
 
-async def test_slices_are_completions(premises: Premises) -> None:
-    exceeded = await told(premises, Budget(slices=20, per="hour"), slices(20))
+async def test_slices_are_completions(services: Premises) -> None:
+    exceeded = await told(services, Budget(slices=20, per="hour"), slices(20))
     assert exceeded == Exceeded(
         "The agent has run 20 of its 20 slices for the hour from 2026-11-16 12:00 (UTC). It goes on at 2026-11-16 13:00 UTC; to go on "
         "earlier, raise `slices` in [agent.budget] (or Agent(budget=...)) and restart.",
@@ -245,8 +245,8 @@ async def test_slices_are_completions(premises: Premises) -> None:
     )
 
 
-async def test_a_total_does_not_go_on_by_itself(premises: Premises) -> None:
-    exceeded = await told(premises, Budget(cost=0.05, per="total"), Usage(1, cost=0.0712))
+async def test_a_total_does_not_go_on_by_itself(services: Premises) -> None:
+    exceeded = await told(services, Budget(cost=0.05, per="total"), Usage(1, cost=0.0712))
     assert exceeded == Exceeded(
         "The agent has spent $0.071 of its $0.050 in total. It does not go on by itself: "
         "raise `cost` in [agent.budget] (or Agent(budget=...)) and restart.",
@@ -254,8 +254,8 @@ async def test_a_total_does_not_go_on_by_itself(premises: Premises) -> None:
     )
 
 
-async def test_all_limits_that_are_reached_are_named(premises: Premises) -> None:
-    exceeded = await told(premises, Budget(slices=2, tokens=10, cost=1.0), Usage(2, 6, 5, 1.5))
+async def test_all_limits_that_are_reached_are_named(services: Premises) -> None:
+    exceeded = await told(services, Budget(slices=2, tokens=10, cost=1.0), Usage(2, 6, 5, 1.5))
     assert exceeded.reason.startswith(
         "The agent has spent $1.50 of its $1.00, used 11 of its 10 tokens and run 2 of its 2 slices for 2026-11-16 (UTC)."
     )
@@ -265,43 +265,43 @@ async def test_all_limits_that_are_reached_are_named(premises: Premises) -> None
 # Counting
 
 
-async def test_nothing_is_exceeded_below_the_limits(premises: Premises) -> None:
-    spending = premises.spending("w1", Budget(slices=2, tokens=10, cost=1.0))
-    assert await spending.exceeded() is None
-    spending.add(Usage(1, 5, 4, 0.99))
-    assert await spending.exceeded() is None
-    assert await spending.spent() == Usage(1, 5, 4, 0.99)
+async def test_nothing_is_exceeded_below_the_limits(services: Premises) -> None:
+    budget_usage = services.budget_usage("w1", Budget(slices=2, tokens=10, cost=1.0))
+    assert await budget_usage.exceeded() is None
+    budget_usage.add(Usage(1, 5, 4, 0.99))
+    assert await budget_usage.exceeded() is None
+    assert await budget_usage.spent() == Usage(1, 5, 4, 0.99)
 
 
-async def test_cents_add_up_to_a_dollar(premises: Premises) -> None:
+async def test_cents_add_up_to_a_dollar(services: Premises) -> None:
     """Ten times 0.1 are less than 1.0 for a computer that counts in fractions of two."""
-    spending = premises.spending("w1", Budget(cost=1.0))
+    budget_usage = services.budget_usage("w1", Budget(cost=1.0))
     for _ in range(9):
-        spending.add(Usage(1, cost=0.1))
-    assert await spending.exceeded() is None
-    spending.add(Usage(1, cost=0.1))
-    assert await spending.exceeded() is not None
+        budget_usage.add(Usage(1, cost=0.1))
+    assert await budget_usage.exceeded() is None
+    budget_usage.add(Usage(1, cost=0.1))
+    assert await budget_usage.exceeded() is not None
 
 
 @pytest.mark.parametrize("cost", [math.nan, math.inf, -3.0])
-async def test_a_model_that_does_not_know_its_price_costs_nothing(premises: Premises, cost: float) -> None:
-    spending = premises.spending("w1", Budget(cost=1.0))
-    spending.add(Usage(1, 2, 3, cost))
-    assert await spending.spent() == Usage(1, 2, 3, 0.0)
+async def test_a_model_that_does_not_know_its_price_costs_nothing(services: Premises, cost: float) -> None:
+    budget_usage = services.budget_usage("w1", Budget(cost=1.0))
+    budget_usage.add(Usage(1, 2, 3, cost))
+    assert await budget_usage.spent() == Usage(1, 2, 3, 0.0)
 
 
-async def test_own_completions_count_before_they_are_written(premises: Premises) -> None:
-    spending = premises.spending("w1", Budget(slices=2))
-    assert await spending.exceeded() is None
-    spending.add(slices(2))
-    assert await spending.exceeded() is not None
-    assert await premises.counted() == 0
+async def test_own_completions_count_before_they_are_written(services: Premises) -> None:
+    budget_usage = services.budget_usage("w1", Budget(slices=2))
+    assert await budget_usage.exceeded() is None
+    budget_usage.add(slices(2))
+    assert await budget_usage.exceeded() is not None
+    assert await services.counted() == 0
 
 
-async def test_two_processes_spend_one_budget(premises: Premises) -> None:
+async def test_two_processes_spend_one_budget(services: Premises) -> None:
     budget = Budget(slices=10)
-    one = premises.spending("w1", budget)
-    two = premises.spending("w2", budget, premises.another_store())
+    one = services.budget_usage("w1", budget)
+    two = services.budget_usage("w2", budget, services.another_store())
     one.add(slices(6))
     await written(one)
     two.add(slices(3))
@@ -310,82 +310,82 @@ async def test_two_processes_spend_one_budget(premises: Premises) -> None:
     two.add(slices(1))
     exceeded = await two.exceeded()
     await written(two)
-    premises.clock.time += 2
+    services.clock.time += 2
 
     assert exceeded is not None
     assert "10 of its 10" in exceeded.reason
     assert await one.exceeded() == exceeded
 
 
-async def test_what_others_spent_is_looked_up_every_few_seconds_only(premises: Premises) -> None:
-    spending = premises.spending("w1")
-    await asyncio.gather(*(spending.exceeded() for _ in range(20)))
+async def test_what_others_spent_is_looked_up_every_few_seconds_only(services: Premises) -> None:
+    budget_usage = services.budget_usage("w1")
+    await asyncio.gather(*(budget_usage.exceeded() for _ in range(20)))
     for _ in range(20):
-        spending.add(slices(1))
-        await spending.exceeded()
-    assert premises.store.reads == 1
+        budget_usage.add(slices(1))
+        await budget_usage.exceeded()
+    assert services.store.reads == 1
 
-    premises.clock.time += 2
-    await asyncio.gather(*(spending.exceeded() for _ in range(20)))
-    assert premises.store.reads == 2
+    services.clock.time += 2
+    await asyncio.gather(*(budget_usage.exceeded() for _ in range(20)))
+    assert services.store.reads == 2
 
 
-async def test_a_clock_that_was_put_back_does_not_keep_it_from_looking(premises: Premises) -> None:
-    spending = premises.spending("w1")
-    await spending.exceeded()
-    premises.clock.time -= HOUR
-    other = premises.spending("w2")
+async def test_a_clock_that_was_put_back_does_not_keep_it_from_looking(services: Premises) -> None:
+    budget_usage = services.budget_usage("w1")
+    await budget_usage.exceeded()
+    services.clock.time -= HOUR
+    other = services.budget_usage("w2")
     other.add(slices(5))
     await written(other)
-    assert (await spending.spent()).requests == 5
+    assert (await budget_usage.spent()).requests == 5
 
 
-async def test_it_is_not_written_again_what_has_not_changed(premises: Premises) -> None:
-    spending = premises.spending("w1")
-    spending.add(slices(1))
-    await written(spending)
-    before = await premises.ledgers()
-    premises.clock.time += 1
-    spending.add(Usage())
-    await written(spending)
-    assert await premises.ledgers() == before
+async def test_it_is_not_written_again_what_has_not_changed(services: Premises) -> None:
+    budget_usage = services.budget_usage("w1")
+    budget_usage.add(slices(1))
+    await written(budget_usage)
+    before = await services.ledgers()
+    services.clock.time += 1
+    budget_usage.add(Usage())
+    await written(budget_usage)
+    assert await services.ledgers() == before
 
 
-async def test_a_new_process_goes_on_where_the_last_was_killed(premises: Premises) -> None:
-    killed = premises.spending("w1")
+async def test_a_new_process_goes_on_where_the_last_was_killed(services: Premises) -> None:
+    killed = services.budget_usage("w1")
     killed.add(Usage(2, 30, 4, 0.25))
     await written(killed)
     killed.add(slices(1))  # not written
 
-    spending = premises.spending("w2")
-    await spending.start()
-    assert await spending.spent() == Usage(2, 30, 4, 0.25)
+    budget_usage = services.budget_usage("w2")
+    await budget_usage.start()
+    assert await budget_usage.spent() == Usage(2, 30, 4, 0.25)
 
 
-async def test_a_process_that_ended_in_order_loses_nothing(premises: Premises) -> None:
-    spending = premises.spending("w1")
-    spending.add(slices(2))
-    await written(spending)
-    spending.add(slices(3))
-    await spending.close()
-    await spending.close()
-    assert await premises.counted() == 5
-    assert (await spending.spent()).requests == 5
+async def test_a_process_that_ended_in_order_loses_nothing(services: Premises) -> None:
+    budget_usage = services.budget_usage("w1")
+    budget_usage.add(slices(2))
+    await written(budget_usage)
+    budget_usage.add(slices(3))
+    await budget_usage.close()
+    await budget_usage.close()
+    assert await services.counted() == 5
+    assert (await budget_usage.spent()).requests == 5
 
 
-async def test_a_process_that_spent_nothing_leaves_nothing(premises: Premises) -> None:
-    spending = premises.spending("w1")
-    await spending.start()
-    await spending.exceeded()
-    await spending.close()
-    assert await premises.ledgers() == []
-    assert await premises.store.box("rapkit/spending") is None
+async def test_a_process_that_spent_nothing_leaves_nothing(services: Premises) -> None:
+    budget_usage = services.budget_usage("w1")
+    await budget_usage.start()
+    await budget_usage.exceeded()
+    await budget_usage.close()
+    assert await services.ledgers() == []
+    assert await services.store.box("rapkit/spending") is None
 
 
 # Writing
 
 
-async def test_it_is_written_at_once_and_then_once_a_second(premises: Premises) -> None:
+async def test_it_is_written_at_once_and_then_once_a_second(services: Premises) -> None:
     paused: asyncio.Queue[float] = asyncio.Queue()
     go_on = asyncio.Semaphore(0)
 
@@ -393,88 +393,88 @@ async def test_it_is_written_at_once_and_then_once_a_second(premises: Premises) 
         paused.put_nowait(seconds)
         await go_on.acquire()
 
-    spending = BudgetUsage(premises.store, "w1", Budget(slices=PLENTY), premises.clock.now, sleep=wait)
-    running = asyncio.create_task(spending.run())
+    budget_usage = BudgetUsage(services.store, "w1", Budget(slices=PLENTY), services.clock.now, sleep=wait)
+    running = asyncio.create_task(budget_usage.run())
     try:
-        spending.add(slices(1))
+        budget_usage.add(slices(1))
         assert await paused.get() == 1
-        assert await premises.counted() == 1
-        spending.add(slices(1))
-        spending.add(slices(1))
-        assert await premises.counted() == 1
+        assert await services.counted() == 1
+        budget_usage.add(slices(1))
+        budget_usage.add(slices(1))
+        assert await services.counted() == 1
 
         go_on.release()
         assert await paused.get() == 1
-        assert await premises.counted() == 3
+        assert await services.counted() == 3
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_what_could_not_be_written_is_written_later(premises: Premises, caplog: pytest.LogCaptureFixture) -> None:
-    spending = premises.spending("w1")
-    premises.store.strike_at(1, False, StoreError)
-    spending.add(slices(3))
-    await written(spending)
+async def test_what_could_not_be_written_is_written_later(services: Premises, caplog: pytest.LogCaptureFixture) -> None:
+    budget_usage = services.budget_usage("w1")
+    services.store.strike_at(1, False, StoreError)
+    budget_usage.add(slices(3))
+    await written(budget_usage)
     assert "cannot write down what was spent, and will try again: The disk is gone." in caplog.text
-    assert await premises.counted() == 0
+    assert await services.counted() == 0
 
-    await written(spending)  # though nothing was added
-    assert await premises.counted() == 3
+    await written(budget_usage)  # though nothing was added
+    assert await services.counted() == 3
 
 
-async def test_whoever_asks_is_told_that_the_store_fails(premises: Premises) -> None:
-    spending = premises.spending("w1")
-    premises.store.strike_at(1, False, StoreError)
+async def test_whoever_asks_is_told_that_the_store_fails(services: Premises) -> None:
+    budget_usage = services.budget_usage("w1")
+    services.store.strike_at(1, False, StoreError)
     with pytest.raises(StoreError):
-        await spending.exceeded()
-    assert await spending.exceeded() is None
+        await budget_usage.exceeded()
+    assert await budget_usage.exceeded() is None
 
 
-async def test_a_ledger_that_cannot_be_read_is_an_error(premises: Premises) -> None:
+async def test_a_ledger_that_cannot_be_read_is_an_error(services: Premises) -> None:
     box = NewBox("rapkit/spending", "spending", idle=True)
-    await premises.store.note(box, Fact(box.id, "spent/day", "2026-11-16", b"?"))
+    await services.store.note(box, Fact(box.id, "spent/day", "2026-11-16", b"?"))
     with pytest.raises(StoreError, match="2026-11-16 cannot be read"):
-        await premises.spending("w1").exceeded()
+        await services.budget_usage("w1").exceeded()
 
 
-async def test_what_is_read_while_one_writes_does_not_hide_what_is_written(premises: Premises) -> None:
+async def test_what_is_read_while_one_writes_does_not_hide_what_is_written(services: Premises) -> None:
     has_read, go_on = asyncio.Event(), asyncio.Event()
 
     async def dawdle() -> None:
-        premises.store.on_read = None
+        services.store.on_read = None
         has_read.set()
         await go_on.wait()
 
-    premises.store.on_read = dawdle
-    spending = premises.spending("w1")
-    looking = asyncio.create_task(spending.exceeded())
+    services.store.on_read = dawdle
+    budget_usage = services.budget_usage("w1")
+    looking = asyncio.create_task(budget_usage.exceeded())
     await has_read.wait()
-    spending.add(slices(3))
-    writing = asyncio.create_task(written(spending))
+    budget_usage.add(slices(3))
+    writing = asyncio.create_task(written(budget_usage))
     await asyncio.wait({writing}, timeout=0.1)  # it may, or wait for the other
     go_on.set()
     await asyncio.gather(looking, writing)
-    assert (await spending.spent()).requests == 3
-    assert await premises.counted() == 3
+    assert (await budget_usage.spent()).requests == 3
+    assert await services.counted() == 3
 
 
-async def test_many_processes_that_write_at_once_lose_nothing(premises: Premises) -> None:
+async def test_many_processes_that_write_at_once_lose_nothing(services: Premises) -> None:
     async def live(worker: str) -> None:
-        spending = premises.spending(worker, store=store)
+        budget_usage = services.budget_usage(worker, store=store)
         for _ in range(5):
-            spending.add(slices(1))
-            await written(spending)
-            await spending.exceeded()
-        spending.add(slices(1))
-        await spending.close()
+            budget_usage.add(slices(1))
+            await written(budget_usage)
+            await budget_usage.exceeded()
+        budget_usage.add(slices(1))
+        await budget_usage.close()
 
     lives = []
     for number in range(6):
-        store = premises.another_store()
+        store = services.another_store()
         lives.append(live(f"w{number}"))
     await asyncio.gather(*lives)
-    assert await premises.counted() == 36
+    assert await services.counted() == 36
 
 
 # Whatever happens to a process
@@ -490,39 +490,39 @@ STRIKES = [
 class Life:
     """A process that spends, writes, spends again, writes and ends; and what it has spent and knows to be written."""
 
-    def __init__(self, premises: Premises, store: Fragile, worker: str = "w1") -> None:
-        self.spending = premises.spending(worker, store=store)
-        self._clock = premises.clock
+    def __init__(self, services: Premises, store: Fragile, worker: str = "w1") -> None:
+        self.budget_usage = services.budget_usage(worker, store=store)
+        self._clock = services.clock
         self.added = 0
         self.sure = 0
 
     async def live(self) -> None:
-        await self.spending.start()
+        await self.budget_usage.start()
         for number in (3, 4):
             self._add(number)
-            await written(self.spending)
+            await written(self.budget_usage)
             self.sure = self.added
             self._clock.time += 2
-            await self.spending.exceeded()
+            await self.budget_usage.exceeded()
         self._add(5)
-        await self.spending.close()
+        await self.budget_usage.close()
         self.sure = self.added
 
     async def live_with_patience(self) -> None:
         """With a store that fails once, wherever that is."""
-        await again(self.spending.start)
+        await again(self.budget_usage.start)
         for number in (3, 4):
             self._add(number)
-            await written(self.spending)
+            await written(self.budget_usage)
             self._clock.time += 2
-            await again(self.spending.exceeded)
-            assert (await self.spending.spent()).requests == BEFORE + self.added
+            await again(self.budget_usage.exceeded)
+            assert (await self.budget_usage.spent()).requests == BEFORE + self.added
         self._add(5)
-        await self.spending.close()
-        await self.spending.close()
+        await self.budget_usage.close()
+        await self.budget_usage.close()
 
     def _add(self, number: int) -> None:
-        self.spending.add(slices(number))
+        self.budget_usage.add(slices(number))
         self.added += number
 
 
@@ -533,19 +533,19 @@ async def again(ask: Callable[[], Awaitable[object]]) -> None:
         await ask()
 
 
-async def others_live(premises: Premises) -> None:
+async def others_live(services: Premises) -> None:
     """Somebody has ended and somebody was killed: they have spent what was `BEFORE`. And there is an old ledger."""
-    premises.clock.time -= 10 * DAY
-    await a_killed_process(premises, "long ago", 500)
-    premises.clock.time = NOON
-    ended = premises.spending("ended")
+    services.clock.time -= 10 * DAY
+    await a_killed_process(services, "long ago", 500)
+    services.clock.time = NOON
+    ended = services.budget_usage("ended")
     ended.add(slices(100))
     await ended.close()
-    await a_killed_process(premises, "killed", 10)
+    await a_killed_process(services, "killed", 10)
 
 
-async def a_killed_process(premises: Premises, worker: str, number: int) -> None:
-    killed = premises.spending(worker)
+async def a_killed_process(services: Premises, worker: str, number: int) -> None:
+    killed = services.budget_usage(worker)
     killed.add(slices(number))
     await written(killed)
 
@@ -553,111 +553,111 @@ async def a_killed_process(premises: Premises, worker: str, number: int) -> None
 BEFORE = 110
 
 
-async def test_the_strikes_below_hit_every_operation(premises: Premises) -> None:
-    await others_live(premises)
-    store = premises.another_store()
+async def test_the_strikes_below_hit_every_operation(services: Premises) -> None:
+    await others_live(services)
+    store = services.another_store()
     store.operations = 0
-    await Life(premises, store).live()
+    await Life(services, store).live()
     assert store.operations == OPERATIONS
 
 
 @pytest.mark.parametrize(("number", "after"), STRIKES)
 async def test_a_process_that_is_killed_loses_only_what_it_had_not_written(
-    premises: Premises, number: int, after: bool
+    services: Premises, number: int, after: bool
 ) -> None:
-    await others_live(premises)
-    store = premises.another_store()
-    life = Life(premises, store)
+    await others_live(services)
+    store = services.another_store()
+    life = Life(services, store)
     store.strike_at(number, after, Killed)
     with pytest.raises(Killed):
         await life.live()
 
-    counted = await premises.counted() - BEFORE
+    counted = await services.counted() - BEFORE
     assert counted in (0, 3, 7, 12)
     assert life.sure <= counted <= life.added
-    await Life(premises, premises.another_store(), "w2").live()
-    assert await premises.counted() == BEFORE + counted + 12
+    await Life(services, services.another_store(), "w2").live()
+    assert await services.counted() == BEFORE + counted + 12
 
 
 @pytest.mark.parametrize(("number", "after"), STRIKES)
-async def test_a_store_that_fails_once_makes_nobody_count_twice(premises: Premises, number: int, after: bool) -> None:
+async def test_a_store_that_fails_once_makes_nobody_count_twice(services: Premises, number: int, after: bool) -> None:
     """It is open whether the operation that failed happened."""
-    await others_live(premises)
-    store = premises.another_store()
-    life = Life(premises, store)
+    await others_live(services)
+    store = services.another_store()
+    life = Life(services, store)
     store.strike_at(number, after, StoreError)
     await life.live_with_patience()
-    assert await premises.counted() == BEFORE + 12
-    assert (await life.spending.spent()).requests == BEFORE + 12
+    assert await services.counted() == BEFORE + 12
+    assert (await life.budget_usage.spent()).requests == BEFORE + 12
 
 
 async def test_a_process_that_cannot_write_at_its_end_says_so(
-    premises: Premises, caplog: pytest.LogCaptureFixture
+    services: Premises, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spending = premises.spending("w1")
-    spending.add(slices(1))
-    premises.store.strike_at(1, False, StoreError)
-    await spending.close()
+    budget_usage = services.budget_usage("w1")
+    budget_usage.add(slices(1))
+    services.store.strike_at(1, False, StoreError)
+    await budget_usage.close()
     assert "cannot write down what was spent at last: The disk is gone." in caplog.text
 
 
-async def test_it_can_be_cancelled_while_it_writes(premises: Premises) -> None:
+async def test_it_can_be_cancelled_while_it_writes(services: Premises) -> None:
     """What was asked of the store may have happened all the same."""
-    spending = premises.spending("w1")
+    budget_usage = services.budget_usage("w1")
     for moment in range(20):
-        spending.add(slices(1))
-        running = asyncio.create_task(spending.run())
+        budget_usage.add(slices(1))
+        running = asyncio.create_task(budget_usage.run())
         for _ in range(moment):
             await asyncio.sleep(0)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    await spending.close()
-    assert await premises.counted() == 20
+    await budget_usage.close()
+    assert await services.counted() == 20
 
 
 # Many processes
 
 
-async def test_short_lived_processes_leave_one_small_record(premises: Premises) -> None:
+async def test_short_lived_processes_leave_one_small_record(services: Premises) -> None:
     for number in range(200):
-        spending = premises.spending(f"w{number}")
-        await spending.start()
-        spending.add(Usage(1, 10, 1, 0.001))
-        assert await spending.exceeded() is None
-        await spending.close()
-    (ledger,) = await premises.ledgers()
+        budget_usage = services.budget_usage(f"w{number}")
+        await budget_usage.start()
+        budget_usage.add(Usage(1, 10, 1, 0.001))
+        assert await budget_usage.exceeded() is None
+        await budget_usage.close()
+    (ledger,) = await services.ledgers()
     assert len(ledger.body) < 200
-    assert await premises.spending("new").spent() == Usage(200, 2000, 200, 0.2)
+    assert await services.budget_usage("new").spent() == Usage(200, 2000, 200, 0.2)
 
 
-async def test_processes_that_were_killed_are_put_together_when_there_are_many(premises: Premises) -> None:
+async def test_processes_that_were_killed_are_put_together_when_there_are_many(services: Premises) -> None:
     for number in range(60):
-        await a_killed_process(premises, f"w{number}", 1)
-    (full,) = await premises.ledgers()
-    premises.clock.time += HOUR + 1
-    await a_killed_process(premises, "another", 1)
-    (ledger,) = await premises.ledgers()
+        await a_killed_process(services, f"w{number}", 1)
+    (full,) = await services.ledgers()
+    services.clock.time += HOUR + 1
+    await a_killed_process(services, "another", 1)
+    (ledger,) = await services.ledgers()
     assert len(ledger.body) < len(full.body) / 10
-    assert await premises.counted() == 61
+    assert await services.counted() == 61
 
 
-async def test_processes_that_may_still_run_are_not_put_together(premises: Premises) -> None:
+async def test_processes_that_may_still_run_are_not_put_together(services: Premises) -> None:
     for number in range(60):
-        await a_killed_process(premises, f"w{number}", 1)
-        premises.clock.time += 10
-    (ledger,) = await premises.ledgers()
+        await a_killed_process(services, f"w{number}", 1)
+        services.clock.time += 10
+    (ledger,) = await services.ledgers()
     assert all(f"w{number}/" in ledger.body.decode() for number in range(60))
 
 
 @pytest.mark.parametrize("asks_first", [True, False])
-async def test_a_process_that_was_taken_for_lost_goes_on(premises: Premises, asks_first: bool) -> None:
-    silent = premises.spending("silent")
+async def test_a_process_that_was_taken_for_lost_goes_on(services: Premises, asks_first: bool) -> None:
+    silent = services.budget_usage("silent")
     silent.add(slices(7))
     await written(silent)
     for number in range(60):
-        await a_killed_process(premises, f"w{number}", 1)
-    premises.clock.time += HOUR + 1
-    await a_killed_process(premises, "another", 1)
+        await a_killed_process(services, f"w{number}", 1)
+    services.clock.time += HOUR + 1
+    await a_killed_process(services, "another", 1)
 
     if asks_first:
         assert (await silent.spent()).requests == 68
@@ -665,146 +665,146 @@ async def test_a_process_that_was_taken_for_lost_goes_on(premises: Premises, ask
     assert not asks_first or (await silent.spent()).requests == 73
     await written(silent)
     assert (await silent.spent()).requests == 73
-    assert await premises.counted() == 73
+    assert await services.counted() == 73
     await silent.close()
-    assert await premises.counted() == 73
+    assert await services.counted() == 73
 
 
 @pytest.mark.parametrize("happened", [True, False])
 async def test_a_write_that_seemed_to_fail_counts_once_when_one_is_taken_for_lost(
-    premises: Premises, happened: bool, caplog: pytest.LogCaptureFixture
+    services: Premises, happened: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = premises.another_store()
-    silent = premises.spending("silent", store=store)
+    store = services.another_store()
+    silent = services.budget_usage("silent", store=store)
     silent.add(slices(7))
     await written(silent)
     for number in range(60):
-        await a_killed_process(premises, f"w{number}", 1)
-    premises.clock.time += HOUR + 1
+        await a_killed_process(services, f"w{number}", 1)
+    services.clock.time += HOUR + 1
     silent.add(slices(5))
     store.strike_at(2, happened, StoreError)
     await written(silent)
     assert "will try again" in caplog.text
-    await a_killed_process(premises, "another", 1)
+    await a_killed_process(services, "another", 1)
     await written(silent)
     assert (await silent.spent()).requests == 73
-    assert await premises.counted() == 73
+    assert await services.counted() == 73
 
 
 # Periods
 
 
-async def test_a_new_period_begins_with_nothing_spent(premises: Premises) -> None:
-    one, two = premises.spending("w1", Budget(slices=5)), premises.spending("w2", Budget(slices=5))
+async def test_a_new_period_begins_with_nothing_spent(services: Premises) -> None:
+    one, two = services.budget_usage("w1", Budget(slices=5)), services.budget_usage("w2", Budget(slices=5))
     one.add(slices(3))
     two.add(slices(3))
     await written(one)
     await written(two)
-    premises.clock.time += 2
+    services.clock.time += 2
     exceeded = await one.exceeded()
     assert exceeded is not None
     assert exceeded.until is not None
 
-    premises.clock.time = exceeded.until - 1
+    services.clock.time = exceeded.until - 1
     assert await one.exceeded() is not None
-    premises.clock.time = exceeded.until
+    services.clock.time = exceeded.until
     assert await one.exceeded() is None
     assert await two.exceeded() is None
     two.add(slices(2))
     await written(two)
     assert (await one.spent()).requests == 0  # seen a moment ago
-    premises.clock.time += 2
+    services.clock.time += 2
     assert (await one.spent()).requests == 2
-    assert await premises.counted() == 2
+    assert await services.counted() == 2
 
 
-async def test_a_period_that_ends_while_somebody_asks_does_not_count_for_the_next(premises: Premises) -> None:
-    spending = premises.spending("w1", Budget(slices=5))
-    await a_killed_process(premises, "w2", 5)
+async def test_a_period_that_ends_while_somebody_asks_does_not_count_for_the_next(services: Premises) -> None:
+    budget_usage = services.budget_usage("w1", Budget(slices=5))
+    await a_killed_process(services, "w2", 5)
     midnight = at("2026-11-17 00:00")
 
     async def strike_twelve() -> None:
-        premises.clock.time = midnight
+        services.clock.time = midnight
 
-    premises.store.on_read = strike_twelve
-    first = await spending.exceeded()
+    services.store.on_read = strike_twelve
+    first = await budget_usage.exceeded()
     assert first is not None
     assert first.until == midnight  # which is now
-    assert await spending.exceeded() is None
+    assert await budget_usage.exceeded() is None
 
 
-async def test_a_clock_that_goes_back_into_the_last_period_loses_nothing(premises: Premises) -> None:
-    premises.clock.time = at("2026-11-16 23:59:59")
-    spending = premises.spending("w1")
-    spending.add(slices(3))
-    await written(spending)
-    premises.clock.time += 1
-    spending.add(slices(4))
-    await written(spending)
-    assert await premises.counted() == 4
+async def test_a_clock_that_goes_back_into_the_last_period_loses_nothing(services: Premises) -> None:
+    services.clock.time = at("2026-11-16 23:59:59")
+    budget_usage = services.budget_usage("w1")
+    budget_usage.add(slices(3))
+    await written(budget_usage)
+    services.clock.time += 1
+    budget_usage.add(slices(4))
+    await written(budget_usage)
+    assert await services.counted() == 4
 
-    premises.clock.time -= 1
-    spending.add(slices(5))
-    await written(spending)
-    assert (await spending.spent()).requests == 8
-    assert await premises.counted() == 8
+    services.clock.time -= 1
+    budget_usage.add(slices(5))
+    await written(budget_usage)
+    assert (await budget_usage.spent()).requests == 8
+    assert await services.counted() == 8
 
 
 @pytest.mark.parametrize(("per", "kept"), [("hour", 48 + 1), ("day", 2 + 1), ("month", 1 + 1), ("total", 1)])
-async def test_ledgers_of_past_periods_go(premises: Premises, per: Per, kept: int) -> None:
+async def test_ledgers_of_past_periods_go(services: Premises, per: Per, kept: int) -> None:
     """At a start, and in a process that lives for long."""
     budget = Budget(slices=PLENTY, per=per)
-    spending = premises.spending("w1", budget)
+    budget_usage = services.budget_usage("w1", budget)
     for _ in range(60):
-        spending.add(slices(1))
-        await written(spending)
-        premises.clock.time = budget.ends_at(premises.clock.time) or premises.clock.time + DAY
-        await premises.spending("new", budget).start()
-        assert len(await premises.ledgers(per)) <= kept
-    assert await premises.counted(per) == (60 if per == "total" else 0)
+        budget_usage.add(slices(1))
+        await written(budget_usage)
+        services.clock.time = budget.ends_at(services.clock.time) or services.clock.time + DAY
+        await services.budget_usage("new", budget).start()
+        assert len(await services.ledgers(per)) <= kept
+    assert await services.counted(per) == (60 if per == "total" else 0)
 
 
-async def test_a_process_that_lives_for_long_drops_old_ledgers_itself(premises: Premises) -> None:
+async def test_a_process_that_lives_for_long_drops_old_ledgers_itself(services: Premises) -> None:
     went_by = 0
 
     async def next_day(_seconds: float) -> None:
         nonlocal went_by
         went_by += 1
-        premises.clock.time += DAY
+        services.clock.time += DAY
         if went_by == 10:
             raise Paused
-        spending.add(slices(1))
+        budget_usage.add(slices(1))
 
-    spending = BudgetUsage(premises.store, "w1", Budget(slices=PLENTY), premises.clock.now, sleep=next_day)
-    spending.add(slices(1))
-    await written(spending)
-    assert len(await premises.ledgers()) <= 3
-
-
-async def test_a_budget_for_another_period_counts_anew_and_leaves_the_other_alone(premises: Premises) -> None:
-    await a_killed_process(premises, "w1", 3)
-    spending = premises.spending("w2", Budget(slices=PLENTY, per="month"))
-    await spending.start()
-    spending.add(slices(1))
-    await written(spending)
-    assert await premises.counted("month") == 1
-    assert await premises.counted("day") == 3
-
-    premises.clock.time += 10 * DAY
-    await spending.start()
-    assert await premises.ledgers("day") == []
-    assert await premises.counted("month") == 1
+    budget_usage = BudgetUsage(services.store, "w1", Budget(slices=PLENTY), services.clock.now, sleep=next_day)
+    budget_usage.add(slices(1))
+    await written(budget_usage)
+    assert len(await services.ledgers()) <= 3
 
 
-async def test_a_higher_limit_goes_on_with_what_was_spent(premises: Premises) -> None:
-    before = premises.spending("w1", Budget(slices=5))
+async def test_a_budget_for_another_period_counts_anew_and_leaves_the_other_alone(services: Premises) -> None:
+    await a_killed_process(services, "w1", 3)
+    budget_usage = services.budget_usage("w2", Budget(slices=PLENTY, per="month"))
+    await budget_usage.start()
+    budget_usage.add(slices(1))
+    await written(budget_usage)
+    assert await services.counted("month") == 1
+    assert await services.counted("day") == 3
+
+    services.clock.time += 10 * DAY
+    await budget_usage.start()
+    assert await services.ledgers("day") == []
+    assert await services.counted("month") == 1
+
+
+async def test_a_higher_limit_goes_on_with_what_was_spent(services: Premises) -> None:
+    before = services.budget_usage("w1", Budget(slices=5))
     before.add(slices(5))
     assert await before.exceeded() is not None
     await before.close()
 
-    spending = premises.spending("w2", Budget(slices=7))
-    assert await spending.exceeded() is None
-    spending.add(slices(2))
-    exceeded = await spending.exceeded()
+    budget_usage = services.budget_usage("w2", Budget(slices=7))
+    assert await budget_usage.exceeded() is None
+    budget_usage.add(slices(2))
+    exceeded = await budget_usage.exceeded()
     assert exceeded is not None
     assert "7 of its 7" in exceeded.reason

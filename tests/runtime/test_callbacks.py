@@ -206,7 +206,7 @@ async def test_repetitions_are_known_for_four_days_and_no_longer(
 ) -> None:
     """CB-9, CB-12: a day longer than our servers go on trying."""
     clock = ManualClock()
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         talk, invocation = await waiting(agent, stranger)
         assert (await invocation.confirm("on it")).status == 200
         await talk.hears("heard: on it")
@@ -289,7 +289,7 @@ async def test_two_results_at_once_are_one_result_and_one_that_is_ignored(
     named = {"type": "tool_result", "group_id": talk.id, "id": invocation.id}
     async with opened(store) as other_process:
         # One after the other into the mail, in one moment: no slice can come between.
-        letters = [
+        new_mails = [
             NewMail(
                 talk.id,
                 f"tool_result/{invocation.id}",
@@ -299,7 +299,7 @@ async def test_two_results_at_once_are_one_result_and_one_that_is_ignored(
             for text in ("first", "second")
         ]
         with failing(store, "INSERT", "entries"):
-            assert [await other_process.accept(letter) for letter in letters] == [AcceptResult.ACCEPTED] * 2
+            assert [await other_process.accept(new_mail) for new_mail in new_mails] == [AcceptResult.ACCEPTED] * 2
 
     await talk.hears("heard: first")
     await agent.quiet()
@@ -370,7 +370,7 @@ async def test_what_is_acknowledged_is_durable_whatever_comes_then(
 ) -> None:
     """CB-10: the agent cannot do anything with it, and is stopped; the next one finds it."""
     clock = ManualClock()
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         talk, invocation = await waiting(agent, stranger)
         with failing(store, "INSERT", "entries"):
             assert (await invocation.result("kept")).status == 200
@@ -380,7 +380,7 @@ async def test_what_is_acknowledged_is_durable_whatever_comes_then(
                 assert box.busy
 
     clock.advance(10)
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         await agent.thread(talk.id).hears("heard: kept")
 
 

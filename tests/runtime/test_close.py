@@ -80,7 +80,7 @@ async def test_a_notice_is_sent_once_and_nothing_of_it_is_kept(
     await stranger.received(CANCEL)
     await agent.quiet()
     assert (len(stranger.to(CANCEL)), len(stranger.to(CLOSE))) == (1, how == "close")
-    async with opened(agent.engine.plan.store) as store:
+    async with opened(agent.engine.config.store) as store:
         assert [await store.outbox(dead=dead) for dead in (False, True)] == [[], []]
 
 

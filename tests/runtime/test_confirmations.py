@@ -422,8 +422,8 @@ async def test_a_permission_counts_that_came_in_time_whenever_the_agent_is_woken
     stranger.tools = [tool("work", annotations={"destructive": True})]
     clock = ManualClock()
     limits = ThreadLimits(question_timeout=60, timeouts=Timeouts(call=7200))  # which begins when the call is made
-    plan = AgentConfig(Scripted(model), (Server(stranger.url),), store, URL, limits=limits)
-    async with running(plan, clock.surroundings(), worker=False) as engine:
+    config = AgentConfig(Scripted(model), (Server(stranger.url),), store, URL, limits=limits)
+    async with running(config, clock.environment(), worker=False) as engine:
         talk = Talk(engine.threads, await engine.threads.create(text=please(call("work"))))
         await engine.wake()
         (call_id,) = (await talk.look()).choices
@@ -446,8 +446,8 @@ async def test_a_permission_that_comes_too_late_counts_for_nothing(
     """DIS-11: the time is over when somebody has said so, which is when the agent is woken."""
     stranger.tools = [tool("work", annotations={"destructive": True})]
     clock = ManualClock()
-    plan = AgentConfig(Scripted(model), (Server(stranger.url),), store, URL, limits=ThreadLimits(question_timeout=60))
-    async with running(plan, clock.surroundings(), worker=False) as engine:
+    config = AgentConfig(Scripted(model), (Server(stranger.url),), store, URL, limits=ThreadLimits(question_timeout=60))
+    async with running(config, clock.environment(), worker=False) as engine:
         talk = Talk(engine.threads, await engine.threads.create(text=please(call("work"))))
         await engine.wake()
         (call_id,) = (await talk.look()).choices

@@ -263,10 +263,8 @@ async def test_a_server_that_another_session_has_found_is_used_at_once(
         await late.down()
         clock = ManualClock()
         patience = Patience(rediscover=600.0, grace=1.0)
-        surroundings = clock.surroundings()
-        async with working(
-            model, [late.url, stranger.url], store, patience=patience, surroundings=surroundings
-        ) as agent:
+        environment = clock.environment()
+        async with working(model, [late.url, stranger.url], store, patience=patience, environment=environment) as agent:
             talk = await agent.talk("hello")
             await talk.hears("hello")
             await late.up()
@@ -299,7 +297,7 @@ async def test_a_kept_toolset_that_cannot_be_read_is_fetched_again(
     await stranger.down()
 
     clock = ManualClock()
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         talk = agent.thread(talk.id)
         await talk.say("nobody is there")
         await talk.hears("heard: nobody is there")

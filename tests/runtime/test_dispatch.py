@@ -392,8 +392,8 @@ async def agent_of_far(model: Obedient, near: Stranger, store: str, endpoint: st
     class Line(FarLine):
         document = json.dumps({"name": "far", "endpoint": endpoint, "tools": [tool("far_work")]}).encode()
 
-    outside = AgentEnvironment(open_line=Line)
-    async with working(model, [near.url, FAR], store, surroundings=outside, policies=quick(0.2)) as agent:
+    outside = AgentEnvironment(open_transport=Line)
+    async with working(model, [near.url, FAR], store, environment=outside, policies=quick(0.2)) as agent:
         yield agent
 
 
@@ -432,8 +432,8 @@ async def test_nor_is_it_reached_by_another_spelling(
 
 async def test_what_a_server_elsewhere_had_us_send_here_is_not_sent() -> None:
     """TRA-2: whatever became of the checks before, and whenever it was put into the outbox."""
-    addresses = CallbackUrls("https://agent.example.com", Signer([b"k" * 32]))
-    dispatch = Dispatch([Server(FAR), Server("http://127.0.0.1:1")], addresses, Guard(loopback=True))
+    callback_urls = CallbackUrls("https://agent.example.com", Signer([b"k" * 32]))
+    dispatch = Dispatch([Server(FAR), Server("http://127.0.0.1:1")], callback_urls, Guard(loopback=True))
 
     async def prepare(server: str, url: str) -> object:
         outgoing = dispatch.choice("thr_1", "call_1", server, url, 0)

@@ -59,6 +59,6 @@ async def test_an_agent_without_its_worker_or_its_courier_is_not_ready(
 
 async def test_an_agent_that_is_about_to_stop_is_alive_and_not_ready(agent: Working) -> None:
     """What the first signal does, before anything is closed: whoever sends it requests is to send them elsewhere."""
-    agent.engine.hub.end()
+    agent.engine.broadcast.end()
 
     assert await statuses(agent) == (200, 503)

@@ -67,7 +67,7 @@ async def receiver(scripted: Model, stranger: Stranger, store: str) -> AsyncIter
 def waker(scripted: Model, stranger: Stranger, store: str, receiver: Agent) -> Agent:
     """A second one on the same store, that does not run."""
     return Agent(
-        model=scripted, servers=[stranger.url], store=store, public_url=receiver.engine.plan.public_url, worker=False
+        model=scripted, servers=[stranger.url], store=store, public_url=receiver.engine.config.public_url, worker=False
     )
 
 
@@ -114,12 +114,12 @@ async def test_without_a_wake_nothing_happens_and_nothing_of_a_thread_is_in_the_
     """RUN-8: what comes is written, and that is all."""
     watched: list[Watched] = []
 
-    def open_watched(plan: AgentConfig) -> Store:
-        watched.append(Watched(open_store(plan.store)))
+    def open_watched(config: AgentConfig) -> Store:
+        watched.append(Watched(open_store(config.store)))
         return cast("Store", watched[0])
 
-    plan = AgentConfig(scripted, (), store, URL)
-    async with running(plan, AgentEnvironment(open_store=open_watched), worker=False) as engine:
+    config = AgentConfig(scripted, (), store, URL)
+    async with running(config, AgentEnvironment(open_store=open_watched), worker=False) as engine:
         asked = watched[0].asked
         talk = Talk(engine.threads, await engine.threads.create(text="hello"))
         await talk.say("are you there?")
@@ -142,8 +142,8 @@ async def test_a_store_that_cannot_be_written_is_no_place_to_receive(scripted: M
         async def renew(self, _worker: str) -> None:
             raise StoreError("The disk is full.")
 
-    surroundings = AgentEnvironment(open_store=lambda plan: cast("Store", Full(open_store(plan.store))))
-    async with running(AgentConfig(scripted, (), store, URL), surroundings, worker=False) as engine:
+    environment = AgentEnvironment(open_store=lambda config: cast("Store", Full(open_store(config.store))))
+    async with running(AgentConfig(scripted, (), store, URL), environment, worker=False) as engine:
         assert await engine.problem() is not None
 
 
@@ -189,10 +189,10 @@ async def test_its_toolsets_work_while_it_is_not_awake(model: Obedient, scripted
         await go.wait()
         return "done"
 
-    async def ring(_thread_id: str) -> None:
+    async def trigger(_thread_id: str) -> None:
         rung.set()
 
-    agent = Agent(model=scripted, servers=[tools], store=store, worker=False, on_accept=ring)
+    agent = Agent(model=scripted, servers=[tools], store=store, worker=False, on_accept=trigger)
     async with agent:
         thread = await agent.thread()
         await thread.send(please(call("work")))
@@ -220,7 +220,7 @@ async def test_one_that_does_not_run_finds_out_where_it_is_reached(
     await Agent(model=scripted, servers=[stranger.url], store=store).wake()
 
     invocation = await stranger.invoked()
-    assert invocation.message["callback_url"].startswith(receiver.engine.plan.public_url)
+    assert invocation.message["callback_url"].startswith(receiver.engine.config.public_url)
 
 
 async def test_agents_that_cannot_be_woken(scripted: Model, store: str) -> None:
@@ -285,13 +285,13 @@ async def test_several_may_wake_at_once(stranger: Stranger, store: str, receiver
         await asyncio.sleep(0.01)
         return "Hello."
 
-    plan = AgentConfig(Scripted(model), (), store, URL)
+    config = AgentConfig(Scripted(model), (), store, URL)
     threads = receiver.engine.threads
     for number in range(20):
         await threads.create(text=f"I am {number}.")
 
     async def wake() -> int:
-        async with opened(plan) as engine:
+        async with opened(config) as engine:
             return (await engine.wake()).threads
 
     ran = await asyncio.gather(*(wake() for _ in range(4)))
@@ -312,8 +312,8 @@ async def test_after_at_most_so_long_nothing_more_is_begun(store: str) -> None:
         return "At last."
 
     clock = Stopwatch()
-    plan = AgentConfig(Scripted(slow), (), store, URL, patience=Patience(grace=0.05))
-    async with opened(plan, AgentEnvironment(clock=clock)) as engine:
+    config = AgentConfig(Scripted(slow), (), store, URL, patience=Patience(grace=0.05))
+    async with opened(config, AgentEnvironment(clock=clock)) as engine:
         talk = Talk(engine.threads, await engine.threads.create(text="hello"))
         waking = asyncio.create_task(engine.wake(clock.AT_MOST))
         await asked.wait()
@@ -364,7 +364,7 @@ async def test_schedules_are_carried_out_by_whoever_wakes(model: Obedient, scrip
 
     clock = ManualClock()
     clock.time = soon.timestamp()
-    async with opened(agent._plan(URL), clock.surroundings()) as engine:
+    async with opened(agent._config(URL), clock.environment()) as engine:
         woken = await engine.wake()
     assert woken.threads >= 1  # two, if it is nine o'clock
     assert woken.next is not None
@@ -397,8 +397,8 @@ async def test_a_store_that_fails_is_told_to_whoever_wakes(scripted: Model, stor
         async def claim(self, *_: object) -> list[object]:
             raise StoreError("The disk is gone.")
 
-    surroundings = AgentEnvironment(open_store=lambda plan: cast("Store", Broken(open_store(plan.store))))
-    async with opened(AgentConfig(scripted, (), store, URL), surroundings) as engine:
+    environment = AgentEnvironment(open_store=lambda config: cast("Store", Broken(open_store(config.store))))
+    async with opened(AgentConfig(scripted, (), store, URL), environment) as engine:
         with pytest.raises(StoreError, match="The disk is gone"):
             await engine.wake()
 
@@ -447,14 +447,14 @@ async def test_a_bell_that_fails_or_takes_its_time_changes_nothing(
     gate = asyncio.Event()
     rung: list[str] = []
 
-    async def ring(thread_id: str) -> None:
+    async def trigger(thread_id: str) -> None:
         if not thread_id:
             return  # the alarm, on a slow machine
         rung.append(thread_id)
         await gate.wait()
         raise RuntimeError("Nobody is at home.")
 
-    async with Agent(model=scripted, store=store, worker=False, on_accept=ring) as agent:
+    async with Agent(model=scripted, store=store, worker=False, on_accept=trigger) as agent:
         thread = await agent.thread()
         for number in range(5):
             await thread.send(f"message {number}")  # acknowledged, although the bell still rings
@@ -473,10 +473,10 @@ async def test_a_bell_that_fails_or_takes_its_time_changes_nothing(
 async def test_with_a_worker_it_rings_too(scripted: Model, store: str) -> None:
     rung = asyncio.Event()
 
-    async def ring(_thread_id: str) -> None:
+    async def trigger(_thread_id: str) -> None:
         rung.set()
 
-    async with Agent(model=scripted, store=store, on_accept=ring) as agent:
+    async with Agent(model=scripted, store=store, on_accept=trigger) as agent:
         assert await (await agent.thread()).ask("hello") == "heard: hello"
         await until(rung.is_set)
 
@@ -486,10 +486,10 @@ async def test_a_plain_function_may_block(scripted: Model, store: str) -> None:
     called: list[tuple[str, bool]] = []
     here = threading.get_ident()
 
-    def ring(thread_id: str) -> None:
+    def trigger(thread_id: str) -> None:
         called.append((thread_id, threading.get_ident() == here))
 
-    async with Agent(model=scripted, store=store, worker=False, on_accept=ring) as agent:
+    async with Agent(model=scripted, store=store, worker=False, on_accept=trigger) as agent:
         thread = await agent.thread()
         await thread.send("hello")
         await until(lambda: bool(called))
@@ -506,7 +506,7 @@ class Scene:
         self.due_at: float | None = None
         self.rung: list[float] = []
         self.bell = WakeHook(None)
-        self.bell.ring = self._ring  # type: ignore[method-assign]
+        self.bell.trigger = self._ring  # type: ignore[method-assign]
         self.alarm = DueTimer(cast("Store", self), (THREAD, SCHEDULE), self, self.bell)
 
     def now(self) -> float:
@@ -603,13 +603,13 @@ async def test_what_has_just_been_accepted_rings_once() -> None:
 async def test_what_became_due_while_nobody_was_there_rings_at_the_start(scripted: Model, store: str) -> None:
     rung = asyncio.Event()
 
-    async def ring(thread_id: str) -> None:
+    async def trigger(thread_id: str) -> None:
         if not thread_id:
             rung.set()
 
     async with opened(AgentConfig(scripted, (), store, URL)) as engine:
         await engine.threads.create(text="hello")
-    async with running(AgentConfig(scripted, (), store, URL, on_accept=ring), worker=False):
+    async with running(AgentConfig(scripted, (), store, URL, on_accept=trigger), worker=False):
         await until(rung.is_set)
 
 
@@ -631,8 +631,8 @@ async def test_an_agent_that_hibernates_in_tests_has_no_worker(model: Obedient, 
             engine: AgentEngine = agent.engine
             talk = await agent.talk("hello")
             await talk.hears("heard: hello")
-            assert engine._shifts == []
+            assert engine._workers == []
             async with Agent(model=Scripted(model), store=MEMORY) as own:
                 assert not own.worker
                 assert await (await own.thread()).ask("hello") == "heard: hello"
-                assert own.engine._shift is None
+                assert own.engine._worker is None

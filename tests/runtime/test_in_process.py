@@ -57,7 +57,7 @@ async def agent_with(
     patience = Patience(grace=0.5)
     options.setdefault("limits", UNASKED)
     async with Agent(model=Scripted(model), servers=servers, store=store, patience=patience, **options) as agent:
-        yield Working(agent.engine, agent.engine.plan.public_url)
+        yield Working(agent.engine, agent.engine.config.public_url)
 
 
 async def request(url: str, method: str, path: str, body: bytes = b"{}") -> Reply:

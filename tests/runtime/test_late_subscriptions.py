@@ -34,8 +34,8 @@ async def store() -> AsyncIterator[Store]:
 
 
 def confirmations(life: CrashableRun, rung: list[str]) -> LateSubscriptions:
-    addresses = CallbackUrls("https://agent.example.com", Signer([b"k" * 32]))
-    return LateSubscriptions(life.store, Dispatch([SERVER], addresses, Guard()), rung.append)
+    callback_urls = CallbackUrls("https://agent.example.com", Signer([b"k" * 32]))
+    return LateSubscriptions(life.store, Dispatch([SERVER], callback_urls, Guard()), rung.append)
 
 
 @pytest.mark.parametrize("unheard", [False, True], ids=["before it", "after it"])

@@ -13,7 +13,7 @@ from rapkit.kernel.incoming import UserMessage
 from rapkit.keyring import load_keyring
 from rapkit.mailbox import Load
 from rapkit.runtime import metrics
-from rapkit.runtime.mail_codec import letter
+from rapkit.runtime.mail_codec import encode_mail
 from rapkit.stores.sqlite import SqliteStore
 from tests.runtime.agents import PATIENT, Obedient, Working, call, working
 from tests.runtime.foreign_toolset import INVOKE, Stranger
@@ -114,7 +114,7 @@ async def test_a_letter_that_waited_for_a_process_is_late(model: Obedient, stran
         await agent.quiet()
     path = Path(store.removeprefix("sqlite:///"))
     earlier = SqliteStore(str(path), load_keyring(path), clock=lambda: time.time() - 1000)
-    await earlier.accept(letter(talk.id, UserMessage("anybody?", "usr_1")))
+    await earlier.accept(encode_mail(talk.id, UserMessage("anybody?", "usr_1")))
     await earlier.close()
 
     async with working(model, [stranger.url], store) as agent:

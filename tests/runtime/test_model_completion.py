@@ -25,13 +25,13 @@ def answer(question: Question) -> str:
 
 def spoiled(thread_id: str, message: Incoming, *, dedup: str | None = None) -> NewMail:
     """A letter; nobody can read it if it says that it is lost."""
-    written = mail_codec.letter(thread_id, message, dedup=dedup)
+    written = mail_codec.encode_mail(thread_id, message, dedup=dedup)
     return replace(written, body=b"{") if getattr(message, "text", None) == LOST else written
 
 
 @pytest.fixture
 async def agent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Agent]:
-    monkeypatch.setattr(thread_commands, "letter", spoiled)
+    monkeypatch.setattr(thread_commands, "new_mail", spoiled)
     async with Agent(model=Scripted(answer), store="sqlite:///:memory:") as agent:
         yield agent
 

@@ -54,7 +54,7 @@ def moody() -> Moody:
 @pytest.fixture
 async def agent(moody: Moody, stranger: Stranger, store: str, clock: ManualClock) -> AsyncIterator[Working]:
     async with working(
-        moody, [stranger.url], store, limits=ThreadLimits(attempts=4), surroundings=clock.surroundings()
+        moody, [stranger.url], store, limits=ThreadLimits(attempts=4), environment=clock.environment()
     ) as agent:
         yield agent
 
@@ -214,7 +214,7 @@ async def test_a_completion_that_never_ends_is_given_up_and_asked_for_again(stor
     """RUN-4"""
     slow = Slow(1)
     patience = Patience(grace=1.0, completion=0.05)
-    async with working(slow, [], store, patience=patience, surroundings=clock.surroundings()) as agent:
+    async with working(slow, [], store, patience=patience, environment=clock.environment()) as agent:
         talk = await agent.talk("hello")
 
         failed = await talk.until(Failed)
@@ -306,8 +306,10 @@ async def test_a_completion_that_takes_longer_than_a_wake_is_not_begun_for_ever(
         await asyncio.Event().wait()
         return ""
 
-    plan = AgentConfig(Scripted(endless), (), store, "http://127.0.0.1:1", patience=Patience(grace=0.01), budget=budget)
-    async with opened(plan, AgentEnvironment(clock=clock)) as engine:
+    config = AgentConfig(
+        Scripted(endless), (), store, "http://127.0.0.1:1", patience=Patience(grace=0.01), budget=budget
+    )
+    async with opened(config, AgentEnvironment(clock=clock)) as engine:
         talk = Talk(engine.threads, await engine.threads.create(text="hello"))
         for _ in range(asked):
             waking = asyncio.create_task(engine.wake(clock.AT_MOST))

@@ -75,7 +75,7 @@ class Process:
     async def work(self) -> None:
         """Do all that is due now."""
         await self._store.renew(self._name)
-        while await self.schedules.pump.fill():
+        while await self.schedules.poller.fill():
             await self.schedules.drain(PATIENCE)
 
 
@@ -147,7 +147,7 @@ async def told(store: Store) -> list[Told]:
     while claims := await store.claim("reader", THREAD, 100):
         for claim in claims:
             for mail in claim.mail:
-                message = mail_codec.read(mail)
+                message = mail_codec.decode_mail(mail)
                 assert isinstance(message, WakeUp)
                 found.append((mail.seq, (claim.box.id, message.due, message.text)))
             await store.commit(claim, Commit(consumed=[mail.seq for mail in claim.mail]))
@@ -159,7 +159,7 @@ async def hours_told(store: Store) -> list[str]:
 
 
 async def close_thread(store: Store, thread_id: str) -> None:
-    await store.accept(mail_codec.letter(thread_id, CloseThread()))
+    await store.accept(mail_codec.encode_mail(thread_id, CloseThread()))
     (claim,) = await store.claim("reader", THREAD, 1)
     assert claim.box.id == thread_id
     await store.commit(claim, Commit(consumed=[mail.seq for mail in claim.mail], status="closed"))
@@ -201,7 +201,7 @@ async def test_it_is_told_by_itself_when_the_time_comes(store: SqliteStore, cloc
     process = await Process(store, clock, HOURLY).start()
     running = asyncio.create_task(process.schedules.run())
     clock.put("2026-11-16 09:00")
-    store.ring()
+    store.notify()
 
     async with asyncio.timeout(PATIENCE):
         await store.wait(THREAD, PATIENCE)
@@ -282,11 +282,11 @@ async def test_an_agent_does_what_its_schedule_says_and_what_it_missed(tmp_path:
         await talk.until(ModelSaid, where=lambda said: last.due in said.text and "Look at the inbox." in said.text)
         return await talk.all(WokenUp)
 
-    async with agent.lifespan(public_url="http://127.0.0.1:1", surroundings=clock.surroundings()):
+    async with agent.lifespan(public_url="http://127.0.0.1:1", environment=clock.environment()):
         clock.advance(3600)
         (first,) = await woken(1)
     clock.advance(3 * 3600)
-    async with agent.lifespan(public_url="http://127.0.0.1:1", surroundings=clock.surroundings()):
+    async with agent.lifespan(public_url="http://127.0.0.1:1", environment=clock.environment()):
         all_of_them = await woken(4)
 
     times = [datetime.strptime(each.due, "%Y-%m-%d %H:%M UTC") for each in all_of_them]
@@ -400,7 +400,7 @@ async def test_what_is_under_way_when_the_process_is_stopped_is_done_by_the_next
 
     stopped = Process(cast("Store", WatchedStore(store, stick)), clock, HOURLY)
     await store.renew(stopped._name)
-    await stopped.schedules.pump.fill()
+    await stopped.schedules.poller.fill()
     await reached.wait()
     await stopped.schedules.drain(0)
 

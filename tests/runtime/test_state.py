@@ -62,7 +62,7 @@ async def test_the_model_is_not_asked_before_what_came_is_written_down(
 ) -> None:
     """RUN-5, RUN-4: it is tried again after a while, from what is stored."""
     clock = ManualClock()
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         with failing(store, "INSERT", "entries"):
             talk = await agent.talk("hello")
             await until(lambda: "cannot go on" in caplog.text)
@@ -170,8 +170,8 @@ async def test_a_result_that_there_is_too_little_memory_for_is_set_aside_and_its
             raise MemoryError
         return claims, unreadable
 
-    async def accept_claimed(store: SqliteStore, letter: NewMail, _worker: str) -> tuple[AcceptResult, None]:
-        return await store.accept(letter), None  # as if all workers were busy: it has to be read from the store
+    async def accept_claimed(store: SqliteStore, new_mail: NewMail, _worker: str) -> tuple[AcceptResult, None]:
+        return await store.accept(new_mail), None  # as if all workers were busy: it has to be read from the store
 
     monkeypatch.setattr(Boxes, "read_mail", read_mail)
     monkeypatch.setattr(SqliteStore, "accept_claimed", accept_claimed)

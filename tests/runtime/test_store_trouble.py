@@ -70,7 +70,7 @@ async def test_a_store_in_trouble_costs_time_and_nothing_else(
     clock = Impatient()
     trouble = Trouble()
     fail(monkeypatch, trouble)
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         talk = await agent.talk("hello")
 
         await talk.hears("heard: hello")

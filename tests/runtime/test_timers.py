@@ -97,12 +97,12 @@ async def test_a_thread_whose_time_came_while_no_agent_was_there_is_woken_at_the
     model: Obedient, stranger: Stranger, store: str
 ) -> None:
     clock = ManualClock()
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         talk = await agent.doing(call("sleep", seconds=3 * DAY))
         thread_id = (await talk.becomes("waiting")).thread.id
     clock.advance(5 * DAY)
 
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         await agent.thread(thread_id).hears("heard: 432000 seconds have passed.")
 
 

@@ -206,7 +206,7 @@ async def test_no_token_is_ever_stored_or_logged(
     async with listening("work") as friend, listening("gone") as gone:
         servers = [Server(friend.url, token="bearer-of-ours"), Server(gone.url, token="another-bearer")]
         async with Agent(model=Scripted(model), servers=servers, store=store, patience=Patience(grace=1.0)) as whole:
-            agent = Working(whole.engine, whole.engine.plan.public_url)
+            agent = Working(whole.engine, whole.engine.config.public_url)
             talk = await agent.doing(call("work", n=1), call("gone"))
             first, lost = await friend.invoked(), await gone.invoked()
             await gone.down()

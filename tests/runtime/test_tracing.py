@@ -36,7 +36,7 @@ class Spans:
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
 
-    def surroundings(self) -> AgentEnvironment:
+    def environment(self) -> AgentEnvironment:
         """For another process: a provider of its own, and the same place to send spans to."""
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
@@ -103,13 +103,13 @@ async def result(invocation: Invocation, text: str, traceparent: str) -> None:
 async def test_one_trace_leads_from_the_client_through_the_tool_into_the_slice_that_wakes_elsewhere(
     model: Obedient, stranger: Stranger, store: str, spans: Spans
 ) -> None:
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, please(call("work")))
         invocation = await stranger.invoked()
         await agent.quiet()
     first = invocation.post.headers["traceparent"]
 
-    async with working(model, [stranger.url], store, port=agent.port, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, port=agent.port, environment=spans.environment()) as agent:
         await result(invocation, "done", f"00-{TRACE}-{TOOL}-01")
         await agent.thread(talk.id).hears("heard: done")
         await spans.ended("rap.slice", 2)
@@ -138,12 +138,12 @@ async def test_a_tool_that_knows_nothing_of_traces_does_not_end_one(
     model: Obedient, stranger: Stranger, store: str, spans: Spans
 ) -> None:
     """The slice that hears its answer continues from the one that made the call, also in another process."""
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, please(call("work")))
         invocation = await stranger.invoked()
         await agent.quiet()
 
-    async with working(model, [stranger.url], store, port=agent.port, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, port=agent.port, environment=spans.environment()) as agent:
         await invocation.result("done")
         await agent.thread(talk.id).hears("heard: done")
         await spans.ended("rap.slice", 2)
@@ -165,14 +165,14 @@ async def test_without_a_provider_the_trace_is_still_passed_on(
             return calling(call("work", n=2)) if texts_of(heard) == ["more"] else "Enough."
         return calling(*json.loads(heard.texts[-1]))
 
-    surroundings = AgentEnvironment(tracing=tracing())
-    async with working(model, [stranger.url], store, surroundings=surroundings) as agent:
+    environment = AgentEnvironment(tracing=tracing())
+    async with working(model, [stranger.url], store, environment=environment) as agent:
         await begin(agent, please(call("work", n=1)))
         first = await stranger.invoked_with(n=1)
         assert first.post.headers["traceparent"] == TRACEPARENT
         await agent.quiet()
 
-    async with working(model, [stranger.url], store, port=agent.port, surroundings=surroundings) as agent:
+    async with working(model, [stranger.url], store, port=agent.port, environment=environment) as agent:
         await first.result("more")
         assert (await stranger.invoked_with(n=2)).post.headers["traceparent"] == TRACEPARENT
         await begin(agent, please(call("work", n=3)), traceparent=None)
@@ -187,7 +187,7 @@ async def test_a_toolset_of_ours_keeps_the_trace_as_well(model: Obedient, store:
         """Add."""
         return a + b
 
-    async with served(tools) as url, working(model, [url], store, surroundings=spans.surroundings()) as agent:
+    async with served(tools) as url, working(model, [url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, please(call("add", a=1, b=2)))
         await talk.hears("heard: 3")
         await spans.ended("rap.slice", 2)
@@ -200,7 +200,7 @@ async def test_a_toolset_of_ours_keeps_the_trace_as_well(model: Obedient, store:
 async def test_without_a_clients_trace_every_message_begins_one(
     model: Obedient, stranger: Stranger, store: str, spans: Spans
 ) -> None:
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, "hello", traceparent=None)
         await talk.hears("heard: hello")
         await talk.say("again")
@@ -216,7 +216,7 @@ async def test_who_uses_the_agent_from_within_a_span_is_continued_too(
     model: Obedient, stranger: Stranger, store: str, spans: Spans
 ) -> None:
     tracer = TracerProvider(shutdown_on_exit=False).get_tracer("a program")
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         with tracer.start_as_current_span("its own") as span:
             talk = await agent.talk("hello")
         await talk.hears("heard: hello")
@@ -234,7 +234,7 @@ async def test_messages_that_are_heard_together_are_linked(stranger: Stranger, s
         await gate.wait()
         return "heard: " + " | ".join(texts_of(last_heard(question)))
 
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, "first")
         await asked.wait()
         await say(agent, talk, "second", f"00-{OTHER}-{TOOL}-01")
@@ -258,7 +258,7 @@ async def test_a_completion_that_fails_is_tried_again_in_the_same_trace_and_of_t
             raise failures.pop()
         return Reply("done", usage=Usage(1, 120, 30, 0.25))
 
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, "s3cret too")
         await talk.hears("done")
         await spans.ended("rap.slice", 2)
@@ -279,7 +279,7 @@ async def test_a_refused_call_wakes_its_thread_in_the_same_trace(
 ) -> None:
     """INV-6"""
     stranger.script[INVOKE] = [answer(400)]
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, please(call("work")))
         await talk.until(ModelSaid, 2)
         await spans.ended("rap.slice", 2)
@@ -295,7 +295,7 @@ async def test_an_answer_to_a_question_belongs_to_the_trace_of_whoever_gave_it(
     model: Obedient, stranger: Stranger, store: str, spans: Spans
 ) -> None:
     """CHO-1"""
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, please(call("work")))
         invocation = await stranger.invoked()
         await invocation.choice("Which?", ["a", "b"], 0, stranger.url + ANSWER)
@@ -313,7 +313,7 @@ async def test_a_child_thread_continues_the_trace_of_the_event_it_was_made_for(
     model: Obedient, stranger: Stranger, store: str, spans: Spans
 ) -> None:
     """SUB-13"""
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, please(call("work")))
         invocation = await stranger.invoked()
         await invocation.confirm()
@@ -335,7 +335,7 @@ async def test_a_completion_that_is_not_wanted_any_more_was_cancelled_which_is_n
         await asyncio.Event().wait()
         return "never"
 
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, "hello")
         await asked.wait()
         await talk.threads.close(talk.id)

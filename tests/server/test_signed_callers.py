@@ -22,7 +22,7 @@ from tests.server.served_toolset import Reply, invocation, serving
 from tests.server.sink import Sink
 
 NOW = 1_700_000_000.0
-OLD, NEW, BERTS = ("whsec_" + base64.b64encode(letter * 24).decode() for letter in (b"o", b"n", b"b"))
+OLD, NEW, BERTS = ("whsec_" + base64.b64encode(new_mail * 24).decode() for new_mail in (b"o", b"n", b"b"))
 TOKEN = "the-token-of-anna"
 BODY = b'{"thread_id": "t"}'
 BOTH_WAYS = (

@@ -42,7 +42,7 @@ def _statement(name: str, old: str, new: str) -> Callable[[], Patch]:
 
 
 def _abort_nothing() -> Patch:
-    async def abort(_courier: OutboxSender, _ids: Sequence[str]) -> None: ...
+    async def abort(_outbox_sender: OutboxSender, _ids: Sequence[str]) -> None: ...
 
     return patch.object(OutboxSender, "abort", abort)
 
@@ -50,8 +50,8 @@ def _abort_nothing() -> Patch:
 def _abort_only_what_is_under_way() -> Patch:
     original = OutboxSender.abort
 
-    async def abort(courier: OutboxSender, ids: Sequence[str]) -> None:
-        await original(courier, [id for id in ids if id in courier._under_way])
+    async def abort(outbox_sender: OutboxSender, ids: Sequence[str]) -> None:
+        await original(outbox_sender, [id for id in ids if id in outbox_sender._under_way])
 
     return patch.object(OutboxSender, "abort", abort)
 
@@ -59,23 +59,23 @@ def _abort_only_what_is_under_way() -> Patch:
 def _final_event_forgets() -> Patch:
     original = ClaimedBox.commit
 
-    async def commit(hold: ClaimedBox, commit: Commit) -> None:
+    async def commit(claimed_box: ClaimedBox, commit: Commit) -> None:
         ends = commit.status == event_publisher.ENDED
-        await original(hold, replace(commit, status=None, forget_for=0) if ends else commit)
+        await original(claimed_box, replace(commit, status=None, forget_for=0) if ends else commit)
 
     return patch.object(ClaimedBox, "commit", commit)
 
 
 def _cursor_is_not_written() -> Patch:
     original = SubscriptionState.to_state
-    return patch.object(SubscriptionState, "to_state", lambda standing: original(replace(standing, cursor=None)))
+    return patch.object(SubscriptionState, "to_state", lambda sub_state: original(replace(sub_state, cursor=None)))
 
 
 def _confirmation_has_a_lane_of_its_own() -> Patch:
     original = ClaimedBox.post
 
-    def post(hold: ClaimedBox, body: bytes, kind: PostKind = PostKind.CALLBACK, **more: Any) -> Outgoing:
-        return original(hold, body, kind, not_before=more.get("not_before"))
+    def post(claimed_box: ClaimedBox, body: bytes, kind: PostKind = PostKind.CALLBACK, **more: Any) -> Outgoing:
+        return original(claimed_box, body, kind, not_before=more.get("not_before"))
 
     return patch.object(ClaimedBox, "post", post)
 
@@ -152,8 +152,8 @@ class _TwoCommits:
 def _taken_from_a_topic_before_it_is_passed_on() -> Patch:
     original = Topics.__init__
 
-    def init(self: Any, premises: ToolsetServices) -> None:
-        original(self, premises)
+    def init(self: Any, services: ToolsetServices) -> None:
+        original(self, services)
         self._store = _TwoCommits(self._store)
 
     return patch.object(Topics, "__init__", init)

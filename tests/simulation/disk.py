@@ -76,8 +76,8 @@ class SlowStore(SqliteStore):
 
     def _ring(self, topics: set[str] | None) -> None:
         # In an order that does not depend on how strings are hashed.
-        for topic in sorted(self._bells if topics is None else topics):
-            self._bell(topic).set()
+        for topic in sorted(self._wakeups if topics is None else topics):
+            self._wakeup(topic).set()
 
 
 class Hands:

@@ -55,21 +55,21 @@ class Server:
         hands = Hands(life, self._store, self._dice)
         started = asyncio.Event()
         self._ending = asyncio.Event()
-        surroundings = ToolsetEnvironment(
+        environment = ToolsetEnvironment(
             clock=self._clock,
-            open_store=lambda _plan: hands.store,
-            open_client=lambda _guard, _timeouts: life.line(self._network),
-            workspaces=lambda _plan: _NOWHERE,
+            open_store=lambda _config: hands.store,
+            open_client=lambda _guard, _timeouts: life.transport(self._network),
+            workspaces=lambda _config: _NOWHERE,
             is_lost=lambda: life.over,
         )
-        self._running = asyncio.create_task(self._run(surroundings, started, self._ending))
+        self._running = asyncio.create_task(self._run(environment, started, self._ending))
         await started.wait()
         self._life = life
         self.lives += 1
         self._note(Did.STARTED)
 
-    async def _run(self, surroundings: ToolsetEnvironment, started: asyncio.Event, ending: asyncio.Event) -> None:
-        async with self._tools.lifespan(loopback_callbacks=True, surroundings=surroundings):
+    async def _run(self, environment: ToolsetEnvironment, started: asyncio.Event, ending: asyncio.Event) -> None:
+        async with self._tools.lifespan(loopback_callbacks=True, environment=environment):
             started.set()
             await ending.wait()
 

@@ -76,12 +76,12 @@ class Model:
 
     # Letters in
 
-    def create(self, box: NewBox, letter: NewMail | None = None) -> bool:
+    def create(self, box: NewBox, new_mail: NewMail | None = None) -> bool:
         made = box.id not in self.boxes and self.remembered.get(box.id, 0) <= self.now
         if made:
             self._make(box, None if box.idle else self.now)
-        if letter is not None:
-            self.accept(letter)
+        if new_mail is not None:
+            self.accept(new_mail)
         return made
 
     def _make(self, box: NewBox, due_at: float | None) -> None:
@@ -89,20 +89,20 @@ class Model:
         self.boxes[box.id] = ModelBox(box, due_at, stopped)
         self.acknowledged[box.id] = []
 
-    def accept(self, letter: NewMail) -> AcceptResult:
-        key = (letter.box, str(letter.dedup))
-        if letter.dedup is not None and self.remembers(letter.box, letter.dedup):
+    def accept(self, new_mail: NewMail) -> AcceptResult:
+        key = (new_mail.box, str(new_mail.dedup))
+        if new_mail.dedup is not None and self.remembers(new_mail.box, new_mail.dedup):
             return AcceptResult.DUPLICATE
-        box = self.boxes.get(letter.box)
+        box = self.boxes.get(new_mail.box)
         if box is None or box.status == "closed":
             return AcceptResult.UNKNOWN
-        if letter.needs is not None and letter.needs not in box.records:
+        if new_mail.needs is not None and new_mail.needs not in box.records:
             return AcceptResult.UNWANTED
-        if letter.dedup is not None:
-            self.seen[key] = None if letter.remember_for is None else self.now + letter.remember_for
-        inherited = box.records[letter.needs].traceparent if letter.needs else ""
-        box.mail.append(ModelMail(letter.body.decode(), self.now, letter.traceparent or inherited))
-        self.acknowledged[letter.box].append(letter.body.decode())
+        if new_mail.dedup is not None:
+            self.seen[key] = None if new_mail.remember_for is None else self.now + new_mail.remember_for
+        inherited = box.records[new_mail.needs].traceparent if new_mail.needs else ""
+        box.mail.append(ModelMail(new_mail.body.decode(), self.now, new_mail.traceparent or inherited))
+        self.acknowledged[new_mail.box].append(new_mail.body.decode())
         if box.holder is None:
             box.due_at = self.now if box.due_at is None else min(box.due_at, self.now)
         return AcceptResult.ACCEPTED
@@ -220,8 +220,8 @@ class Model:
             self.create(new)
         for fact in commit.facts:
             self._state(fact)
-        for letter in commit.letters:
-            self.accept(letter)
+        for new_mail in commit.new_mails:
+            self.accept(new_mail)
         return given
 
     def _apply(self, box: ModelBox, claim: Claim, commit: Commit) -> None:
@@ -341,8 +341,8 @@ class Model:
                 post.dead = True
         if settlement.outcome is not Outcome.RETRY:
             self._advance(post.made.lane)
-        if settlement.letter is not None:
-            self.accept(settlement.letter)
+        if settlement.new_mail is not None:
+            self.accept(settlement.new_mail)
         if settlement.fact is not None:
             self._state(settlement.fact)
 

@@ -158,8 +158,8 @@ class Mailboxes(RuleBasedStateMachine):
             "remembered": {id: await store.remembers(id, "m1") for id in IDS},
             "records": {id: await store.records(id, "call") for id in IDS},
             "lanes": {id: await store.waiting(id) for id in IDS},
-            "waiting": {parcel.id: parcel.attempts for parcel in await store.outbox(dead=False)},
-            "dead": {parcel.id: parcel.attempts for parcel in await store.outbox(dead=True)},
+            "waiting": {outbox_row.id: outbox_row.attempts for outbox_row in await store.outbox(dead=False)},
+            "dead": {outbox_row.id: outbox_row.attempts for outbox_row in await store.outbox(dead=True)},
             "backlog": await store.backlog(KIND),
             "load": await store.load(KIND),
             "due now": (await store.next_due(KIND) == 0, await store.next_due(OUTBOX) == 0),
@@ -217,8 +217,8 @@ class Mailboxes(RuleBasedStateMachine):
     )
     def create(self, ids: list[str], idle: bool, write: bool, dedup: str | None) -> None:
         for id in ids:
-            box, letter = self._new_box(id, idle), self._letter(id, dedup) if write else None
-            assert self.run(self.store.create(box, letter)) == self.model.create(box, letter)
+            box, new_mail = self._new_box(id, idle), self._letter(id, dedup) if write else None
+            assert self.run(self.store.create(box, new_mail)) == self.model.create(box, new_mail)
 
     @rule(slot=slots, id=box_ids)
     def create_claimed(self, slot: int, id: str) -> None:
@@ -240,8 +240,8 @@ class Mailboxes(RuleBasedStateMachine):
     )
     def accept(self, ids: list[str], dedup: str | None, needy: bool, remember_for: float | None, pause: float) -> None:
         for id in ids:
-            letter = self._letter(id, dedup, needy, remember_for)
-            assert self.run(self.store.accept(letter)) is self.model.accept(letter)
+            new_mail = self._letter(id, dedup, needy, remember_for)
+            assert self.run(self.store.accept(new_mail)) is self.model.accept(new_mail)
             self.model.now += pause
 
     def _letter(
@@ -405,7 +405,7 @@ class Mailboxes(RuleBasedStateMachine):
             unsend=[claim.box.id] if plan.unsend else [],
             spawn=[self._new_box(plan.spawn, plan.idle)] if plan.spawn else [],
             facts=plan.facts,
-            letters=[self._letter(plan.write_to)] if plan.write_to else [],
+            new_mails=[self._letter(plan.write_to)] if plan.write_to else [],
             again_at=None if plan.again is None else now + plan.again,
             keep=plan.ending in ("keep", "keep and charge"),
             charge=plan.ending in ("charge", "keep and charge"),
@@ -480,10 +480,10 @@ class Mailboxes(RuleBasedStateMachine):
     def take_and_settle(self, slot: int, outcome: Outcome, delay: float, tell: str | None) -> None:
         worker = self.workers[slot]
         for taken in self._take(worker, 2):
-            letter = self._letter(tell) if tell else None
+            new_mail = self._letter(tell) if tell else None
             body = None if outcome is Outcome.DELIVERED else b"settled"
             fact = Fact(tell, "call", "settled", body) if tell else None
-            self._settle(worker, taken, Settlement(outcome, "why", delay, letter, fact))
+            self._settle(worker, taken, Settlement(outcome, "why", delay, new_mail, fact))
 
     @precondition(lambda self: self.taken)
     @rule(pick=picks, outcome=st.sampled_from(Outcome), delay=st.sampled_from([0.0, 5.0]))

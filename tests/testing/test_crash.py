@@ -129,7 +129,7 @@ async def test_the_dead_write_nothing_and_send_nothing() -> None:
 
     store = SqliteStore(":memory:", Keyring.random())
     life = CrashableRun(store, Activity())
-    async with life.line(Poster()) as line:
+    async with life.transport(Poster()) as line:
         assert await life.store.create(NewBox("before", "box"))
         await line.post("http://before", b"", {})
 

@@ -292,7 +292,7 @@ async def test_a_message_that_comes_twice_is_one(inbox: Inbox, call: CallMessage
 async def test_what_nobody_has_waited_for_is_told_at_the_end(tools: Toolset) -> None:
     with pytest.raises(AssertionError, match="never given away"):
         async with testing.serve(tools) as client:
-            client._stage.inbox.take("http://runtime.test/elsewhere", "msg_1", b"{}")
+            client._fixture.inbox.take("http://runtime.test/elsewhere", "msg_1", b"{}")
 
 
 async def test_a_message_to_an_unknown_url_makes_the_test_fail(inbox: Inbox) -> None:

@@ -23,14 +23,14 @@ async def store() -> AsyncIterator[Store]:
 
 
 @contextlib.asynccontextmanager
-async def running(pump: Poller[Claim]) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(pump.run())
+async def running(poller: Poller[Claim]) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(poller.run())
     try:
         yield task
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await pump.drain(0)
+        await poller.drain(0)
 
 
 async def put(store: Store, *ids: str) -> None:
@@ -54,7 +54,7 @@ class Workshop:
         self.ended: list[str] = []
         self.most = 0
         self.fetches: list[int] = []
-        self.pump: Poller[Claim] = Poller(store, KIND, limit, self.fetch, self.work)
+        self.poller: Poller[Claim] = Poller(store, KIND, limit, self.fetch, self.work)
 
     async def fetch(self, limit: int) -> list[Claim]:
         self.fetches.append(limit)
@@ -74,7 +74,7 @@ async def test_what_is_due_is_worked_on_and_what_comes_later_too(store: Store) -
     shop = Workshop(store)
     shop.allowed.set()
     await put(store, "b1", "b2")
-    async with running(shop.pump):
+    async with running(shop.poller):
         await until(lambda: len(shop.ended) == 2)
         await put(store, "b3")
         await until(lambda: len(shop.ended) == 3)
@@ -85,7 +85,7 @@ async def test_what_is_due_is_worked_on_and_what_comes_later_too(store: Store) -
 async def test_no_more_than_the_limit_is_in_hand_and_none_is_fetched_beyond_it(store: Store) -> None:
     shop = Workshop(store, limit=3)
     await put(store, *(f"b{number}" for number in range(10)))
-    async with running(shop.pump):
+    async with running(shop.poller):
         await until(lambda: len(shop.begun) == 3)
         assert await store.backlog(KIND) == 10
         shop.allowed.set()
@@ -158,10 +158,10 @@ async def test_work_that_fails_is_told_to_the_log_and_the_rest_goes_on(
 async def test_draining_lets_work_end(store: Store) -> None:
     shop = Workshop(store)
     await put(store, "b1", "b2")
-    async with running(shop.pump) as task:
+    async with running(shop.poller) as task:
         await until(lambda: len(shop.begun) == 2)
         task.cancel()
-        draining = asyncio.create_task(shop.pump.drain(PATIENCE))
+        draining = asyncio.create_task(shop.poller.drain(PATIENCE))
         await asyncio.sleep(0.05)
         assert not draining.done()
         shop.allowed.set()
@@ -173,16 +173,16 @@ async def test_draining_lets_work_end(store: Store) -> None:
 async def test_draining_cancels_what_does_not_end_in_time_and_waits_for_that(store: Store) -> None:
     shop = Workshop(store)
     await put(store, "b1", "b2")
-    async with running(shop.pump) as task:
+    async with running(shop.poller) as task:
         await until(lambda: len(shop.begun) == 2)
         task.cancel()
-        await shop.pump.drain(0)
+        await shop.poller.drain(0)
 
         assert sorted(shop.ended) == ["b1", "b2"]
 
 
 async def test_draining_nothing_is_done_at_once(store: Store) -> None:
-    await Workshop(store).pump.drain(PATIENCE)
+    await Workshop(store).poller.drain(PATIENCE)
 
 
 async def test_a_pump_that_is_stopped_while_the_store_fails_stops(store: Store) -> None:
@@ -214,14 +214,14 @@ async def test_a_fetch_that_fails_for_a_reason_of_its_own_does_not_end_the_pump(
     healthy: list[bool] = []
 
     async def fetch(limit: int) -> list[Claim]:
-        healthy.append(pump.healthy)
+        healthy.append(poller.healthy)
         if len(healthy) <= 2:
             raise RuntimeError("a mistake of ours")
         return await shop.fetch(limit)
 
-    pump: Poller[Claim] = Poller(store, KIND, 5, fetch, shop.work)
+    poller: Poller[Claim] = Poller(store, KIND, 5, fetch, shop.work)
     await put(store, "b1")
-    async with running(pump):
+    async with running(poller):
         await until(lambda: shop.ended == ["b1"])
 
     assert healthy[:3] == [True, False, False]

@@ -161,7 +161,7 @@ class AgentHost:
                 lifespan=lambda _app: contextlib.nullcontext(),
             )
             async with in_background(app, self._listener, plan.capacity.http):
-                yield engine.hub.end
+                yield engine.broadcast.end
 
 
 async def _problems(agent: "Agent") -> dict[str, str]:

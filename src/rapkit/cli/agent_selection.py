@@ -51,9 +51,9 @@ class ReachedAgent:
     """An agent that answers. `works`: somebody works on its threads. `said` is how we were told which one it is."""
 
     def __init__(
-        self, api: AgentApi, said: CommandHints, *, works: bool = True, here: LocalAgent | None = None
+        self, api: AgentApi, said: CommandHints, *, works: bool = True, local_agent: LocalAgent | None = None
     ) -> None:
-        self._here = here
+        self._local_agent = local_agent
         self.api = api
         self.said = said
         self.works = works
@@ -61,20 +61,20 @@ class ReachedAgent:
     @property
     def is_ours(self) -> bool:
         """Whether it runs in this process now, and ends with the command."""
-        return self._here is not None and self._here.runs
+        return self._local_agent is not None and self._local_agent.runs
 
     def look_at_servers(self) -> "Future[dict[str, str]] | None":
         """Ask its tool servers, if it runs in this process: what is wrong with those that do not answer as they should, by their names."""
-        return self._here.look_at_servers() if self._here is not None and self.is_ours else None
+        return self._local_agent.look_at_servers() if self._local_agent is not None and self.is_ours else None
 
     def leave_at_once(self) -> None:
         """When the command ends, and the agent with it, nobody wants to wait for what is under way."""
-        if self._here is not None:
-            self._here.hurry()
+        if self._local_agent is not None:
+            self._local_agent.hurry()
 
 
 def agent_options(command: F) -> F:
-    """The options that say which agent is meant, and how it is run if it does not; the command gets them as `wanted`."""
+    """The options that say which agent is meant, and how it is run if it does not; the command gets them as `selection`."""
     model = click.option("--model", metavar="NAME", help="The model of an agent that does not run yet.")
     servers = click.option(
         "--server", "servers", multiple=True, metavar="URL", help="A tool server for it. Repeat for several."
@@ -83,7 +83,7 @@ def agent_options(command: F) -> F:
 
 
 def looking_options(command: F) -> F:
-    """The options that say which agent is meant, for commands that never run it; they get them as `wanted`."""
+    """The options that say which agent is meant, for commands that never run it; they get them as `selection`."""
 
     @config_file
     @click.option(
@@ -114,7 +114,7 @@ def looking_options(command: F) -> F:
         said = CommandHints(
             _typed("config"), _typed("url"), _typed("token"), _typed("store"), model=_typed("model"), servers=servers
         )
-        return command(*args, wanted=AgentSelection(config, url, read_token(token), flags, said), **others)
+        return command(*args, selection=AgentSelection(config, url, read_token(token), flags, said), **others)
 
     return with_options  # type: ignore[return-value]
 
@@ -127,58 +127,60 @@ def _typed(option: str) -> str | None:
 
 
 @contextlib.contextmanager
-def reached(wanted: AgentSelection, *, working: bool, ends_at: float | None = None) -> Iterator[ReachedAgent]:
+def reached(selection: AgentSelection, *, working: bool, ends_at: float | None = None) -> Iterator[ReachedAgent]:
     """The agent that is meant, as long as the context lasts.
 
     One that does not run yet runs in this process: `working`, with everything it has to do; or only to be looked at, and to be told what it
     will do when it runs. Of one that another command runs we are the heirs: if it ends with that, it goes on here, at the same place.
     `ConfigError` says what is missing. `ends_at` is how long the `api` of one that another process runs waits for answers.
     """
-    if wanted.url is not None:
-        api = AgentApi(wanted.url, wanted.token, ends_at=ends_at)
+    if selection.url is not None:
+        api = AgentApi(selection.url, selection.token, ends_at=ends_at)
         agent = _about(api)
-        _check_flags(api, agent, wanted.flags, ())
-        yield ReachedAgent(api, wanted.said.of(agent["store"]), works=agent["works"])
+        _check_flags(api, agent, selection.flags, ())
+        yield ReachedAgent(api, selection.said.of(agent["store"]), works=agent["works"])
         return
-    flags = wanted.flags
+    flags = selection.flags
     if not working and flags.model is None:
         flags = dataclasses.replace(flags, model=_UNUSED)
-    here = LocalAgent(Path(wanted.config), flags, working=working)
-    with here.ended_with_the_command():
-        yield _running(wanted, here, ends_at) or _run_here(wanted, here, ends_at)
+    local_agent = LocalAgent(Path(selection.config), flags, working=working)
+    with local_agent.ended_with_the_command():
+        yield _running(selection, local_agent, ends_at) or _run_here(selection, local_agent, ends_at)
 
 
-def _running(wanted: AgentSelection, here: LocalAgent, ends_at: float | None) -> ReachedAgent | None:
+def _running(selection: AgentSelection, local_agent: LocalAgent, ends_at: float | None) -> ReachedAgent | None:
     """The agent that listens where the settings say, if one does. If it does so only for a command, we are its heirs."""
-    found = _listening(here.whereabouts, wanted.token, ends_at=ends_at)
+    found = _listening(local_agent.location, selection.token, ends_at=ends_at)
     if found is None:
         return None
     api, agent = found
     # Their names are in the settings, which take a while to be loaded.
-    _check_flags(api, agent, wanted.flags, here.settings.servers if wanted.flags.servers else ())
-    if here.may_work and not agent.get("lasting", True):
-        here.prepare()
-        api.when_gone = here.take_over
-        return ReachedAgent(api, wanted.said.of(agent["store"]), works=agent["works"], here=here)
-    return ReachedAgent(api, wanted.said.of(agent["store"]), works=agent["works"])
+    _check_flags(api, agent, selection.flags, local_agent.settings.servers if selection.flags.servers else ())
+    if local_agent.may_work and not agent.get("lasting", True):
+        local_agent.prepare()
+        api.when_gone = local_agent.take_over
+        return ReachedAgent(api, selection.said.of(agent["store"]), works=agent["works"], local_agent=local_agent)
+    return ReachedAgent(api, selection.said.of(agent["store"]), works=agent["works"])
 
 
-def _run_here(wanted: AgentSelection, here: LocalAgent, ends_at: float | None) -> ReachedAgent:
-    here.prepare()
-    if not here.may_work:
-        _check_that_there_is_one(here.whereabouts)
+def _run_here(selection: AgentSelection, local_agent: LocalAgent, ends_at: float | None) -> ReachedAgent:
+    local_agent.prepare()
+    if not local_agent.may_work:
+        _check_that_there_is_one(local_agent.location)
     try:
-        here.listen()
+        local_agent.listen()
     except ConfigError:
-        quicker = _running(wanted, here, ends_at) if here.may_work else None
+        quicker = _running(selection, local_agent, ends_at) if local_agent.may_work else None
         if quicker is not None:
             return quicker
-        here.listen()  # it is gone again; or it is no agent, and this says that its port is taken
-    url = here.begin()
+        local_agent.listen()  # it is gone again; or it is no agent, and this says that its port is taken
+    url = local_agent.begin()
     # Who may use it is as configured: another command may want to talk to it while this one runs.
-    api = AgentApi(url, _first_token(here.whereabouts))
-    api.when_gone = here.take_over
-    return ReachedAgent(api, wanted.said.of(here.whereabouts.store), works=here.may_work, here=here)
+    api = AgentApi(url, _first_token(local_agent.location))
+    api.when_gone = local_agent.take_over
+    return ReachedAgent(
+        api, selection.said.of(local_agent.location.store), works=local_agent.may_work, local_agent=local_agent
+    )
 
 
 def is_lasting(settings: "Settings") -> bool | None:
@@ -186,7 +188,7 @@ def is_lasting(settings: "Settings") -> bool | None:
 
     `RapkitError` if it is another one, or none.
     """
-    found = _listening(settings.whereabouts, None, patience=_SOON)
+    found = _listening(settings.location, None, patience=_SOON)
     return None if found is None else bool(found[1].get("lasting", True))
 
 

@@ -34,12 +34,12 @@ class LocalAgent:
         self.may_work = working
 
     @functools.cached_property
-    def whereabouts(self) -> AgentLocation:
+    def location(self) -> AgentLocation:
         """Where it is to be found if it runs already. `ConfigError` if that cannot be known; then all is said that is wrong."""
         try:
             return load_agent_location(self._config, self._flags)
         except ConfigError:
-            return self.settings.whereabouts
+            return self.settings.location
 
     @functools.cached_property
     def settings(self) -> "Settings":

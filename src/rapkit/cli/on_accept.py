@@ -48,7 +48,7 @@ class OnAcceptCommand:
         """Whether it is `rapkit wake`, as far as that can be seen."""
         return "wake" in self._words and any(Path(word).name == "rapkit" for word in self._words)
 
-    async def ring(self, _thread_id: str) -> None:
+    async def trigger(self, _thread_id: str) -> None:
         """Have it run."""
         self._rung.set()
 

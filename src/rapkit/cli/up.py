@@ -69,9 +69,9 @@ def command(
         raise ConfigError(
             "A store in memory is this process's alone, so nobody could wake the agent. Keep it in a file."
         )
-    bell = _bell(on_accept, agent, Path(config))
+    on_accept_command = _on_accept_command(on_accept, agent, Path(config))
     with _listen(settings) as listener:
-        up = _Up(agent, settings, listener, bell, as_json=log_format == "json")
+        up = _Up(agent, settings, listener, on_accept_command, as_json=log_format == "json")
         serve_until_signal(
             agent.app,
             listener,
@@ -99,18 +99,18 @@ def _listen(settings: Settings) -> socket.socket:
         ) from taken
 
 
-def _bell(on_accept: str | None, agent: Agent, config: Path) -> OnAcceptCommand | None:
+def _on_accept_command(on_accept: str | None, agent: Agent, config: Path) -> OnAcceptCommand | None:
     if on_accept is None:
         return None
-    bell = OnAcceptCommand(on_accept, agent.patience.completion + agent.patience.grace)
-    if bell.wakes and agent.worker:
+    on_accept_command = OnAcceptCommand(on_accept, agent.patience.completion + agent.patience.grace)
+    if on_accept_command.wakes and agent.worker:
         raise ConfigError(
             f"--on-accept runs {on_accept!r}, which has nothing to do as long as threads are worked on here. "
             "Add --no-worker, so that only it works on them, or leave --on-accept out."
         )
     if config.exists():  # without one, a model and servers are all there is
-        bell.environment["RAPKIT_CONFIG"] = str(config.absolute())
-    return bell
+        on_accept_command.environment["RAPKIT_CONFIG"] = str(config.absolute())
+    return on_accept_command
 
 
 class _Up:
@@ -121,7 +121,7 @@ class _Up:
         agent: Agent,
         settings: Settings,
         listener: socket.socket,
-        bell: OnAcceptCommand | None,
+        on_accept_command: OnAcceptCommand | None,
         *,
         as_json: bool,
     ) -> None:
@@ -129,7 +129,7 @@ class _Up:
         self._settings = settings
         self._url = url_of(settings.host, listener)
         self._public_url = public_url(settings, listener.getsockname()[1])
-        self._bell = bell
+        self._on_accept_command = on_accept_command
         self._as_json = as_json
         self._console = Console(stderr=True, highlight=False)
 
@@ -138,27 +138,27 @@ class _Up:
         """The agent at work. Servers are asked while it is: one that does not answer holds up nothing, neither callbacks nor Ctrl-C."""
         async with self._commanding(), self._agent.lifespan(public_url=self._public_url):
             survey = asyncio.create_task(self._agent.engine.toolsets.survey())
-            telling = background.start(partial(self._tell, survey), "looking at the servers")
+            publisher = background.start(partial(self._tell, survey), "looking at the servers")
             try:
                 yield
             finally:
-                telling.cancel()  # and not waited for here: what a second signal cuts short is to be the agent's own end
-        await asyncio.wait({telling, survey})  # both end now at the latest: the agent's connections are closed
+                publisher.cancel()  # and not waited for here: what a second signal cuts short is to be the agent's own end
+        await asyncio.wait({publisher, survey})  # both end now at the latest: the agent's connections are closed
 
     @contextlib.asynccontextmanager
     async def _commanding(self) -> AsyncIterator[None]:
         """The command of the bell runs when it rings. It finds the same agent as we do, whatever was said on our command line."""
-        if self._bell is None:
+        if self._on_accept_command is None:
             yield
             return
-        self._agent.on_accept = self._bell.ring
-        self._bell.environment |= {
+        self._agent.on_accept = self._on_accept_command.trigger
+        self._on_accept_command.environment |= {
             "RAPKIT_MODEL": self._settings.model,
             "RAPKIT_STORE": self._settings.store,
             "RAPKIT_PUBLIC_URL": self._public_url,
             SERVERS: " ".join(server.url for server in self._settings.servers),
         }
-        commanding = background.start(self._bell.run, "running the command of --on-accept")
+        commanding = background.start(self._on_accept_command.run, "running the command of --on-accept")
         try:
             yield
         finally:
@@ -191,5 +191,5 @@ class _Up:
             schedules=self._settings.schedules,
             has_tokens=bool(self._settings.tokens),
             works=self._agent.worker,
-            hooked=self._bell is not None,
+            hooked=self._on_accept_command is not None,
         )

@@ -47,7 +47,7 @@ class DeliveryOutcome:
 class FollowUp:
     """What is written together with a POST's fate."""
 
-    letter: NewMail | None = None
+    new_mail: NewMail | None = None
     fact: Fact | None = None
 
 
@@ -132,7 +132,7 @@ class OutboxSender:
         worker: str,
         *,
         policies: Mapping[PostKind, RetryPolicy] = POLICIES,
-        traffic: SendLimits | None = None,
+        send_limits: SendLimits | None = None,
         secrets: Sequence[str] = (),
         prepare: Prepare = _as_stored,
         report: Report = _no_consequence,
@@ -145,7 +145,7 @@ class OutboxSender:
         self._client = client
         self._worker = worker
         self._policies = policies
-        self._traffic = traffic or SendLimits()
+        self._send_limits = send_limits or SendLimits()
         self._secrets = secrets
         self._prepare = prepare
         self._report = report
@@ -161,24 +161,24 @@ class OutboxSender:
         self._taken_at: dict[str, float] = {}
         self._on_the_wire: dict[str, tuple[TakenPost, asyncio.Task[None]]] = {}
         self._aborted: dict[str, None] = {}
-        self._pump = Poller(store, OUTBOX, self._traffic.total, self._take, self._deliver)
+        self._poller = Poller(store, OUTBOX, self._send_limits.total, self._take, self._deliver)
 
     @property
-    def pump(self) -> Poller[TakenPost]:
+    def poller(self) -> Poller[TakenPost]:
         """What keeps POSTs in hand, for whoever wants only those delivered that are due."""
-        return self._pump
+        return self._poller
 
     async def run(self) -> None:
         """Deliver until cancelled."""
         watching = asyncio.create_task(self._watch())
         try:
-            await self._pump.run()
+            await self._poller.run()
         finally:
             watching.cancel()
 
     async def drain(self, patience: float) -> None:
         """Let the POSTs under way end; what cannot is delivered again by whoever comes next."""
-        await self._pump.drain(patience)
+        await self._poller.drain(patience)
 
     async def abort(self, ids: Sequence[str]) -> None:
         """Stop these POSTs if they are in our hands, and wait until they are. They were deleted: nobody sends them again."""
@@ -195,7 +195,7 @@ class OutboxSender:
     @property
     def healthy(self) -> bool:
         """Whether the outbox can be read."""
-        return self._pump.healthy
+        return self._poller.healthy
 
     @property
     def under_way(self) -> int:
@@ -215,7 +215,7 @@ class OutboxSender:
         """
         first_of_lanes = {one.lane: _share(one) for one in outgoing}  # the others of a lane wait for it
         wanted = Counter(first_of_lanes.values())
-        if not wanted or not self._has_room(wanted) or not self._pump.reserve(wanted.total()):
+        if not wanted or not self._has_room(wanted) or not self._poller.reserve(wanted.total()):
             yield None
             return
         self._places.update(wanted)
@@ -224,14 +224,14 @@ class OutboxSender:
         finally:
             for share in wanted.elements():
                 self._one_less(share)
-            self._pump.release(wanted.total())
+            self._poller.release(wanted.total())
 
-    def hand(self, taken: Sequence[TakenPost], since: float) -> None:
+    def submit(self, taken: Sequence[TakenPost], since: float) -> None:
         """Deliver what was taken under our name, by a commit that was begun at that time of the event loop."""
         self._taken_at.update((one.outgoing.id, since) for one in taken)
         for one in taken:
             self._places[_share(one.outgoing)] += 1
-            self._pump.hand(one)
+            self._poller.submit(one)
 
     def _has_room(self, wanted: Mapping[_Share, int]) -> bool:
         full = any(map(self._is_silent, wanted)) and self._silent_is_full()
@@ -245,23 +245,23 @@ class OutboxSender:
         return most - self._places[share]
 
     def _is_silent(self, share: _Share) -> bool:
-        return share in self._silent or self._waiting[share] >= self._traffic.per_silent_origin
+        return share in self._silent or self._waiting[share] >= self._send_limits.per_silent_origin
 
     def _is_unproven(self, share: _Share) -> bool:
         return share not in self._answering or self._is_silent(share)
 
     def _silent_is_full(self) -> bool:
-        in_hand = sum(places for share, places in self._places.items() if self._is_silent(share))
-        return in_hand >= self._traffic.silent
+        in_progress = sum(places for share, places in self._places.items() if self._is_silent(share))
+        return in_progress >= self._send_limits.silent
 
     def _most_answering(self) -> int:
-        return self._traffic.share_of(self._pump.free)
+        return self._send_limits.share_of(self._poller.free)
 
     def _most_unproven(self) -> int:
-        free, traffic = self._pump.free, self._traffic
-        if free <= traffic.reserve:
+        free, send_limits = self._poller.free, self._send_limits
+        if free <= send_limits.reserve:
             return 0
-        return min(traffic.per_silent_origin, traffic.share_of(free))
+        return min(send_limits.per_silent_origin, send_limits.share_of(free))
 
     def _quota(self) -> Quota[_Share]:
         """How much may be taken of each share. Of those not listed nothing is in hand, and they are unproven."""
@@ -272,7 +272,7 @@ class OutboxSender:
         return Quota(listed, others=self._most_unproven())
 
     async def _take(self, limit: int) -> list[TakenPost]:
-        above_reserve = self._pump.free - self._traffic.reserve
+        above_reserve = self._poller.free - self._send_limits.reserve
         if above_reserve > 0:
             limit = min(limit, above_reserve)  # so that this round leaves the reserve to the next
         since = asyncio.get_running_loop().time()
@@ -356,9 +356,9 @@ class OutboxSender:
             self._waiting[share] += 1
             if share not in self._answering:
                 self._has_not_answered(share)
-            self._pump.set_apart(task)
+            self._poller.exclude_from_limit(task)
 
-        timer = asyncio.get_running_loop().call_later(self._traffic.patience, count_apart)
+        timer = asyncio.get_running_loop().call_later(self._send_limits.patience, count_apart)
         wait = (taken, task)
         if not taken.outgoing.once:  # then it has no row any more
             self._on_the_wire[taken.outgoing.id] = wait
@@ -457,17 +457,19 @@ class OutboxSender:
         )
         return Settlement(Outcome.RETRY, problem, delay)
 
-    async def _end(self, taken: TakenPost, fate: DeliveryOutcome, reason: str | None = None) -> Settlement:
-        if fate.outcome is Outcome.DEAD and taken.outgoing.latest:
+    async def _end(self, taken: TakenPost, delivery_outcome: DeliveryOutcome, reason: str | None = None) -> Settlement:
+        if delivery_outcome.outcome is Outcome.DEAD and taken.outgoing.latest:
             # A view is not worth sending later: the next one, or the result, tells more.
-            log.info("not shown: %s", fate.problem, extra={"message_id": taken.outgoing.id})
-            return Settlement(Outcome.DROPPED, fate.problem)
-        if fate.outcome is Outcome.DEAD:
+            log.info("not shown: %s", delivery_outcome.problem, extra={"message_id": taken.outgoing.id})
+            return Settlement(Outcome.DROPPED, delivery_outcome.problem)
+        if delivery_outcome.outcome is Outcome.DEAD:
             # The reason is for whoever runs this: it is no part of the fate, which threads and models are told.
             said = f"; it says: {reason}" if reason else ""
-            log.warning("undeliverable: %s%s", fate.problem, said, extra={"message_id": taken.outgoing.id})
-        consequence = await self._report(taken, fate)
-        return Settlement(fate.outcome, fate.problem, letter=consequence.letter, fact=consequence.fact)
+            log.warning("undeliverable: %s%s", delivery_outcome.problem, said, extra={"message_id": taken.outgoing.id})
+        consequence = await self._report(taken, delivery_outcome)
+        return Settlement(
+            delivery_outcome.outcome, delivery_outcome.problem, new_mail=consequence.new_mail, fact=consequence.fact
+        )
 
     async def _settle(self, taken: TakenPost, settlement: Settlement) -> None:
         while True:

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import Body, Refusal, address_of, retry_later, send_problem
 
-_HOUSEHOLD = 64
+_IPV6_SITE_BITS = 64
 
 
 class UnauthenticatedEndpoint:
@@ -56,4 +56,4 @@ def rate_key(scope: Scope) -> str:
         return address
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
-    return str(IPv6Address(int(parsed) >> _HOUSEHOLD << _HOUSEHOLD))
+    return str(IPv6Address(int(parsed) >> _IPV6_SITE_BITS << _IPV6_SITE_BITS))

@@ -70,8 +70,9 @@ class Commit:
     `remember` are keys, with seconds: for so long a letter to this box that has one of them as its `dedup` is a duplicate. So what will be
     superfluous from now on is recognised without having come before.
 
-    `facts` are records of other boxes, whoever has those; they are written after `spawn` and before `letters`. What becomes of these three
-    is not said: a box that is known is not made again, a letter or a fact for a box that is gone or closed is dropped.
+    `facts` are records of other boxes, whichever worker holds those; they are written after `spawn` and before `new_mails`. The commit does
+    not report what becomes of these three: a box that is known is not created again, mail or a fact for a box that is gone or closed is
+    dropped.
 
     `traceparent` becomes the box's; None leaves it as it is.
     """
@@ -89,7 +90,7 @@ class Commit:
     remember: Mapping[str, float] = field(default_factory=dict)
     spawn: Sequence[NewBox] = ()
     facts: Sequence[Fact] = ()
-    letters: Sequence[NewMail] = ()
+    new_mails: Sequence[NewMail] = ()
     again_at: float | None = None
     keep: bool = False
     charge: bool = False

@@ -62,7 +62,7 @@ class Settlement:
     outcome: Outcome
     problem: str | None = None
     delay: float = 0.0
-    letter: NewMail | None = None
+    new_mail: NewMail | None = None
     fact: Fact | None = None
 
 

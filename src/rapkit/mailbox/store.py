@@ -97,22 +97,22 @@ class Store(Protocol):
 
     # Letters in
 
-    async def create(self, box: NewBox, letter: NewMail | None = None) -> bool:
+    async def create(self, box: NewBox, new_mail: NewMail | None = None) -> bool:
         """Make a box, due at once unless it is idle. False if its id is known: alive, or remembered.
 
         If (kind, parent, name) was stopped before the box came, it is made with `stopped` set.
 
-        A `letter` for the box is put into it in the same step, as by `accept`, whether the box was made now or before: who repeats both
+        A `new_mail` for the box is put into it in the same step, as by `accept`, whether the box was made now or before: who repeats both
         after a crash, with a `dedup`, has one box with one letter in it.
         """
 
     async def create_claimed(self, box: NewBox, worker: str) -> Claim | None:
         """`create` and `claim` in one step, for a worker that can begin at once. None if the box's id is known."""
 
-    async def accept(self, letter: NewMail) -> AcceptResult:
+    async def accept(self, new_mail: NewMail) -> AcceptResult:
         """Put a letter into a box and make the box due; see `AcceptResult`."""
 
-    async def accept_claimed(self, letter: NewMail, worker: str) -> tuple[AcceptResult, Claim | None]:
+    async def accept_claimed(self, new_mail: NewMail, worker: str) -> tuple[AcceptResult, Claim | None]:
         """`accept` and `claim` in one step, for a worker that can begin at once. There is a claim only if nothing else was due."""
 
     async def note(self, box: NewBox, fact: Fact, expect: bytes | EllipsisType | None = ...) -> bool:

@@ -48,25 +48,25 @@ class RuleModel:
         """Make one completion; see `Model`. A summary is made without a rule."""
         if question.for_summary:
             return Reply(f"({len(question.conversation)} turns were said.)", usage=Usage(1), model=self._name)
-        hearing = read_transcript(question.conversation)
-        found = self._find(hearing)
+        transcript = read_transcript(question.conversation)
+        found = self._find(transcript)
         if found is None:
-            reply, stream = Reply(self._no_rule(hearing), usage=Usage(1), model=self._name), False
+            reply, stream = Reply(self._no_rule(transcript), usage=Usage(1), model=self._name), False
         else:
             rule = found[0]
             if rule.delay:
                 await asyncio.sleep(rule.delay)
             self._fail(rule)
-            reply, stream = self._reply(question, hearing, found), rule.stream
+            reply, stream = self._reply(question, transcript, found), rule.stream
         for piece in _words(reply.text) if stream else filter(None, [reply.text]):
             on_text(piece)
             await asyncio.sleep(0)  # so that what listens sees pieces, and not one heap of them
         return reply
 
-    def _find(self, hearing: Transcript) -> Found | None:
-        for number, rule in itertools.product(hearing.newest, self._rules):
-            match = rule.match(hearing.pieces[number])
-            if match is None or (rule.nth is not None and rule.nth != _count(rule, hearing, number)):
+    def _find(self, transcript: Transcript) -> Found | None:
+        for number, rule in itertools.product(transcript.newest, self._rules):
+            match = rule.match(transcript.pieces[number])
+            if match is None or (rule.nth is not None and rule.nth != _count(rule, transcript, number)):
                 continue
             if rule.speaks or self._will_fail(rule):
                 return rule, number, match
@@ -82,8 +82,8 @@ class RuleModel:
             failure = rule.failure
             raise ModelError(failure.message, retryable=failure.retryable, retry_after=failure.retry_after)
 
-    def _reply(self, question: Question, hearing: Transcript, found: Found) -> Reply:
-        rule, places = found[0], _places(hearing, found)
+    def _reply(self, question: Question, transcript: Transcript, found: Found) -> Reply:
+        rule, places = found[0], _places(transcript, found)
         turn = sum(isinstance(turn, Said) for turn in question.conversation)
         calls = tuple(
             WantedCall(f"call_{turn}_{index}", tool, templates.fill(arguments, places))
@@ -91,29 +91,29 @@ class RuleModel:
         )
         return Reply(templates.fill_text(rule.say, places), calls, usage=rule.usage, model=self._name)
 
-    def _no_rule(self, hearing: Transcript) -> str:
-        heard = hearing.pieces[hearing.newest[0]] if hearing.newest else "nothing"
+    def _no_rule(self, transcript: Transcript) -> str:
+        heard = transcript.pieces[transcript.newest[0]] if transcript.newest else "nothing"
         return f"{self._source} has no rule for what I heard last: {heard}."
 
 
-def _count(rule: Rule, hearing: Transcript, number: int) -> int:
+def _count(rule: Rule, transcript: Transcript, number: int) -> int:
     """How often the rule was about something, up to this."""
-    return sum(rule.match(piece) is not None for piece in hearing.pieces[: number + 1])
+    return sum(rule.match(piece) is not None for piece in transcript.pieces[: number + 1])
 
 
-def _places(hearing: Transcript, found: Found) -> dict[str, Any]:
+def _places(transcript: Transcript, found: Found) -> dict[str, Any]:
     rule, number, match = found
-    piece = hearing.pieces[number]
-    answers = [each.text for each in hearing.pieces[: number + 1] if each.kind != "user"]
-    last = [hearing.pieces[each] for each in reversed(hearing.newest)]
+    piece = transcript.pieces[number]
+    answers = [each.text for each in transcript.pieces[: number + 1] if each.kind != "user"]
+    last = [transcript.pieces[each] for each in reversed(transcript.newest)]
     return {
         "text": piece.text,
         "match": match,
         "answer": answers[-1] if answers else "",
         "answers": "\n".join(each.text for each in last if each.kind != "user"),
-        "call_id": piece.call_id or next(reversed(hearing.calls.values()), ""),
-        "calls": hearing.calls,
-        "count": _count(rule, hearing, number),
+        "call_id": piece.call_id or next(reversed(transcript.calls.values()), ""),
+        "calls": transcript.calls,
+        "count": _count(rule, transcript, number),
     }
 
 

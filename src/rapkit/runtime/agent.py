@@ -153,7 +153,7 @@ class Agent:
         _app: object = None,
         *,
         public_url: str | None = None,
-        surroundings: AgentEnvironment | None = None,
+        environment: AgentEnvironment | None = None,
         worker: bool | None = None,
     ) -> AsyncIterator[None]:
         """Work as long as the context lasts; without a `worker` only receive. If it is not said, it is as the agent was made."""
@@ -171,11 +171,11 @@ class Agent:
                 within = f"{url.rstrip('/')}{PATH}{toolset.name}"
                 await stack.enter_async_context(toolset.lifespan(loopback_callbacks=True, within=within))
             with_worker = self.worker if worker is None else worker
-            self._engine = await stack.enter_async_context(running(self._plan(url), surroundings, worker=with_worker))
+            self._engine = await stack.enter_async_context(running(self._config(url), environment, worker=with_worker))
             stack.callback(self._forget_engine)
             yield
 
-    def _plan(self, public_url: str) -> AgentConfig:
+    def _config(self, public_url: str) -> AgentConfig:
         return AgentConfig(
             model=self.model,
             servers=tuple(each if isinstance(each, Server) else InProcessServer.of(each) for each in self.servers),
@@ -219,7 +219,7 @@ class Agent:
             )
         url = public_url or self.public_url or await self._url_before()
         self._warn_if_unreachable(url)
-        async with opened(self._plan(url)) as engine:
+        async with opened(self._config(url)) as engine:
             return await engine.wake(at_most)
 
     async def _url_before(self) -> str:
@@ -231,7 +231,7 @@ class Agent:
     def end_streams(self) -> None:
         """Let everybody who follows a thread go: a server that stops waits for them."""
         if self._engine is not None:
-            self._engine.hub.end()
+            self._engine.broadcast.end()
 
     def _check_who_may_use(self, public_url: str) -> None:
         if self._callers.local_only and not is_loopback_host(urlsplit(public_url).hostname or ""):

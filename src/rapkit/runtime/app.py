@@ -38,7 +38,7 @@ from rapkit.runtime.refused_callbacks import LOOKED_AT
 from rapkit.stores import absolute
 
 _RETRY_WHEN_STORE_FAILS = 5
-_STRANGERS_A_SECOND = 20.0
+_UNAUTHENTICATED_A_SECOND = 20.0
 
 log = logging.getLogger("rapkit.http")
 
@@ -72,14 +72,14 @@ def make_app(
 
 
 def _about(engine: AgentEngine) -> AgentDetail:
-    plan = engine.plan
+    config = engine.config
     return AgentDetail(
         version=__version__,
-        model=plan.model.name,
-        servers=[server.key for server in plan.servers],
-        store=absolute(plan.store),
+        model=config.model.name,
+        servers=[server.key for server in config.servers],
+        store=absolute(config.store),
         works=engine.works,
-        lasting=plan.lasting,
+        lasting=config.lasting,
     )
 
 
@@ -99,7 +99,7 @@ class CallbackEndpoint:
         self._largest = capacity.callback
         self._most_discarded = capacity.http.discard_bytes
         self._values = capacity.values
-        self._strangers = RateLimit(_STRANGERS_A_SECOND)
+        self._strangers = RateLimit(_UNAUTHENTICATED_A_SECOND)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

@@ -35,12 +35,12 @@ class BudgetRelease:
     """
 
     def __init__(
-        self, store: Store, worker: str, budget: Budget | None, limits: ThreadLimits, spending: BudgetUsage | None
+        self, store: Store, worker: str, budget: Budget | None, limits: ThreadLimits, budget_usage: BudgetUsage | None
     ) -> None:
         self._store = store
         self._worker = worker
         self._limits = limits
-        self._spending = spending
+        self._budget_usage = budget_usage
         each = {"slices": limits.slices, "tokens": limits.tokens, "cost": limits.cost}
         every = {} if budget is None else asdict(budget)
         is_limited = budget is not None or any(value is not None for value in each.values())
@@ -65,12 +65,12 @@ class BudgetRelease:
     async def _revive(self) -> None:
         after, revived = "", 0
         while True:
-            if self._spending is not None and await self._spending.exceeded() is not None:
+            if self._budget_usage is not None and await self._budget_usage.exceeded() is not None:
                 return  # and the rest goes on in the next period, or when there is a larger budget
             page = await self._store.boxes(THREAD, status="parked", after=after, limit=_PAGE)
             for box in page:
                 if self._may_go_on(box):
-                    going_on = mail_codec.letter(box.id, Grant(), dedup=f"revived/{self._worker}")
+                    going_on = mail_codec.encode_mail(box.id, Grant(), dedup=f"revived/{self._worker}")
                     await self._store.accept(going_on)
                     revived += 1
             if len(page) < _PAGE:

@@ -12,7 +12,7 @@ from rapkit.protocol import Callback, SubscriptionEvent, ToolResult, ViewUpdate,
 from rapkit.runtime.callback_signatures import CallbackSignatures
 from rapkit.runtime.callback_urls import CallbackTarget, CallbackUrls
 from rapkit.runtime.late_subscriptions import LateSubscriptions
-from rapkit.runtime.mail_codec import callback_letter, ended, letter
+from rapkit.runtime.mail_codec import encode_callback, encode_mail, ended
 from rapkit.runtime.refused_callbacks import RefusedCallback
 from rapkit.tracing import incoming
 from rapkit.work.offload import offload
@@ -44,20 +44,20 @@ class CallbackReceiver:
         self,
         accept: Accept,
         remembers: Remembers,
-        addresses: CallbackUrls,
+        callback_urls: CallbackUrls,
         late: LateSubscriptions,
         signatures: CallbackSignatures,
     ) -> None:
         self._accept = accept
         self._remembers = remembers
-        self._addresses = addresses
+        self._callback_urls = callback_urls
         self._late = late
         self.signed = signatures.signed
         self.verify = signatures.verify
 
     def call_of(self, token: str) -> CallbackTarget:
         """The call of a callback URL, or a `Refusal` if it is none of ours."""
-        call = self._addresses.read(token)
+        call = self._callback_urls.read(token)
         if call is None:
             raise Refusal(404, "There is nothing at this URL.")
         return call
@@ -78,14 +78,14 @@ class CallbackReceiver:
             raise Refusal(404, "This URL was made for another call than the message is about.")
         dedup = await offload(len(body), _dedup, call_id, callback, body, headers)
         trace = incoming(headers.items())
-        reception = await self._accept(callback_letter(thread_id, call_id, callback, body, dedup, trace))
-        if reception in (AcceptResult.ACCEPTED, AcceptResult.DUPLICATE):
+        accept_result = await self._accept(encode_callback(thread_id, call_id, callback, body, dedup, trace))
+        if accept_result in (AcceptResult.ACCEPTED, AcceptResult.DUPLICATE):
             return
         if isinstance(callback, ToolResult) and await self._has_ended(thread_id, call_id):
             log.info("a further result is ignored", extra={"thread_id": thread_id, "call_id": call_id})
             return
         # CB-8, SUB-15, SUB-18
-        log.info("a callback is discarded: %s", reception, extra={"thread_id": thread_id, "call_id": call_id})
+        log.info("a callback is discarded: %s", accept_result, extra={"thread_id": thread_id, "call_id": call_id})
         if isinstance(callback, ToolResult) and callback.subscription:
             await self._late.cancel(thread_id, call_id)
         raise Refusal(410, _NOTHING_LIVE)
@@ -121,7 +121,7 @@ class CallbackReceiver:
     async def _settle(self, thread_id: str, refused: CallbackRefused, headers: Headers) -> None:
         given = _message_id(headers)
         dedup = None if given is None else f"refused/{refused.call_id}/{given}"
-        await self._accept(letter(thread_id, refused, dedup=dedup, live=refused.call_id))
+        await self._accept(encode_mail(thread_id, refused, dedup=dedup, live=refused.call_id))
 
 
 def _short(problem: str) -> str:

@@ -29,7 +29,7 @@ from rapkit.kernel.thread import Thread, dump_thread
 from rapkit.mailbox import Commit, Entry, NewBox, NewMail, Outgoing, Record, Timer
 from rapkit.runtime.callback_signatures import UNSIGNED
 from rapkit.runtime.dispatch import Dispatch, lane_of
-from rapkit.runtime.mail_codec import LIVE, REMEMBERED, ended, letter
+from rapkit.runtime.mail_codec import LIVE, REMEMBERED, encode_mail, ended
 from rapkit.runtime.toolsets import THREAD
 from rapkit.tracing import here
 
@@ -51,7 +51,7 @@ class _Parts:
     outgoing: list[Outgoing] = field(default_factory=list)
     unsend: list[str] = field(default_factory=list)
     spawn: list[NewBox] = field(default_factory=list)
-    letters: list[NewMail] = field(default_factory=list)
+    new_mails: list[NewMail] = field(default_factory=list)
 
 
 class CommitBuilder:
@@ -85,7 +85,7 @@ class CommitBuilder:
             unsend=parts.unsend,
             remember={ended(call_id): REMEMBERED for call_id in _ended(before, step)},
             spawn=parts.spawn,
-            letters=parts.letters,
+            new_mails=parts.new_mails,
             traceparent=here(),
             **rest,
         )
@@ -107,14 +107,14 @@ class CommitBuilder:
             case SendChoice(call_id, server, response_url, selected):
                 parts.outgoing.append(self._dispatch.choice(thread.id, call_id, server, response_url, selected))
             case Write(relative, message, once):
-                parts.letters.append(letter(relative, message, dedup=once))
+                parts.new_mails.append(encode_mail(relative, message, dedup=once))
             case Spawn(child, task):
                 parts.spawn.append(_child_box(child))
-                parts.letters.append(letter(child.id, Task(thread.id, task), dedup="began"))
+                parts.new_mails.append(encode_mail(child.id, Task(thread.id, task), dedup="began"))
             case MakeChild(child, seq, arguments):
                 event = await self._event(seq, before, step)
                 parts.spawn.append(_child_box(child))
-                parts.letters.append(_first_letter(thread.id, child, event, arguments))
+                parts.new_mails.append(_first_mail(thread.id, child, event, arguments))
             case ShowAuthorization(call_id, auth_url):
                 parts.put.append(Record(OAUTH, call_id, auth_url.encode()))
             case HideAuthorization(call_id):
@@ -155,9 +155,9 @@ def _child_box(child: Thread) -> NewBox:
     return NewBox(child.id, THREAD, dump_thread(child), parent=child.parent, root=child.root, idle=True)
 
 
-def _first_letter(parent: str, child: Thread, event: Happened, arguments: dict[str, Any]) -> NewMail:
+def _first_mail(parent: str, child: Thread, event: Happened, arguments: dict[str, Any]) -> NewMail:
     message = EventForChild(parent, event.call_id, event.name, arguments, event.text, event.final)
-    return letter(child.id, message, dedup="began")
+    return encode_mail(child.id, message, dedup="began")
 
 
 def origins(outgoing: Iterable[Outgoing]) -> set[str]:

@@ -23,7 +23,7 @@ from rapkit.protocol import CallCancelled, ChoiceMade, ThreadClosed, dump
 from rapkit.runtime import audit_log
 from rapkit.runtime.callback_urls import CallbackUrls
 from rapkit.runtime.in_process import origin_of_in_process
-from rapkit.runtime.mail_codec import letter
+from rapkit.runtime.mail_codec import encode_mail
 from rapkit.runtime.server import Server
 from rapkit.tracing import here
 
@@ -37,9 +37,9 @@ _NOWHERE = "http://unknown.invalid/"
 class Dispatch:
     """Makes POSTs for the outbox, completes them when they are sent, and tells threads of those that are given up."""
 
-    def __init__(self, servers: Sequence[Server], addresses: CallbackUrls, guard: Guard) -> None:
+    def __init__(self, servers: Sequence[Server], callback_urls: CallbackUrls, guard: Guard) -> None:
         self._servers = {server.key: server for server in servers}
-        self._addresses = addresses
+        self._callback_urls = callback_urls
         self._guard = guard
 
     # What is put into the outbox
@@ -89,7 +89,7 @@ class Dispatch:
             kind=kind,
             origin=self._origin_of(url),
             url=url,
-            body=b"\n".join((server.encode(), self._addresses.seal.encode(), body)),
+            body=b"\n".join((server.encode(), self._callback_urls.seal.encode(), body)),
             once=once,
             traceparent=here(),
         )
@@ -118,7 +118,7 @@ class Dispatch:
             raise ForbiddenTarget(f"{name.decode()} is not on this machine, and may not have us call anything that is.")
         if outgoing.kind == PostKind.INVOCATION:
             thread_id, call_id = ids_of(outgoing.lane)
-            url = self._addresses.callback_url(thread_id, call_id, name.decode(), seal.decode())
+            url = self._callback_urls.callback_url(thread_id, call_id, name.decode(), seal.decode())
             body = b'{"callback_url":' + to_json(url) + b"," + body[1:]
         try:
             return body, await server.headers("POST", outgoing.url, body)
@@ -127,27 +127,29 @@ class Dispatch:
 
     # When it has come to an end
 
-    async def report(self, taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
+    async def report(self, taken: TakenPost, delivery_outcome: DeliveryOutcome) -> FollowUp:
         """What the thread is told of a POST that was given up (INV-6)."""
         outgoing = taken.outgoing
         if outgoing.kind not in (PostKind.INVOCATION, PostKind.ANSWER):
             return FollowUp()
         thread_id, call_id = ids_of(outgoing.lane)
         if outgoing.kind == PostKind.INVOCATION:
-            audit_log.dispatched(thread_id, call_id, outgoing.body, fate.problem)
-        if fate.outcome is not Outcome.DEAD:
+            audit_log.dispatched(thread_id, call_id, outgoing.body, delivery_outcome.problem)
+        if delivery_outcome.outcome is not Outcome.DEAD:
             return FollowUp()
-        problem = (fate.problem or "it was refused").rstrip(".")
+        problem = (delivery_outcome.problem or "it was refused").rstrip(".")
         message: Incoming = AnswerUndelivered(call_id, problem)
         if outgoing.kind == PostKind.INVOCATION:
             # A refusal says nothing about earlier attempts: their answers may have been lost after the call was executed.
-            refused = fate.status is not None and 400 <= fate.status < 500 and taken.attempts == 1
-            if fate.status in _NEEDS_A_TOKEN:
+            refused = (
+                delivery_outcome.status is not None and 400 <= delivery_outcome.status < 500 and taken.attempts == 1
+            )
+            if delivery_outcome.status in _NEEDS_A_TOKEN:
                 problem += "; the agent has to be given credentials that the server takes"
-            stale = fate.status == _STALE
+            stale = delivery_outcome.status == _STALE
             version = _version_of(outgoing) if stale else None
             message = Undelivered(call_id, problem, refused=refused, stale=stale, version=version)
-        return FollowUp(letter(thread_id, message, live=call_id))
+        return FollowUp(encode_mail(thread_id, message, live=call_id))
 
 
 def _version_of(invocation: Outgoing) -> str | None:

@@ -30,13 +30,13 @@ class DueTimer:
     What somebody has in hand is not rung for, however long it takes, as long as that one lives.
     """
 
-    def __init__(self, store: Store, topics: Sequence[str], clock: Clock, bell: WakeHook) -> None:
+    def __init__(self, store: Store, topics: Sequence[str], clock: Clock, wake_hook: WakeHook) -> None:
         self._store = store
         self._topics = topics
         self._clock = clock
-        self._bell = bell
+        self._wake_hook = wake_hook
         self._patience = _PATIENCE
-        self._heard = bell.rung
+        self._heard = wake_hook.rung
         self._ring_at: float | None = None
         self._in_vain = False
 
@@ -53,7 +53,7 @@ class DueTimer:
     def _look(self, due: float | None) -> float:
         """Ring, if it is time to; seconds until the next look."""
         if due != 0:
-            self._ring_at, self._in_vain, self._heard = None, False, self._bell.rung
+            self._ring_at, self._in_vain, self._heard = None, False, self._wake_hook.rung
             if due is None or due > self._store.lease.seconds:
                 # It was done. Before that, it may just be in the hands of somebody who is lost with it.
                 self._patience = _PATIENCE
@@ -61,10 +61,10 @@ class DueTimer:
         now = self._clock.now()
         if self._ring_at is None:
             # If it has rung since nothing was due, it was for this: whoever heard it is on the way.
-            self._ring_at = now if self._bell.rung == self._heard else now + self._patience
+            self._ring_at = now if self._wake_hook.rung == self._heard else now + self._patience
         if now >= self._ring_at:
             if self._in_vain:
                 self._patience = min(2 * self._patience, _LONGEST_PATIENCE)
-            self._bell.ring("")
+            self._wake_hook.trigger("")
             self._ring_at, self._in_vain = now + self._patience, True
         return _LOOK_EVERY

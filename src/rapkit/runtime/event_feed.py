@@ -122,9 +122,9 @@ def choice_shown(call_id: str, choice: OpenChoice, thread: Thread) -> dict[str, 
 class EventFeed:
     """One who follows a thread from line `after` on; of the line behind it the first `skip` events are known already."""
 
-    def __init__(self, store: Store, hub: Broadcast, thread_id: str, after: int, skip: int) -> None:
+    def __init__(self, store: Store, broadcast: Broadcast, thread_id: str, after: int, skip: int) -> None:
         self._store = store
-        self._hub = hub
+        self._broadcast = broadcast
         self._id = thread_id
         self._after = after
         self._skip = skip
@@ -134,7 +134,7 @@ class EventFeed:
 
     async def events(self) -> AsyncGenerator[ThreadEvent, None]:
         """Everything, until the thread is closed or the process stops."""
-        with self._hub.watch(self._id) as watcher:
+        with self._broadcast.watch(self._id) as watcher:
             news: BroadcastMessage = MaybeChanged()
             seen: Box | None = None
             while not isinstance(news, BroadcastEnded):

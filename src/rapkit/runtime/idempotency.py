@@ -42,12 +42,12 @@ class IdempotentRequest:
         return None if key is None else cls(_digest([*where, key]), _digest(asked))
 
     @property
-    def shelf(self) -> NewBox:
+    def box(self) -> NewBox:
         """The box beside which it is noted: one of several, so that requests do not wait for each other."""
         return NewBox(f"rapkit/requests/{self.place[:_DIGITS]}", "requests", idle=True)
 
     @property
-    def corner(self) -> str:
+    def record_kind(self) -> str:
         """Where on the shelf: a part of it that holds so few notes that all of them can be looked through."""
         return f"noted/{self.place[_DIGITS : 2 * _DIGITS]}"
 
@@ -82,7 +82,7 @@ class IdempotencyKeys:
             return id
         await self._clear(request)
         body = json.dumps({"id": id, "asked": request.asked, "at": self._now()}).encode()
-        if await self._store.note(request.shelf, Fact(request.shelf.id, request.corner, request.place, body), None):
+        if await self._store.note(request.box, Fact(request.box.id, request.record_kind, request.place, body), None):
             return id
         noted = await self.find(request)
         if noted is None:
@@ -90,14 +90,14 @@ class IdempotencyKeys:
         return noted
 
     async def _neighbours(self, request: IdempotentRequest) -> list[Record]:
-        return await self._store.records(request.shelf.id, request.corner)
+        return await self._store.records(request.box.id, request.record_kind)
 
     async def _clear(self, request: IdempotentRequest) -> None:
         """Drop notes beside which this one will lie and that are too old; not many at once, because somebody waits."""
         over = [each for each in await self._neighbours(request) if self._is_over(json.loads(each.body))]
         over.sort(key=lambda record: record.key != request.place)  # an old note under this key has to go first
-        drops = [(Fact(request.shelf.id, each.kind, each.key, None), each.body) for each in over[:_MOST_CLEARED]]
-        await asyncio.gather(*(self._store.note(request.shelf, fact, body) for fact, body in drops))
+        drops = [(Fact(request.box.id, each.kind, each.key, None), each.body) for each in over[:_MOST_CLEARED]]
+        await asyncio.gather(*(self._store.note(request.box, fact, body) for fact, body in drops))
 
     def _is_over(self, noted: dict[str, Any]) -> bool:
         return bool(noted["at"] < self._now() - _KEPT)

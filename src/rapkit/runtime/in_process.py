@@ -142,17 +142,17 @@ class TransportRouter:
         if url.startswith(_SCHEME):
             status, _ = await self._ask("POST", url, body, {"content-type": "application/json", **headers})
             return HttpResponse(status)
-        return await self._line(url).post(url, body, headers)
+        return await self._transport(url).post(url, body, headers)
 
     async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
         """GET, from one of our own or from anybody."""
         if url.startswith(_SCHEME):
             return await self._ask("GET", url, b"", headers)
-        return await self._line(url).get(url, headers, limit=limit)
+        return await self._transport(url).get(url, headers, limit=limit)
 
-    def _line(self, url: str) -> Transport:
-        if self._certified and (line := self._certified.get(place_of(url))):
-            return line
+    def _transport(self, url: str) -> Transport:
+        if self._certified and (transport := self._certified.get(place_of(url))):
+            return transport
         return self._near if is_loopback_host(urlsplit(url).hostname or "") else self._far
 
     async def _ask(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:

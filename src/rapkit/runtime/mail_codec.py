@@ -62,7 +62,7 @@ _OURS: dict[str, TypeAdapter[Incoming]] = {
 }
 
 
-def letter(thread_id: str, message: Incoming, *, dedup: str | None = None, live: str | None = None) -> NewMail:
+def encode_mail(thread_id: str, message: Incoming, *, dedup: str | None = None, live: str | None = None) -> NewMail:
     """A letter of our own to a thread; with `live` only wanted as long as that call is."""
     name = name_of(message)
     call_id = call_of(message)
@@ -77,7 +77,7 @@ def letter(thread_id: str, message: Incoming, *, dedup: str | None = None, live:
     )
 
 
-def callback_letter(
+def encode_callback(
     thread_id: str, call_id: str, callback: Callback, body: bytes, dedup: str | None, traceparent: str
 ) -> NewMail:
     """What a tool server said about a live call, as it said it; if it names no trace, it is part of the call's.
@@ -100,7 +100,7 @@ def ended(call_id: str) -> str:
     return f"ended/{call_id}"
 
 
-def read(mail: Mail) -> Incoming:
+def decode_mail(mail: Mail) -> Incoming:
     """What a letter says; if it cannot be read, that."""
     name, _, call_id = mail.kind.partition("/")
     try:

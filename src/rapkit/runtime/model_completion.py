@@ -31,9 +31,9 @@ class Interrupted(BaseException):
 class ModelCompletion:
     """One completion for a thread. It can be interrupted, also before it has begun."""
 
-    def __init__(self, premises: AgentServices) -> None:
-        self._premises = premises
-        self._limits = premises.plan.limits
+    def __init__(self, services: AgentServices) -> None:
+        self._services = services
+        self._limits = services.config.limits
         self.began = False
         """Whether the model was asked."""
         self._completing: asyncio.Task[Reply] | None = None
@@ -44,31 +44,31 @@ class ModelCompletion:
 
         Raises `Interrupted` if somebody wants that.
         """
-        clock, limits = self._premises.clock, self._limits
+        clock, limits = self._services.clock, self._limits
         if reason := used_up(thread, limits):
             return out_of_budget(thread, reason, None, clock.now(), limits)
-        spending = self._premises.spending
-        if spending is not None and (over := await spending.exceeded()) is not None:
+        budget_usage = self._services.budget_usage
+        if budget_usage is not None and (over := await budget_usage.exceeded()) is not None:
             return out_of_budget(thread, over.reason, over.until, clock.now(), limits)
-        room = room_for(thread, limits, self._premises.plan.model.context_window)
+        room = room_for(thread, limits, self._services.config.model.context_window)
         if is_due(thread, limits, room, view.tokens) and (where := view.cut(limits, room)) is not None:
             return await self._compact(thread, view, where, room)
         question = Question(
-            instructions_for(self._premises.plan, thread, catalog, clock.now()),
+            instructions_for(self._services.config, thread, catalog, clock.now()),
             view.conversation(limits, room),
             (*offered(thread, limits), *catalog.tools),
         )
         try:
             said = await self._complete(thread.id, question)
         except ModelError as error:
-            self._premises.hub.tell(thread.id, Reset())
+            self._services.broadcast.tell(thread.id, Reset())
             return self._failed(thread, view, room, error)
-        suffix = call_id_suffix(self._premises.store.incarnation, thread.id)
+        suffix = call_id_suffix(self._services.store.incarnation, thread.id)
         return reply(thread, said, catalog, clock.now(), limits, id_suffix=suffix)
 
     def _failed(self, thread: Thread, view: JournalView, room: int, error: ModelError) -> Step:
         log.warning("the model failed: %s", error, extra={"thread_id": thread.id})
-        now, limits = self._premises.clock.now(), self._limits
+        now, limits = self._services.clock.now(), self._limits
         if error.too_long and (step := takes_less(thread, room, view.tokens, now, limits)) is not None:
             return step
         return model_failed(thread, str(error), now, limits, retryable=error.retryable, retry_after=error.retry_after)
@@ -81,39 +81,39 @@ class ModelCompletion:
         try:
             said = await self._complete(thread.id, question)
             if said.text.strip():
-                return compacted(thread, said, where, self._premises.clock.now(), limits)
+                return compacted(thread, said, where, self._services.clock.now(), limits)
             problem, usage = "the model wrote nothing", said.usage
         except ModelError as error:
-            now = self._premises.clock.now()
+            now = self._services.clock.now()
             if error.too_long and (step := takes_less(thread, room, view.tokens, now, limits)) is not None:
                 return step
             if error.retryable and thread.failures + 1 < limits.attempts:
                 return self._failed(thread, view, room, error)
             problem, usage = str(error), Usage(requests=1)
         log.warning("no summary could be made: %s", problem, extra={"thread_id": thread.id})
-        return not_compacted(thread, problem, usage, self._premises.clock.now(), limits)
+        return not_compacted(thread, problem, usage, self._services.clock.now(), limits)
 
     async def _complete(self, thread_id: str, question: Question) -> Reply:
-        premises = self._premises
-        patience = premises.plan.patience.completion
+        services = self._services
+        patience = services.config.patience.completion
 
         def tell(text: str) -> None:
             if not question.for_summary:  # which nobody has asked for
-                premises.hub.tell(thread_id, Delta(text))
+                services.broadcast.tell(thread_id, Delta(text))
 
-        model = premises.plan.model
+        model = services.config.model
         taken = Usage(requests=1)  # at least: what a completion took that was cut off, nobody says
-        with premises.metrics.completion() as outcome, premises.tracing.completion(model.name, thread_id) as span:
+        with services.metrics.completion() as outcome, services.tracing.completion(model.name, thread_id) as span:
             try:
                 self.began = True
-                async with premises.clock.timeout(patience):
+                async with services.clock.timeout(patience):
                     said = await self._interruptible(model.complete(question, tell))
                 taken = said.usage
             except TimeoutError:
                 raise ModelError(f"The model did not answer within {patience:g} s.", retryable=True) from None
             finally:
-                if premises.spending is not None:
-                    premises.spending.add(taken)
+                if services.budget_usage is not None:
+                    services.budget_usage.add(taken)
             outcome.said(said)
             span.used(taken.input_tokens, taken.output_tokens, taken.cost)
         if self._limits_cost and not taken.cost and taken.input_tokens:
@@ -122,7 +122,7 @@ class ModelCompletion:
 
     @property
     def _limits_cost(self) -> bool:
-        budget = self._premises.plan.budget
+        budget = self._services.config.budget
         return self._limits.cost is not None or (budget is not None and budget.cost is not None)
 
     async def _interruptible(self, completing: Coroutine[Any, Any, Reply]) -> Reply:

@@ -22,7 +22,7 @@ from rapkit.kernel.thread import Thread, dump_thread
 from rapkit.mailbox import Claim, Commit, Mail, NewBox, NewMail, Store, Timer
 from rapkit.protocol.fields import MAX_ID, Id
 from rapkit.runtime.cron import Cron
-from rapkit.runtime.mail_codec import letter
+from rapkit.runtime.mail_codec import encode_mail
 from rapkit.runtime.toolsets import THREAD
 from rapkit.work.poller import Poller
 from rapkit.work.store_retry import retry_store_operation
@@ -131,20 +131,20 @@ class Schedules:
         self._worker = worker
         self._schedules = tuple(schedules)
         self._now = now
-        self.pump = Poller(store, SCHEDULE, _AT_ONCE, self._claim, self._carry_out)
+        self.poller = Poller(store, SCHEDULE, _AT_ONCE, self._claim, self._carry_out)
 
     @property
     def healthy(self) -> bool:
         """Whether schedules can be claimed."""
-        return self.pump.healthy
+        return self.poller.healthy
 
     async def run(self) -> None:
         """Go on until cancelled."""
-        await self.pump.run()
+        await self.poller.run()
 
     async def drain(self, patience: float) -> None:
         """Let what was begun end."""
-        await self.pump.drain(patience)
+        await self.poller.drain(patience)
 
     async def reconcile(self) -> None:
         """Have the store know the schedules that are configured, and no others.
@@ -208,7 +208,7 @@ class Schedules:
             # If there is more to send than was sent now, this one is over, and the box is due again at once.
             timers=[Timer(_NEXT, standing.next)],
             spawn=[_thread_box(id, standing.schedule.user_id) for id in dict.fromkeys(each.box for each in sent)],
-            letters=sent,
+            new_mails=sent,
         )
 
     async def _sent(self, standing: _ScheduleState, now: float) -> tuple[_ScheduleState, list[NewMail]]:
@@ -222,12 +222,12 @@ class Schedules:
                 "schedule %r was not carried out for so long that %d of its times are left out", schedule.name, left_out
             )
         thread = None if schedule.new_thread else await self._thread(standing, times[0])
-        letters = [_wake_up(schedule, thread, each) for each in times[:_MOST_SENT]]
+        new_mails = [_wake_up(schedule, thread, each) for each in times[:_MOST_SENT]]
         if left_out:
             told = replace(schedule, message=f"{schedule.message}\n\n{_left_out(left_out)}")
-            letters[0] = _wake_up(told, thread, times[0])
+            new_mails[0] = _wake_up(told, thread, times[0])
         following = times[_MOST_SENT] if len(times) > _MOST_SENT else following
-        return replace(standing, next=following, thread=thread or standing.thread), letters
+        return replace(standing, next=following, thread=thread or standing.thread), new_mails
 
     async def _thread(self, standing: _ScheduleState, due: float) -> str:
         """The thread of a schedule: the one it has, unless that is closed.
@@ -288,7 +288,7 @@ def _cron(schedule: Schedule) -> Cron:
 
 def _wake_up(schedule: Schedule, thread: str | None, due: float) -> NewMail:
     message = WakeUp(schedule.name, _cron(schedule).text(due), schedule.message)
-    return letter(thread or _thread_id(schedule, due), message, dedup=f"schedule/{schedule.name}/{int(due)}")
+    return encode_mail(thread or _thread_id(schedule, due), message, dedup=f"schedule/{schedule.name}/{int(due)}")
 
 
 def _left_out(count: int) -> str:

@@ -18,14 +18,14 @@ from rapkit.tracing import Tracing
 class AgentServices:
     """The store, the courier, the clock and the rest, under one worker's name."""
 
-    plan: AgentConfig
+    config: AgentConfig
     worker: str
     store: Store
-    courier: OutboxSender
+    outbox_sender: OutboxSender
     clock: Clock
     toolsets: Toolsets
     dispatch: Dispatch
-    hub: Broadcast
+    broadcast: Broadcast
     metrics: AgentMetrics
     tracing: Tracing
-    spending: BudgetUsage | None = None
+    budget_usage: BudgetUsage | None = None

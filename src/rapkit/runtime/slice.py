@@ -40,19 +40,19 @@ log = logging.getLogger("rapkit.threads")
 class Slice:
     """What one claim of a thread leads to."""
 
-    def __init__(self, premises: AgentServices, claim: Claim) -> None:
-        self._premises = premises
+    def __init__(self, services: AgentServices, claim: Claim) -> None:
+        self._services = services
         self._claim = claim
-        self._store = premises.store
-        self._commits = CommitBuilder(premises.dispatch, partial(find_event, premises.store, claim.box.id))
-        self._limits = premises.plan.limits
+        self._store = services.store
+        self._commits = CommitBuilder(services.dispatch, partial(find_event, services.store, claim.box.id))
+        self._limits = services.config.limits
         self._catalog: Catalog | None = None
-        self._asking = ModelCompletion(premises)
+        self._asking = ModelCompletion(services)
 
     async def run(self) -> None:
         """Do all of it. If somebody else has the thread by now, nothing happened."""
         try:
-            with self._premises.tracing.slice(self._claim):
+            with self._services.tracing.slice(self._claim):
                 await self._run()
         except Fenced as error:
             log.debug("%s", error)
@@ -60,7 +60,7 @@ class Slice:
             await self._give_back()
             raise
         except Interrupted:
-            self._premises.hub.tell(self._claim.box.id, Reset())
+            self._services.broadcast.tell(self._claim.box.id, Reset())
             await self._start_over(0.0)
         except _Unreadable as error:
             log.critical("%s", error)
@@ -77,7 +77,7 @@ class Slice:
     async def _run(self) -> None:
         thread = self._load()
         incoming, aside = await self._incoming(thread)
-        now = self._premises.clock.now()
+        now = self._services.clock.now()
         step = receive(thread, incoming, now, self._limits)
         thread_now = step.thread
         asks_at = thread_now.asks_at
@@ -95,9 +95,9 @@ class Slice:
             await self._commit(thread_now, worker_lost(thread_now, self._claim.attempts - 1, now, self._limits))
             return
         # What the model is shown and offered. Nobody but us appends to the journal, so it can be read while we do.
-        most = self._premises.plan.capacity.conversation
+        most = self._services.config.capacity.conversation
         reading = asyncio.create_task(view_of(self._store, thread, step, self._limits, most))
-        finding = asyncio.create_task(self._premises.toolsets.catalog(thread.root))
+        finding = asyncio.create_task(self._services.toolsets.catalog(thread.root))
         try:
             if self._claim.mail or step.entries or step.effects:
                 # What came is in the journal before the model is asked, whatever happens then (RUN-4). It is not said that we got on.
@@ -136,7 +136,7 @@ class Slice:
         return incoming, aside
 
     async def _read(self, thread: Thread, mail: Mail) -> Incoming:
-        message = await offload(len(mail.body), mail_codec.read, mail)
+        message = await offload(len(mail.body), mail_codec.decode_mail, mail)
         match message:
             case Undelivered(stale=True):
                 return await self._corrected(thread, message)
@@ -153,8 +153,8 @@ class Slice:
         call = thread.pending.get(message.id) or thread.subscriptions.get(message.id)
         if call is None:
             return message
-        catalog = await self._premises.toolsets.catalog(thread.root)
-        url = self._premises.dispatch.answer_url(call.server, catalog, message.response_url)
+        catalog = await self._services.toolsets.catalog(thread.root)
+        url = self._services.dispatch.answer_url(call.server, catalog, message.response_url)
         if url is not None:
             return message.model_copy(update={"response_url": url})
         reason = "its response_url is none of the tool server's own"
@@ -166,7 +166,7 @@ class Slice:
         call = thread.pending.get(message.call_id)
         if call is None or call.awaits != "permission":
             return message
-        catalog = await self._premises.toolsets.catalog(thread.root)
+        catalog = await self._services.toolsets.catalog(thread.root)
         return replace(message, problem=_problem(call, catalog))
 
     async def _corrected(self, thread: Thread, message: Undelivered) -> Undelivered:
@@ -177,7 +177,7 @@ class Slice:
         call = thread.pending.get(message.call_id)
         if call is None:
             return message
-        self._catalog = catalog = await self._premises.toolsets.refresh(thread.root, call.server)
+        self._catalog = catalog = await self._services.toolsets.refresh(thread.root, call.server)
         if problem := _problem(call, catalog):
             return replace(message, correction=Correction(problem))
         problem = f"{message.problem}: it refuses the call as outdated"
@@ -194,13 +194,13 @@ class Slice:
 
     def _again_at(self, thread: Thread) -> float | None:
         """The next slice follows at once if the model is to be asked again: one completion a slice."""
-        return None if thread.asks_at is None else max(thread.asks_at, self._premises.clock.now())
+        return None if thread.asks_at is None else max(thread.asks_at, self._services.clock.now())
 
     # The store
 
     async def _made(self, before: Thread, step: Step, **rest: object) -> Commit:
         if self._catalog is None and any(isinstance(effect, Invoke) for effect in step.effects):
-            self._catalog = await self._premises.toolsets.catalog(step.thread.root)
+            self._catalog = await self._services.toolsets.catalog(step.thread.root)
         return await self._commits.make(before, step, self._catalog, **rest)
 
     async def _commit(self, before: Thread, step: Step, **rest: object) -> None:
@@ -216,14 +216,14 @@ class Slice:
             await retry_store_operation(lambda: self._try_commit(commit))
         audit_log.stepped(before, step)
         if commit.entries or commit.status:
-            self._premises.hub.tell(self._claim.box.id, Changed())
+            self._services.broadcast.tell(self._claim.box.id, Changed())
 
     async def _try_commit(self, commit: Commit) -> None:
-        courier = self._premises.courier
+        outbox_sender = self._services.outbox_sender
         # If all its POSTs go to one place, they are in the courier's hands as soon as they are stored.
-        with courier.place_for(commit.outgoing if len(origins(commit.outgoing)) == 1 else ()) as sender:
+        with outbox_sender.place_for(commit.outgoing if len(origins(commit.outgoing)) == 1 else ()) as sender:
             since = asyncio.get_running_loop().time()
-            courier.hand(await self._store.commit(self._claim, commit, sender), since)
+            outbox_sender.submit(await self._store.commit(self._claim, commit, sender), since)
 
     async def _give_back(self) -> None:
         """We are told to stop: somebody else may take the thread at once.
@@ -231,21 +231,21 @@ class Slice:
         It is not counted against it, unless the model was being asked: one that takes longer than there ever is time for would be asked,
         and paid, for ever.
         """
-        commit = Commit(again_at=self._premises.clock.now(), charge=self._asking.began)
+        commit = Commit(again_at=self._services.clock.now(), charge=self._asking.began)
         with contextlib.suppress(StoreError):
             await asyncio.shield(self._store.commit(self._claim, commit))
 
     async def _start_over(self, pause: float) -> None:
         """Begin again with what is stored, after a while, as if we had never begun (RUN-3)."""
         if pause:
-            await self._premises.clock.sleep(pause)
+            await self._services.clock.sleep(pause)
         with contextlib.suppress(Fenced):
-            commit = Commit(again_at=self._premises.clock.now())
+            commit = Commit(again_at=self._services.clock.now())
             await retry_store_operation(lambda: self._store.commit(self._claim, commit))
 
     async def _put_off(self, pause: float) -> None:
         """What is stored makes no sense to us, or we make a mistake: nothing is done (RUN-3), and the thread is tried again later."""
-        commit = Commit(again_at=self._premises.clock.now() + pause, charge=True)
+        commit = Commit(again_at=self._services.clock.now() + pause, charge=True)
         with contextlib.suppress(Fenced):
             await retry_store_operation(lambda: self._store.commit(self._claim, commit))
 

@@ -9,7 +9,7 @@ from rapkit.mailbox import Fact, NewBox, Store
 from rapkit.stores import open_store
 
 MEMORY = "sqlite:///:memory:"
-_DESK = NewBox("rapkit/agent", "agent", idle=True)
+_PORT_BOX = NewBox("rapkit/agent", "agent", idle=True)
 """The box beside which the port is kept."""
 
 _LISTENS = "listens"
@@ -34,7 +34,7 @@ async def listen_as_before(host: str, store_url: str) -> socket.socket:
         try:
             port = listener.getsockname()[1]
             if port != before:
-                await store.note(_DESK, Fact(_DESK.id, _LISTENS, _PORT, str(port).encode()))
+                await store.note(_PORT_BOX, Fact(_PORT_BOX.id, _LISTENS, _PORT, str(port).encode()))
         except BaseException:
             listener.close()
             raise
@@ -52,12 +52,12 @@ async def listen_as_before(host: str, store_url: str) -> socket.socket:
 
 async def note_receiver(store: Store, url: str) -> None:
     """Put down where an agent without a worker receives, for those who wake it."""
-    await store.note(_DESK, Fact(_DESK.id, _RECEIVES, _URL, url.encode()))
+    await store.note(_PORT_BOX, Fact(_PORT_BOX.id, _RECEIVES, _URL, url.encode()))
 
 
 async def warn_if_elsewhere(store: Store, url: str) -> None:
     """Say so if whoever wakes an agent would have tools call back at another place than where it receives."""
-    for record in await store.records(_DESK.id, _RECEIVES):
+    for record in await store.records(_PORT_BOX.id, _RECEIVES):
         if (receives := record.body.decode()) != url:
             log.warning(
                 "Tools are told to call back at %s, but the agent without a worker on this store receives at %s. "
@@ -79,7 +79,7 @@ async def port_before(store_url: str) -> int | None:
 
 
 async def _remembered(store: Store) -> int | None:
-    records = await store.records(_DESK.id, _LISTENS)
+    records = await store.records(_PORT_BOX.id, _LISTENS)
     return next((int(record.body) for record in records if record.key == _PORT), None)
 
 

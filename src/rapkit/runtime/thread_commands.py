@@ -18,7 +18,7 @@ from rapkit.runtime.broadcast import Broadcast, MaybeChanged
 from rapkit.runtime.event_feed import EventName, JournalLine, ThreadEvent, read_thread, status_of
 from rapkit.runtime.first_answers import FirstAnswers, GivenAnswer, is_open, name_of
 from rapkit.runtime.idempotency import IdempotencyKeys, IdempotentRequest, KeyReused
-from rapkit.runtime.mail_codec import letter
+from rapkit.runtime.mail_codec import encode_mail
 from rapkit.runtime.thread_queries import SnapshotPage, ThreadFamily, ThreadQueries, ThreadSnapshot
 from rapkit.runtime.toolsets import THREAD
 
@@ -57,16 +57,16 @@ class ThreadCommands(ThreadQueries):
     def __init__(
         self,
         store: Store,
-        hub: Broadcast,
+        broadcast: Broadcast,
         now: Callable[[], float] = time.time,
         interrupt: Callable[[str], None] = lambda _thread_id: None,
         on_accept: Callable[[str], None] = lambda _thread_id: None,
         limits: ThreadLimits | None = None,
     ) -> None:
-        super().__init__(store, hub, limits)
+        super().__init__(store, broadcast, limits)
         self._interrupt = interrupt
         self._on_accept = on_accept
-        self._repeats = IdempotencyKeys(store, now)
+        self._idempotency_keys = IdempotencyKeys(store, now)
         self._answers = FirstAnswers(store)
 
     # Making something happen
@@ -78,7 +78,9 @@ class ThreadCommands(ThreadQueries):
         if text is not None:
             _check_text(text)
         request = IdempotentRequest.of(key, ("create",), [text, user_id])
-        thread_id = await self._repeats.find(request) or await self._repeats.note(request, new_id("thr"))
+        thread_id = await self._idempotency_keys.find(request) or await self._idempotency_keys.note(
+            request, new_id("thr")
+        )
         box = NewBox(thread_id, THREAD, dump_thread(Thread(thread_id, user_id)), root=thread_id, idle=True)
         await self._store.create(box, None if text is None else _first_message(thread_id, text))
         if text is not None:
@@ -207,29 +209,29 @@ class ThreadCommands(ThreadQueries):
 
     async def _noted(self, request: IdempotentRequest | None, make_id: Callable[[], Awaitable[str]]) -> str:
         """The id of a request: the one it got when it came first, or else a new one, unless making that refuses the request."""
-        noted = await self._repeats.find(request)
+        noted = await self._idempotency_keys.find(request)
         if noted is not None:
             return noted
         try:
             id = await make_id()
         except ThreadError:
             # Perhaps it is refused because the same request was carried out just now.
-            noted = await self._repeats.find(request)
+            noted = await self._idempotency_keys.find(request)
             if noted is None:
                 raise
             return noted
-        return await self._repeats.note(request, id)
+        return await self._idempotency_keys.note(request, id)
 
     async def _accept(self, thread_id: str, message: Incoming, *, dedup: str) -> None:
         # RUN-3: nothing is accepted for a thread whose state cannot be loaded.
         read_thread(await self._box(thread_id))
-        reception = await self._store.accept(letter(thread_id, message, dedup=dedup))
-        if reception not in (AcceptResult.ACCEPTED, AcceptResult.DUPLICATE):
+        accept_result = await self._store.accept(encode_mail(thread_id, message, dedup=dedup))
+        if accept_result not in (AcceptResult.ACCEPTED, AcceptResult.DUPLICATE):
             await self._open(thread_id)
             # There was no such thread a moment ago, and there is one now.
             raise ThreadError(f"Thread {thread_id} was only just begun and did not take it yet. Send it again.")
         self._on_accept(thread_id)
-        self._hub.tell(thread_id, MaybeChanged())
+        self._broadcast.tell(thread_id, MaybeChanged())
 
     async def _open(self, thread_id: str) -> Thread:
         thread = read_thread(await self._box(thread_id))
@@ -240,7 +242,7 @@ class ThreadCommands(ThreadQueries):
 
 def _first_message(thread_id: str, text: str) -> NewMail:
     message_id = f"usr_{thread_id.removeprefix('thr_')}"
-    return letter(thread_id, UserMessage(text, message_id), dedup=message_id)
+    return encode_mail(thread_id, UserMessage(text, message_id), dedup=message_id)
 
 
 def _check_text(text: str) -> None:

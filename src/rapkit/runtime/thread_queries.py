@@ -98,9 +98,9 @@ class ThreadFamily:
 class ThreadQueries:
     """What there is to see of threads, by their ids."""
 
-    def __init__(self, store: Store, hub: Broadcast, limits: ThreadLimits | None = None) -> None:
+    def __init__(self, store: Store, broadcast: Broadcast, limits: ThreadLimits | None = None) -> None:
         self._store = store
-        self._hub = hub
+        self._broadcast = broadcast
         self._limits = limits or ThreadLimits()
 
     def budget(self, thread: Thread) -> tuple[BudgetAccount, ...]:
@@ -168,7 +168,7 @@ class ThreadQueries:
         `skip` events of the line behind `after` are left out: those somebody has who did not get all of it.
         """
         await self._box(thread_id)
-        following = EventFeed(self._store, self._hub, thread_id, after, skip)
+        following = EventFeed(self._store, self._broadcast, thread_id, after, skip)
         async with contextlib.aclosing(following.events()) as events:
             async for event in events:
                 yield event

@@ -12,11 +12,11 @@ from rapkit.work.poller import Poller
 class ThreadRunner:
     """Claims due threads and runs a slice of each."""
 
-    def __init__(self, premises: AgentServices, on_slice: Callable[[str], None] = lambda _thread_id: None) -> None:
-        self._premises = premises
+    def __init__(self, services: AgentServices, on_slice: Callable[[str], None] = lambda _thread_id: None) -> None:
+        self._services = services
         self._on_slice = on_slice
         self._slices: dict[str, Slice] = {}
-        self.pump = Poller(premises.store, THREAD, premises.plan.capacity.threads, self._claim, self._slice)
+        self.poller = Poller(services.store, THREAD, services.config.capacity.threads, self._claim, self._slice)
 
     @property
     def running(self) -> int:
@@ -26,28 +26,28 @@ class ThreadRunner:
     @property
     def healthy(self) -> bool:
         """Whether threads can be claimed."""
-        return self.pump.healthy
+        return self.poller.healthy
 
     async def run(self) -> None:
         """Go on until cancelled."""
-        await self.pump.run()
+        await self.poller.run()
 
     async def drain(self, patience: float) -> None:
         """Let slices end; those that cannot are given back."""
-        await self.pump.drain(patience)
+        await self.poller.drain(patience)
 
-    async def accept(self, letter: NewMail) -> AcceptResult:
+    async def accept(self, new_mail: NewMail) -> AcceptResult:
         """Put a letter into a thread's mail; the thread runs at once if nothing else is due for it and there is room."""
-        store = self._premises.store
-        if not self.pump.reserve():
-            return await store.accept(letter)
+        store = self._services.store
+        if not self.poller.reserve():
+            return await store.accept(new_mail)
         try:
-            reception, claim = await store.accept_claimed(letter, self._premises.worker)
+            accept_result, claim = await store.accept_claimed(new_mail, self._services.worker)
             if claim is not None:
-                self.pump.hand(claim)
+                self.poller.submit(claim)
         finally:
-            self.pump.release()
-        return reception
+            self.poller.release()
+        return accept_result
 
     def interrupt(self, thread_id: str) -> None:
         """If the model is being asked for this thread here, let it be: there is something more urgent in its mail."""
@@ -55,15 +55,15 @@ class ThreadRunner:
             running.interrupt()
 
     async def _claim(self, limit: int) -> list[Claim]:
-        here = self._premises
-        return await here.store.claim(here.worker, THREAD, limit, here.plan.capacity.mail)
+        here = self._services
+        return await here.store.claim(here.worker, THREAD, limit, here.config.capacity.mail)
 
     async def _slice(self, claim: Claim) -> None:
         thread_id = claim.box.id
         self._on_slice(thread_id)
-        running = self._slices[thread_id] = Slice(self._premises, claim)
+        running = self._slices[thread_id] = Slice(self._services, claim)
         try:
-            with self._premises.metrics.slice(claim):
+            with self._services.metrics.slice(claim):
                 await running.run()
         finally:
             if self._slices.get(thread_id) is running:

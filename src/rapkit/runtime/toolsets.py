@@ -22,7 +22,7 @@ from rapkit.work import background
 THREAD = "thread"
 """The kind of the boxes that are threads."""
 
-_SHELF = NewBox("rapkit/toolsets", "toolsets", idle=True)
+_CACHE_BOX = NewBox("rapkit/toolsets", "toolsets", idle=True)
 """The box beside which documents are kept, each once, whatever the number of sessions that use it."""
 
 _DOCUMENT = "document/"
@@ -215,8 +215,8 @@ class Toolsets:
             if (server.key, fetched.digest) not in self._kept:
                 for line in fetched.toolset.ignored:
                     log.warning("%s: a field of its toolset cannot be used and is ignored: %s", server.key, line)
-                await self._store.note(_SHELF, Fact(_SHELF.id, _DOCUMENT + fetched.digest, "", fetched.body))
-                await self._store.note(_SHELF, Fact(_SHELF.id, _LATEST, server.key, fetched.digest.encode()))
+                await self._store.note(_CACHE_BOX, Fact(_CACHE_BOX.id, _DOCUMENT + fetched.digest, "", fetched.body))
+                await self._store.note(_CACHE_BOX, Fact(_CACHE_BOX.id, _LATEST, server.key, fetched.digest.encode()))
                 self._kept = {(name, digest) for name, digest in self._kept if name != server.key}
                 self._kept.add((server.key, fetched.digest))
             return fetched.digest
@@ -228,7 +228,7 @@ class Toolsets:
         return known
 
     async def _latest(self) -> dict[str, str]:
-        return {record.key: record.body.decode() for record in await self._store.records(_SHELF.id, _LATEST)}
+        return {record.key: record.body.decode() for record in await self._store.records(_CACHE_BOX.id, _LATEST)}
 
     async def _assemble(self, root: str, session: _Session) -> Catalog:
         missing = {name: _problem(session.missing.get(name)) for name in self._servers if name not in session.documents}
@@ -253,7 +253,7 @@ class Toolsets:
     async def _loaded(self, name: str, digest: str) -> Loaded | None:
         """A kept toolset; None if it cannot be read: then the store is wrong, or another version of us has kept it."""
         try:
-            (record,) = await self._store.records(_SHELF.id, _DOCUMENT + digest)
+            (record,) = await self._store.records(_CACHE_BOX.id, _DOCUMENT + digest)
             toolset = await self._discovery.parse(record.body)
         except (InvalidToolset, ValueError) as error:
             log.error("the toolset of %s is not in the store as it was kept, and is fetched again: %s", name, error)

@@ -38,7 +38,7 @@ class WakeHook:
         self._room = asyncio.Semaphore(_MOST_AT_ONCE)
         self._context = contextvars.copy_context()
 
-    def ring(self, thread_id: str) -> None:
+    def trigger(self, thread_id: str) -> None:
         """Have the function called, after this returns. While it is being called for this thread, it is called once more, not several."""
         if self._on_accept is None:
             return
@@ -47,9 +47,9 @@ class WakeHook:
             self._again.add(thread_id)
             return
         # In a context of ours: what a request has set is no business of whoever hears the bell.
-        self._calls[thread_id] = asyncio.create_task(self._ring(thread_id), context=self._context.copy())
+        self._calls[thread_id] = asyncio.create_task(self._trigger(thread_id), context=self._context.copy())
 
-    async def _ring(self, thread_id: str) -> None:
+    async def _trigger(self, thread_id: str) -> None:
         try:
             async with self._room:
                 await self._call(thread_id)

@@ -34,13 +34,13 @@ TOPICS = (SCHEDULE, THREAD, OUTBOX)
 class WorkerServices:
     """What all shifts of one running agent share."""
 
-    plan: AgentConfig
+    config: AgentConfig
     store: Store
-    line: Poster
+    transport: Poster
     clock: Clock
     toolsets: Toolsets
     dispatch: Dispatch
-    hub: Broadcast
+    broadcast: Broadcast
     metrics: AgentMetrics
     tracing: Tracing
 
@@ -48,50 +48,50 @@ class WorkerServices:
 class Worker:
     """A worker, a courier, and whoever sees to schedules and budgets. `threads` and `posts` say what they have done."""
 
-    def __init__(self, place: WorkerServices) -> None:
-        self._place = place
-        self._store = place.store
-        self._grace = place.plan.patience.grace
+    def __init__(self, services: WorkerServices) -> None:
+        self._services = services
+        self._store = services.store
+        self._grace = services.config.patience.grace
         self._name = name = new_id("worker")
         self._working: list[asyncio.Task[None]] = []
         self._delivering: list[asyncio.Task[None]] = []
         self._keeping: list[asyncio.Task[None]] = []
-        self._reviving: list[asyncio.Task[None]] = []
+        self._budget_release: list[asyncio.Task[None]] = []
         self._finishing: asyncio.Task[None] | None = None
-        self.upkeep = Maintenance(place.store, name, place.plan.patience.dead_letters)
-        budget = place.plan.budget
-        self._spending = None if budget is None else BudgetUsage(place.store, name, budget, place.clock.now)
-        self._revival = BudgetRelease(place.store, name, budget, place.plan.limits, self._spending)
-        self._courier = OutboxSender(
-            place.store,
-            place.line,
+        self.maintenance = Maintenance(services.store, name, services.config.patience.dead_letters)
+        budget = services.config.budget
+        self._budget_usage = None if budget is None else BudgetUsage(services.store, name, budget, services.clock.now)
+        self._revival = BudgetRelease(services.store, name, budget, services.config.limits, self._budget_usage)
+        self._outbox_sender = OutboxSender(
+            services.store,
+            services.transport,
             name,
-            policies=place.plan.policies,
-            traffic=SendLimits(place.plan.capacity.deliveries, place.plan.capacity.deliveries_per_origin),
-            prepare=place.dispatch.prepare,
-            report=place.dispatch.report,
+            policies=services.config.policies,
+            send_limits=SendLimits(services.config.capacity.deliveries, services.config.capacity.deliveries_per_origin),
+            prepare=services.dispatch.prepare,
+            report=services.dispatch.report,
             on_attempt=self._attempted,
-            tracing=place.tracing,
-            clock=place.clock.now,
+            tracing=services.tracing,
+            clock=services.clock.now,
         )
-        self._worker = ThreadRunner(
+        self._thread_runner = ThreadRunner(
             AgentServices(
-                plan=place.plan,
+                config=services.config,
                 worker=name,
-                store=place.store,
-                courier=self._courier,
-                clock=place.clock,
-                toolsets=place.toolsets,
-                dispatch=place.dispatch,
-                hub=place.hub,
-                metrics=place.metrics,
-                tracing=place.tracing,
-                spending=self._spending,
+                store=services.store,
+                outbox_sender=self._outbox_sender,
+                clock=services.clock,
+                toolsets=services.toolsets,
+                dispatch=services.dispatch,
+                broadcast=services.broadcast,
+                metrics=services.metrics,
+                tracing=services.tracing,
+                budget_usage=self._budget_usage,
             ),
             self._began,
         )
-        self._schedules = Schedules(place.store, name, place.plan.schedules or (), place.clock.now)
-        self._pumps = (self._schedules.pump, self._worker.pump, self._courier.pump)
+        self._schedules = Schedules(services.store, name, services.config.schedules or (), services.clock.now)
+        self._pollers = (self._schedules.poller, self._thread_runner.poller, self._outbox_sender.poller)
         self._ran: set[str] | None = None
         self.posts = 0
 
@@ -103,31 +103,31 @@ class Worker:
     @property
     def running(self) -> int:
         """How many slices run now."""
-        return self._worker.running
+        return self._thread_runner.running
 
     @property
     def silent_origins(self) -> int:
         """How many origins have left their last POST without an answer."""
-        return self._courier.silent_origins
+        return self._outbox_sender.silent_origins
 
     @property
     def under_way(self) -> int:
         """How many POSTs are being made now."""
-        return self._courier.under_way
+        return self._outbox_sender.under_way
 
     @property
     def healthy(self) -> bool:
         """Whether what is due can be fetched, and everything goes on that is to go on."""
-        healthy = self._worker.healthy and self._courier.healthy and self._schedules.healthy
+        healthy = self._thread_runner.healthy and self._outbox_sender.healthy and self._schedules.healthy
         return healthy and not any(task.done() for task in self._tasks)
 
-    async def accept(self, letter: NewMail) -> AcceptResult:
+    async def accept(self, new_mail: NewMail) -> AcceptResult:
         """Put a letter into a thread's mail; the thread runs at once if there is room."""
-        return await self._worker.accept(letter)
+        return await self._thread_runner.accept(new_mail)
 
     def interrupt(self, thread_id: str) -> None:
         """If the model is being asked for this thread in this shift, let it be."""
-        self._worker.interrupt(thread_id)
+        self._thread_runner.interrupt(thread_id)
 
     def _began(self, thread_id: str) -> None:
         if self._ran is not None:  # a shift that never ends would never forget
@@ -135,47 +135,47 @@ class Worker:
 
     def _attempted(self, taken: TakenPost, settlement: Settlement) -> None:
         self.posts += settlement.outcome is Outcome.DELIVERED
-        self._place.metrics.attempt(taken, settlement)
+        self._services.metrics.attempt(taken, settlement)
 
     # Until it is told to stop
 
     async def start(self) -> None:
         """Begin to work."""
         await self._begin()
-        self._delivering.append(background.start(self._courier.run, "delivering POSTs"))
+        self._delivering.append(background.start(self._outbox_sender.run, "delivering POSTs"))
         self._working += [
-            background.start(self._worker.run, "running threads"),
+            background.start(self._thread_runner.run, "running threads"),
             background.start(self._schedules.run, "carrying out schedules"),
-            background.start(self.upkeep.sweep, "sweeping"),
+            background.start(self.maintenance.sweep, "sweeping"),
         ]
-        self._reviving.append(background.start(self._revival.run, "reviving threads"))
+        self._budget_release.append(background.start(self._revival.run, "reviving threads"))
 
     async def _begin(self) -> None:
         await self._store.renew(self._name)
-        if self._spending is not None:
-            await self._spending.start()
-            self._keeping.append(background.start(self._spending.run, "writing down what is spent"))
-        self._keeping.append(background.start(self.upkeep.renew, "renewing the lease"))
+        if self._budget_usage is not None:
+            await self._budget_usage.start()
+            self._keeping.append(background.start(self._budget_usage.run, "writing down what is spent"))
+        self._keeping.append(background.start(self.maintenance.renew, "renewing the lease"))
 
     async def stop(self) -> None:
         """End in order: no new slices, let running ones end, send what they said, leave the rest to whoever comes next."""
         try:
-            await background.end(*self._working, *self._reviving)
+            await background.end(*self._working, *self._budget_release)
             await self._schedules.drain(self._grace)
-            await self._worker.drain(self._grace)
-            if self._spending is not None:
-                await self._spending.close()
-            await self.upkeep.let_outbox_leave(self._grace)
+            await self._thread_runner.drain(self._grace)
+            if self._budget_usage is not None:
+                await self._budget_usage.close()
+            await self.maintenance.drain_outbox(self._grace)
             await background.end(*self._delivering)
-            await self._courier.drain(self._grace)
+            await self._outbox_sender.drain(self._grace)
         finally:
-            await background.end(*self._reviving, *self._delivering, *self._keeping)
-            await self.upkeep.retire()
+            await background.end(*self._budget_release, *self._delivering, *self._keeping)
+            await self.maintenance.retire()
 
     async def abandon(self) -> None:
         """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
-        await background.end(*self._tasks, *self._reviving)
-        await asyncio.gather(*(pump.drain(0) for pump in self._pumps))
+        await background.end(*self._tasks, *self._budget_release)
+        await asyncio.gather(*(poller.drain(0) for poller in self._pollers))
 
     @property
     def _tasks(self) -> "list[asyncio.Task[None]]":
@@ -193,16 +193,16 @@ class Worker:
         self._finishing = asyncio.create_task(self._until_nothing_is_due())
         try:
             with contextlib.suppress(TimeoutError):
-                async with self._place.clock.timeout(at_most):
+                async with self._services.clock.timeout(at_most):
                     await asyncio.wait({self._finishing})
         finally:
             await background.end(self._finishing)
             # For what those say who are still at it. Where all is done, all this takes no time.
-            self._delivering.append(background.start(self._courier.run, "delivering POSTs"))
+            self._delivering.append(background.start(self._outbox_sender.run, "delivering POSTs"))
             await self.stop()
         if not self._finishing.cancelled():
             self._finishing.result()
-            await self.upkeep.sweep_once()
+            await self.maintenance.sweep_once()
 
     def hurry(self) -> None:
         """Begin nothing more: `finish` ends as if its time were over."""
@@ -210,27 +210,27 @@ class Worker:
             self._finishing.cancel()
 
     async def _until_nothing_is_due(self) -> None:
-        reviving = asyncio.create_task(self._revival.run_if_changed())
-        self._reviving.append(reviving)
+        budget_release = asyncio.create_task(self._revival.run_if_changed())
+        self._budget_release.append(budget_release)
         while True:
-            if any([await pump.fill() for pump in self._pumps]):
+            if any([await poller.fill() for poller in self._pollers]):
                 continue
-            in_hand = {task for pump in self._pumps for task in pump.in_hand}
-            if not reviving.done():
-                in_hand.add(reviving)
-            if not in_hand and await soonest(self._store, TOPICS) != 0:
-                reviving.result()
+            in_progress = {task for poller in self._pollers for task in poller.in_progress}
+            if not budget_release.done():
+                in_progress.add(budget_release)
+            if not in_progress and await soonest(self._store, TOPICS) != 0:
+                budget_release.result()
                 return
-            await self._something_happens(in_hand)
+            await self._something_happens(in_progress)
 
-    async def _something_happens(self, in_hand: "set[asyncio.Task[None]]") -> None:
+    async def _something_happens(self, in_progress: "set[asyncio.Task[None]]") -> None:
         """Return when something has ended, or may have become due; what other processes do is seen soon enough."""
         bells = {
-            asyncio.create_task(self._store.wait(pump.topic, _LOOK_AGAIN_AFTER))
-            for pump in self._pumps
-            if pump.has_room  # else it rings and rings, and nothing can be begun
+            asyncio.create_task(self._store.wait(poller.topic, _LOOK_AGAIN_AFTER))
+            for poller in self._pollers
+            if poller.has_room  # else it rings and rings, and nothing can be begun
         }
         try:
-            await asyncio.wait(in_hand | bells, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(in_progress | bells, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await background.end(*bells)

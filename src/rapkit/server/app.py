@@ -45,7 +45,7 @@ from rapkit.server.limits import Limits
 
 DISCOVERY = "/.well-known/rap-toolset"
 _JSON = ((b"content-type", b"application/json"),)
-_LARGEST_FROM_STRANGERS = 16 * 1024
+_LARGEST_UNAUTHENTICATED = 16 * 1024
 
 log = logging.getLogger("rapkit.http")
 
@@ -67,8 +67,8 @@ def make_app(
     def for_notices(act: Act) -> ASGIApp:
         return AllowedMethods(NoticeEndpoint(act, engine, callers, limits, notices), "POST")
 
-    def for_strangers(endpoint: ASGIApp) -> ASGIApp:
-        return UnauthenticatedEndpoint(endpoint, strangers, _LARGEST_FROM_STRANGERS)
+    def unauthenticated(endpoint: ASGIApp) -> ASGIApp:
+        return UnauthenticatedEndpoint(endpoint, strangers, _LARGEST_UNAUTHENTICATED)
 
     routes = Router(
         routes=[
@@ -76,8 +76,8 @@ def make_app(
             Route(DISCOVERY, AllowedMethods(DiscoveryEndpoint(engine, callers, document, public_url), "GET", "HEAD")),
             Route("/cancel_tool_call", for_notices(cancel_tool_call)),
             Route("/close_thread", for_notices(close_thread)),
-            Route(f"{ANSWER_PATH}{{token}}", for_strangers(AllowedMethods(ChoiceEndpoint(engine), "POST"))),
-            Route(REDIRECT_PATH, for_strangers(AllowedMethods(RedirectEndpoint(lambda: engine().oauth), "GET"))),
+            Route(f"{ANSWER_PATH}{{token}}", unauthenticated(AllowedMethods(ChoiceEndpoint(engine), "POST"))),
+            Route(REDIRECT_PATH, unauthenticated(AllowedMethods(RedirectEndpoint(lambda: engine().oauth), "GET"))),
             Route("/metrics", AllowedMethods(MetricsPage(lambda: engine().metrics.render(), callers), "GET")),
             Route("/healthz", AllowedMethods(Health(), "GET", "HEAD")),
             Route("/readyz", AllowedMethods(Readiness(lambda: engine().problem()), "GET", "HEAD")),
@@ -153,11 +153,11 @@ class ChoiceEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         try:
-            made = parse_choice_made(await Body(scope, receive, _LARGEST_FROM_STRANGERS).read())
-            reception = await self._engine().answer(scope["path_params"]["token"], made)
-            if reception is AcceptResult.UNKNOWN:
+            made = parse_choice_made(await Body(scope, receive, _LARGEST_UNAUTHENTICATED).read())
+            accept_result = await self._engine().answer(scope["path_params"]["token"], made)
+            if accept_result is AcceptResult.UNKNOWN:
                 raise Refusal(404, "No question of this call was asked with this URL.")
-            if reception is AcceptResult.UNWANTED:
+            if accept_result is AcceptResult.UNWANTED:
                 raise Refusal(
                     410, "This question is not open any more: it expired, it was refused, or its call has ended."
                 )

@@ -20,13 +20,18 @@ class ClaimedBox:
     """A claim of a box whose POSTs all go to one callback URL, in order."""
 
     def __init__(
-        self, store: Store, courier: OutboxSender, claim: Claim, callback_url: str, origin_of: Callable[[str], str]
+        self,
+        store: Store,
+        outbox_sender: OutboxSender,
+        claim: Claim,
+        callback_url: str,
+        origin_of: Callable[[str], str],
     ) -> None:
         self.claim = claim
         self.traceparent = ""
         """The trace that what we send from now on belongs to."""
         self._store = store
-        self._courier = courier
+        self._outbox_sender = outbox_sender
         self._url = callback_url
         self._origin_of = origin_of
         self._origin: str | None = None
@@ -65,9 +70,9 @@ class ClaimedBox:
 
     async def commit(self, commit: Commit) -> None:
         """Write it; `Fenced` if the box is no longer ours. After another `StoreError` it is open whether it was written."""
-        with self._courier.place_for(commit.outgoing) as sender:
+        with self._outbox_sender.place_for(commit.outgoing) as sender:
             since = asyncio.get_running_loop().time()
-            self._courier.hand(await self._store.commit(self.claim, commit, sender), since)
+            self._outbox_sender.submit(await self._store.commit(self.claim, commit, sender), since)
 
     async def commit_with_retry(self, commit: Commit) -> bool:
         """Write it, however often it takes; False if the box was no longer ours. For what can be written twice, or ends the claim."""

@@ -27,27 +27,27 @@ _PROCESS = "process"
 class ToolsetServices:
     """The store, the courier, the clock and the rest, under one worker's name."""
 
-    plan: ToolsetConfig
+    config: ToolsetConfig
     worker: str
     store: Store
-    courier: OutboxSender
+    outbox_sender: OutboxSender
     clock: Clock
     signer: Signer
     oauth: OAuth
-    threads: ThreadPool
+    thread_pool: ThreadPool
     metrics: ToolsetMetrics
     tracing: Tracing
     origin_of: Callable[[str], str]
 
-    def processes(self, hold: ClaimedBox) -> Processes:
+    def processes(self, claimed_box: ClaimedBox) -> Processes:
         """The programs that are run under a hold, each known to the store before it is started."""
 
         async def record(token: str) -> None:
-            if not await hold.commit_with_retry(Commit(put=[Record(_PROCESS, token)], keep=True, charge=True)):
+            if not await claimed_box.commit_with_retry(Commit(put=[Record(_PROCESS, token)], keep=True, charge=True)):
                 raise Fenced("The call was cancelled, or taken over.")
 
         async def forget(token: str) -> None:
-            await hold.commit_with_retry(Commit(drop=[(_PROCESS, token)], keep=True, charge=True))
+            await claimed_box.commit_with_retry(Commit(drop=[(_PROCESS, token)], keep=True, charge=True))
 
         return Processes(record, forget)
 
@@ -60,6 +60,6 @@ class ToolsetServices:
                 # No file or no thread to be had. The call must be answered all the same.
                 log.error("programs that a lost server ran may still run: %s", error)
 
-    def hold(self, claim: Claim, callback_url: str) -> ClaimedBox:
+    def claimed_box(self, claim: Claim, callback_url: str) -> ClaimedBox:
         """Our hold on a claimed box that calls back there."""
-        return ClaimedBox(self.store, self.courier, claim, callback_url, self.origin_of)
+        return ClaimedBox(self.store, self.outbox_sender, claim, callback_url, self.origin_of)

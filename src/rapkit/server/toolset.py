@@ -347,7 +347,7 @@ class Toolset:
         *,
         loopback_callbacks: bool = False,
         within: str | None = None,
-        surroundings: ToolsetEnvironment | None = None,
+        environment: ToolsetEnvironment | None = None,
     ) -> AsyncIterator[None]:
         """Work as long as the context lasts. `tools.app` does it by itself unless it is mounted in another app.
 
@@ -356,7 +356,7 @@ class Toolset:
         if self._engine is not None:
             yield  # mounted and served at once: started already
             return
-        plan = self._plan(loopback_callbacks, within)
+        config = self._config(loopback_callbacks, within)
         if self.public_url is not None:
             check_plain_http(self.public_url, allowed=self.allow_plain_http)
         for webhook in self._webhooks.values():
@@ -364,12 +364,14 @@ class Toolset:
         async with contextlib.AsyncExitStack() as stack:
             if self._lifespan is not None:
                 await stack.enter_async_context(self._lifespan(self))
-                plan = self._plan(loopback_callbacks, within)  # it may have added tools, and with them another version
-            self._engine = await stack.enter_async_context(running(plan, surroundings))
+                config = self._config(
+                    loopback_callbacks, within
+                )  # it may have added tools, and with them another version
+            self._engine = await stack.enter_async_context(running(config, environment))
             stack.callback(self._forget_engine)
             yield
 
-    def _plan(self, loopback_callbacks: bool, within: str | None) -> ToolsetConfig:
+    def _config(self, loopback_callbacks: bool, within: str | None) -> ToolsetConfig:
         self.document("http://localhost")
         callers = self.callers
         if (

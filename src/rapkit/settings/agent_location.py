@@ -58,7 +58,7 @@ def load_agent_location(path: Path, flags: Flags) -> AgentLocation:
     """Read no more than that, from where `load_settings` reads everything; `ConfigError` says what is wrong with that much."""
     file = SettingsFile(path, flags, os.environ)
     file.table.attempt("", file.model)
-    found = file.whereabouts()
+    found = file.location()
     file.table.check()
     return found
 
@@ -114,7 +114,7 @@ class SettingsFile:
             raise self.agent.missing("model", 'Write one, such as model = "openai:gpt-5-mini", or set RAPKIT_MODEL.')
         return self.agent.beside(inside, "scripted:")
 
-    def whereabouts(self) -> AgentLocation:
+    def location(self) -> AgentLocation:
         """Where the agent is; what is wrong with it is kept."""
         agent, attempt = self.agent, self.table.attempt
         found = AgentLocation(

@@ -72,7 +72,7 @@ class Settings:
     budget: Budget | None = None
 
     @property
-    def whereabouts(self) -> AgentLocation:
+    def location(self) -> AgentLocation:
         """Where the agent is when it runs."""
         return AgentLocation(self.store, self.host, self.port, self.tokens)
 
@@ -102,7 +102,7 @@ def load_settings(
     """
     file = SettingsFile(path, flags or Flags(), os.environ if environment is None else environment)
     table, agent = file.table, file.agent
-    where = file.whereabouts()
+    where = file.location()
     settings = Settings(
         model=table.attempt("", file.model),
         servers=_servers(file),

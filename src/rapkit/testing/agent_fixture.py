@@ -85,15 +85,15 @@ class AgentFixture:
         return Server(base, token=_token(tools), name=tools.name, allow_http=True)
 
     @contextlib.asynccontextmanager
-    async def _work(self, life: CrashableRun) -> AsyncIterator[None]:
-        surroundings = AgentEnvironment(
+    async def _work(self, crashable_run: CrashableRun) -> AsyncIterator[None]:
+        environment = AgentEnvironment(
             clock=self.clock,
-            open_store=lambda _plan: life.store,
-            open_line=lambda _guard: life.both_ways(self.network),
+            open_store=lambda _config: crashable_run.store,
+            open_transport=lambda _guard: crashable_run.both_ways(self.network),
             in_thread=self.activity.in_thread,
-            is_lost=lambda: life.over,
+            is_lost=lambda: crashable_run.over,
         )
-        async with self.agent.lifespan(surroundings=surroundings):
+        async with self.agent.lifespan(environment=environment):
             yield
 
     async def start(self) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class AskedToChoose:
     """A question to the user."""
 
-    def __init__(self, scene: "AgentFixture", thread_id: str, call_id: str, choice: OpenChoice) -> None:
+    def __init__(self, fixture: "AgentFixture", thread_id: str, call_id: str, choice: OpenChoice) -> None:
         self.call_id = call_id
         """The call that waits for the answer."""
         self.prompt = choice.prompt
@@ -21,7 +21,7 @@ class AskedToChoose:
         """What can be answered; nothing if any text can."""
         self.default = None if choice.default is None else choice.choices[choice.default]
         """What stands if the user dismisses the question."""
-        self._scene = scene
+        self._fixture = fixture
         self._thread_id = thread_id
 
     async def select(self, choice: str) -> None:
@@ -36,23 +36,23 @@ class AskedToChoose:
 
     async def answer(self, text: str) -> None:
         """Answer in words a question of the model's."""
-        key = next(self._scene.keys)
-        await self._scene.as_client(lambda threads: threads.answer(self._thread_id, self.call_id, text, key))
+        key = next(self._fixture.keys)
+        await self._fixture.as_client(lambda threads: threads.answer(self._thread_id, self.call_id, text, key))
 
     async def _answer(self, selected: int | None) -> None:
-        key = next(self._scene.keys)
-        await self._scene.as_client(lambda threads: threads.choose(self._thread_id, self.call_id, selected, key))
+        key = next(self._fixture.keys)
+        await self._fixture.as_client(lambda threads: threads.choose(self._thread_id, self.call_id, selected, key))
 
 
 class AskedToAuthorise:
     """A request to authorise a tool at an OAuth provider."""
 
-    def __init__(self, scene: "AgentFixture", call_id: str, url: str) -> None:
+    def __init__(self, fixture: "AgentFixture", call_id: str, url: str) -> None:
         self.call_id = call_id
         """The call that waits for it."""
         self.url = url
         """Where the user is sent."""
-        self._scene = scene
+        self._fixture = fixture
 
     async def approve(self, token: str | None = None, *, expires_in: float | None = None) -> None:
         """Say yes: the provider gives the toolset this access token."""
@@ -63,7 +63,7 @@ class AskedToAuthorise:
         await self._consent().deny()
 
     def _consent(self) -> Consent:
-        for served in self._scene.served.values():
+        for served in self._fixture.served.values():
             if served.providers.knows(self.url):
                 return Consent(served, self.url)
         raise AssertionError("No toolset of this test has made this URL. If a fake tool has, answer its call instead.")

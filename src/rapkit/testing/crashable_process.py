@@ -28,12 +28,12 @@ class CrashableProcess:
         self.crashes = 0
         """How often it was lost."""
         self.store = SqliteStore(_MEMORY, Keyring.random(), lease=Lease(_A_CENTURY), clock=clock.now)
-        self.life = CrashableRun(self.store, activity)
+        self.crashable_run = CrashableRun(self.store, activity)
         self._work = work
         self._activity = activity
         self._running: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
-        self._reviving: asyncio.Task[None] | None = None
+        self._budget_release: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start on what is in the store."""
@@ -41,20 +41,20 @@ class CrashableProcess:
         await self._activity.settle()
 
     async def _begin(self) -> None:
-        self.life = CrashableRun(self.store, self._activity)
+        self.crashable_run = CrashableRun(self.store, self._activity)
         self._ending = asyncio.Event()
         started = asyncio.Event()
         # In a task of its own, so that whoever started it need not be the one who ends it.
-        self._running = asyncio.create_task(self._run(self.life, started, self._ending))
+        self._running = asyncio.create_task(self._run(self.crashable_run, started, self._ending))
         starting = asyncio.create_task(started.wait())
         await asyncio.wait((self._running, starting), return_when=asyncio.FIRST_COMPLETED)
         starting.cancel()
-        if self._running.done() and not self.life.over:
+        if self._running.done() and not self.crashable_run.over:
             failed, self._running = self._running, None
             await failed  # let it say why
 
-    async def _run(self, life: CrashableRun, started: asyncio.Event, ending: asyncio.Event) -> None:
-        async with self._work(life):
+    async def _run(self, crashable_run: CrashableRun, started: asyncio.Event, ending: asyncio.Event) -> None:
+        async with self._work(crashable_run):
             started.set()
             await ending.wait()
 
@@ -62,7 +62,7 @@ class CrashableProcess:
         self._ending.set()
         if self._running is not None:
             # Whatever the dead come to is of no interest.
-            await asyncio.gather(self._running, return_exceptions=self.life.over)
+            await asyncio.gather(self._running, return_exceptions=self.crashable_run.over)
 
     async def restart(self) -> None:
         """Stop in order, and start again."""
@@ -72,19 +72,19 @@ class CrashableProcess:
     @property
     def lost(self) -> bool:
         """Whether it is gone."""
-        return self.life.over
+        return self.crashable_run.over
 
     def crash_after(self, operations: int, *, unheard: bool = False, restart: bool = False) -> None:
         """Be lost by itself: after so many more operations in the store. With `restart` the next one starts at once.
 
         If it is `unheard`, one more is done, and lost is only its answer; operations that change nothing do not count then.
         """
-        self.life.end_after(operations, lambda: self._lost(restart), unheard=unheard)
+        self.crashable_run.end_after(operations, lambda: self._lost(restart), unheard=unheard)
 
     def _lost(self, restart: bool) -> None:
         self.crashes += 1
         if restart:
-            self._reviving = asyncio.create_task(self._revive(self._activity.begin(certain=True)))
+            self._budget_release = asyncio.create_task(self._revive(self._activity.begin(certain=True)))
 
     async def _revive(self, ending: "asyncio.Future[None]") -> None:
         try:
@@ -95,27 +95,27 @@ class CrashableProcess:
 
     async def revived(self) -> bool:
         """Wait for the next one, if it starts by itself; says whether there is one now."""
-        if self._reviving is not None:
-            await self._reviving
+        if self._budget_release is not None:
+            await self._budget_release
         return not self.lost
 
     async def crash(self) -> None:
         """Lose it, and start the next one."""
         await self.revived()
-        if not self.life.over:
+        if not self.crashable_run.over:
             self.crashes += 1
         await self._lose()
         await self._replace()
         await self._activity.settle()
 
     async def _replace(self) -> None:
-        for worker in self.life.workers:
+        for worker in self.crashable_run.workers:
             # Instead of waiting for the end of its lease.
             await self.store.retire(worker)
         await self._begin()
 
     async def _lose(self) -> None:
-        await self.life.end()
+        await self.crashable_run.end()
         await self._end()
 
     async def close(self) -> None:

@@ -66,14 +66,14 @@ class CrashableRun:
         return cast("Store", _CrashableStore(self))
 
     @contextlib.asynccontextmanager
-    async def line(self, poster: Poster) -> AsyncIterator[Poster]:
+    async def transport(self, poster: Poster) -> AsyncIterator[Poster]:
         """The way out, as long as the life lasts."""
         yield _CrashablePoster(self, poster)
 
     @contextlib.asynccontextmanager
-    async def both_ways(self, line: TwoWayTransport) -> AsyncIterator[TwoWayTransport]:
+    async def both_ways(self, transport: TwoWayTransport) -> AsyncIterator[TwoWayTransport]:
         """The way out for POSTs and GETs, as long as the life lasts."""
-        yield _CrashableTransport(self, line)
+        yield _CrashableTransport(self, transport)
 
     def end_after(self, operations: int, then: Callable[[], None] = lambda: None, *, unheard: bool = False) -> None:
         """End by itself: so many more operations are done in the store, and the next one is not. `then` is called at that moment.
@@ -141,23 +141,23 @@ class CrashableRun:
 
 
 class _CrashableStore:
-    def __init__(self, life: CrashableRun) -> None:
-        self._life = life
+    def __init__(self, crashable_run: CrashableRun) -> None:
+        self._crashable_run = crashable_run
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._life._real, name)
+        method = getattr(self._crashable_run._real, name)
         if not inspect.iscoroutinefunction(method):
             return method
 
         async def operation(*arguments: Any, **options: Any) -> Any:
-            return await self._life.do(name, *arguments, **options)
+            return await self._crashable_run.do(name, *arguments, **options)
 
         return operation
 
 
 class _CrashablePoster:
-    def __init__(self, life: CrashableRun, poster: Poster) -> None:
-        self._life = life
+    def __init__(self, crashable_run: CrashableRun, poster: Poster) -> None:
+        self._crashable_run = crashable_run
         self._poster = poster
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
@@ -166,16 +166,16 @@ class _CrashablePoster:
         return await self._poster.post(url, body, headers)
 
     def _check(self) -> None:
-        if self._life.over:
+        if self._crashable_run.over:
             raise DeliveryError("The test has this server be dead.")
 
 
 class _CrashableTransport(_CrashablePoster):
-    def __init__(self, life: CrashableRun, line: TwoWayTransport) -> None:
-        super().__init__(life, line)
-        self._line = line
+    def __init__(self, crashable_run: CrashableRun, transport: TwoWayTransport) -> None:
+        super().__init__(crashable_run, transport)
+        self._transport = transport
 
     async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
         """GET, unless we are dead."""
         self._check()
-        return await self._line.get(url, headers, limit=limit)
+        return await self._transport.get(url, headers, limit=limit)

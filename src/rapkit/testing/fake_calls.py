@@ -28,12 +28,12 @@ class FakeCall:
     """A call as its tool gets it. What the agent does not take is an `AssertionError`, except with `send`, which says how it answered."""
 
     def __init__(
-        self, invocation: Invocation, line: Poster, waiting: BoundedWait, response_url: Callable[["FakeCall"], str]
+        self, invocation: Invocation, transport: Poster, waiting: BoundedWait, response_url: Callable[["FakeCall"], str]
     ) -> None:
         self.invocation = invocation
         self.cancelled = False
         """Whether a notice said that nobody waits for it any more."""
-        self._line = line
+        self._transport = transport
         self._waiting = waiting
         self._response_url = response_url
         self._numbers = itertools.count(1)
@@ -118,7 +118,7 @@ class FakeCall:
         """Send any message; the status it was answered with, or 599 if the agent could not be reached."""
         self._last = (message, message_id or self.new_message_id())
         try:
-            answer = await self._line.post(
+            answer = await self._transport.post(
                 self.invocation.callback_url, dump(self._last[0]), {MESSAGE_ID: self._last[1]}
             )
         except DeliveryError:

@@ -39,7 +39,7 @@ class FakeToolsEnvironment:
     """What fake tools find around them: their own base URL, the way to the agent, the clock, and how a test waits."""
 
     base: str
-    line: Poster
+    transport: Poster
     clock: Clock
     waiting: BoundedWait
 
@@ -232,7 +232,7 @@ class FakeTools:
             return _STALE
         if message.operation not in self._tools:
             return _BAD
-        call = self._calls[key] = FakeCall(message, self.outside.line, self.outside.waiting, self.response_url)
+        call = self._calls[key] = FakeCall(message, self.outside.transport, self.outside.waiting, self.response_url)
         self._tools[message.operation].take(call)
         return _OK
 

@@ -94,13 +94,13 @@ class Inbox:
         self.messages.append(message)
         if isinstance(message, ViewUpdate):
             self._views.setdefault((call.caller, call.thread_id), {})[message.view_type] = message.content
-        self._ring()
+        self._notify()
 
     def _object(self, breach: str, status: int) -> int:
         self._breaches.append(breach)
-        self._ring()
+        self._notify()
         return status
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         self._news.set()
         self._news = asyncio.Event()

@@ -21,11 +21,11 @@ async def serve(tools: Toolset, *, caller: str | None = None, patience: float = 
     still runs when the context ends is interrupted.
     """
     with tempfile.TemporaryDirectory(prefix="rapkit-testing-", ignore_cleanup_errors=True) as folder:
-        stage = ToolsetFixture(tools, patience, Path(folder, "workspaces"))
+        fixture = ToolsetFixture(tools, patience, Path(folder, "workspaces"))
         try:
-            await stage.process.start()
-            yield Client(stage, Identity(caller or stage.server.requests.callers[0]))
-            await stage.activity.settle()
-            stage.inbox.complain()
+            await fixture.process.start()
+            yield Client(fixture, Identity(caller or fixture.server.requests.callers[0]))
+            await fixture.activity.settle()
+            fixture.inbox.complain()
         finally:
-            await stage.process.close()
+            await fixture.process.close()

@@ -39,17 +39,17 @@ class ServedToolset:
         self._workspaces = workspaces
 
     @contextlib.asynccontextmanager
-    async def _work(self, life: CrashableRun) -> AsyncIterator[None]:
-        surroundings = ToolsetEnvironment(
+    async def _work(self, crashable_run: CrashableRun) -> AsyncIterator[None]:
+        environment = ToolsetEnvironment(
             clock=self._clock,
-            open_store=lambda _plan: life.store,
-            open_client=lambda _guard, _timeouts: life.line(self._callers),
+            open_store=lambda _config: crashable_run.store,
+            open_client=lambda _guard, _timeouts: crashable_run.transport(self._callers),
             oauth_client=self.providers,
-            workspaces=lambda _plan: self._workspaces,
-            threads=self._activity.threads,
-            is_lost=lambda: life.over,
+            workspaces=lambda _config: self._workspaces,
+            thread_pool=self._activity.threads,
+            is_lost=lambda: crashable_run.over,
         )
-        async with self.tools.lifespan(loopback_callbacks=True, surroundings=surroundings):
-            if not life.workers:
+        async with self.tools.lifespan(loopback_callbacks=True, environment=environment):
+            if not crashable_run.workers:
                 raise RuntimeError(f"The toolset {self.tools.name!r} is being served already. End that first.")
             yield

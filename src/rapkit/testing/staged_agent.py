@@ -54,7 +54,7 @@ async def agent(
     if named:
         others.append(FakeTools(_FAKES, named))
     with tempfile.TemporaryDirectory(prefix="rapkit-testing-", ignore_cleanup_errors=True) as folder:
-        scene = AgentFixture(
+        fixture = AgentFixture(
             model_of(model),
             others,
             patience,
@@ -65,80 +65,80 @@ async def agent(
             budget=budget,
         )
         try:
-            await scene.start()
-            yield StagedAgent(scene)
-            await scene.settled()
+            await fixture.start()
+            yield StagedAgent(fixture)
+            await fixture.settled()
         finally:
-            await scene.close()
+            await fixture.close()
 
 
 class StagedAgent:
     """An agent in a test, and control over all that is around it."""
 
-    def __init__(self, scene: AgentFixture) -> None:
-        self._scene = scene
+    def __init__(self, fixture: AgentFixture) -> None:
+        self._fixture = fixture
 
     async def thread(self, thread_id: str | None = None, *, user_id: str | None = None) -> StagedThread:
         """A new thread, or the one with this id; `UnknownThread` if there is none."""
         if thread_id is None:
-            key = next(self._scene.keys)
-            thread_id = await self._scene.as_client(lambda threads: threads.create(user_id=user_id, key=key))
-        await self._scene.threads.look(thread_id)
-        return StagedThread(self._scene, thread_id)
+            key = next(self._fixture.keys)
+            thread_id = await self._fixture.as_client(lambda threads: threads.create(user_id=user_id, key=key))
+        await self._fixture.threads.look(thread_id)
+        return StagedThread(self._fixture, thread_id)
 
     async def threads(self) -> list[StagedThread]:
         """All threads, children too, oldest first."""
-        page = await self._scene.threads.newest(limit=MOST_SHOWN)
-        return [StagedThread(self._scene, look.thread.id) for look in reversed(page.looks)]
+        page = await self._fixture.threads.newest(limit=MOST_SHOWN)
+        return [StagedThread(self._fixture, look.thread.id) for look in reversed(page.looks)]
 
     def tool(self, name: str) -> FakeTool:
         """A tool that was given by its name alone, or one of `FakeTools`: its calls are the test's to answer."""
-        for fake in self._scene.fakes.values():
+        for fake in self._fixture.fakes.values():
             if name in fake.tools:
                 return fake.tools[name]
-        there_are = ", ".join(name for fake in self._scene.fakes.values() for name in fake.tools) or "none"
+        there_are = ", ".join(name for fake in self._fixture.fakes.values() for name in fake.tools) or "none"
         raise ValueError(f"There is no fake tool {name!r}. There are: {there_are}.")
 
     @property
     def model(self) -> WatchedModel:
         """The model, with the questions it was asked."""
-        return self._scene.model
+        return self._fixture.model
 
     @property
     def network(self) -> Network:
         """What lies between the agent and its tools: `down("weather")`, `up("weather")`."""
-        return self._scene.network
+        return self._fixture.network
 
     async def request(
         self, method: str, url: str, body: bytes | object = b"", *, headers: Mapping[str, str] | None = None
     ) -> Reply:
         """Any request to the agent's app, such as to its client API, and what is answered. What is not bytes is sent as JSON."""
         sent = body if isinstance(body, bytes) else to_json(body)
-        return await self._scene.app.send(method, url, sent, {"content-type": "application/json", **(headers or {})})
+        return await self._fixture.app.send(method, url, sent, {"content-type": "application/json", **(headers or {})})
 
     # Time
 
     @property
     def clock(self) -> ManualClock:
         """The clock of the agent and of its tools."""
-        return self._scene.clock
+        return self._fixture.clock
 
     async def advance(
         self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0
     ) -> None:
         """Set the clock forward, and return when everything has happened that was due by then: in order, each thing at its time."""
-        await self._scene.timeline.advance(seconds + minutes * _MINUTE + hours * _HOUR + days * _DAY)
-        self._scene.complain()
+        await self._fixture.timeline.advance(seconds + minutes * _MINUTE + hours * _HOUR + days * _DAY)
+        self._fixture.complain()
 
     async def settled(self) -> None:
         """Return when neither the agent nor a tool does anything any more, until somebody writes, answers or advances the clock."""
-        await self._scene.settled()
+        await self._fixture.settled()
 
     # Trouble
 
     async def crash(self, which: str = AGENT) -> None:
         """Lose the agent, or a toolset, as by `kill -9`: it writes and sends nothing from this moment on. The next one starts at once."""
-        await self._scene.find(which).crash()
+        await self._fixture.find(which).crash()
 
     def crash_after(self, operations: int, which: str = AGENT, *, unheard: bool = False, restart: bool = False) -> None:
         """Lose it by itself, after so many more steps in its store. With `restart` the next one starts by itself too.
@@ -147,18 +147,18 @@ class StagedAgent:
         change nothing do not count then. To try a crash at every step: begin with 0, and go on until `crashes` stays 0. Users come again
         if an agent that restarts was lost before it acknowledged what they said. Without `restart`, `crash` starts the next one.
         """
-        self._scene.find(which).crash_after(operations, unheard=unheard, restart=restart)
+        self._fixture.find(which).crash_after(operations, unheard=unheard, restart=restart)
 
     async def restart(self, which: str = AGENT) -> None:
         """Stop the agent, or a toolset, in order, and start it again."""
-        await self._scene.find(which).restart()
+        await self._fixture.find(which).restart()
 
     @property
     def crashes(self) -> int:
         """How often the agent or a toolset was lost."""
-        return sum(process.crashes for process in self._scene.processes.values())
+        return sum(process.crashes for process in self._fixture.processes.values())
 
     @property
     def lost(self) -> bool:
         """Whether the agent is lost."""
-        return self._scene.process.lost
+        return self._fixture.process.lost

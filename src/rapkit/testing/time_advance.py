@@ -24,7 +24,7 @@ class TimeAdvance:
             at = await self._next_due_at_rest()
             self._clock.move(until if at is None else min(at, until))
             for process in self._processes:
-                process.store.ring()
+                process.store.notify()
         await self._activity.settle()
 
     async def _next_due_at_rest(self) -> float | None:
@@ -41,7 +41,7 @@ class TimeAdvance:
         now = self._clock.now()
         # What is due already and not begun waits for something else than the clock.
         waits = await asyncio.gather(
-            *(process.store.next_due(topic) for process in self._processes for topic in process.life.topics)
+            *(process.store.next_due(topic) for process in self._processes for topic in process.crashable_run.topics)
         )
         times = [self._clock.next_alarm(), *(now + wait for wait in waits if wait)]
         return min((at for at in times if at is not None), default=None)

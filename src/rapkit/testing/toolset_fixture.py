@@ -32,13 +32,13 @@ class ToolsetFixture:
 
     async def notify(self, path: str, caller: str, thread_id: str, call_id: str | None = None) -> None:
         """Say that a call, or a whole thread, is not wanted any more. A notice is acknowledged even if it is lost; that is told here."""
-        life, before = self.process.life, self.process.life.operations["stop"]
+        crashable_run, before = self.process.crashable_run, self.process.crashable_run.operations["stop"]
         notice = {"thread_id": thread_id} if call_id is None else {"thread_id": thread_id, "tool_call_id": call_id}
         reply = await self.server.requests.post(path, notice, caller)
         assert reply.status == _OK, f"The notice to {path} was refused with {reply.status}: {reply.text}"
-        if life.operations["stop"] > before:
+        if crashable_run.operations["stop"] > before:
             self.inbox.release(caller, thread_id, call_id)
-        elif not life.over:
+        elif not crashable_run.over:
             raise AssertionError(
                 f"The notice to {path} was acknowledged and not acted on, because there are too many of them in a second. "
                 "Give the toolset Limits(notices=None)."

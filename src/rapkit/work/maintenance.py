@@ -49,7 +49,7 @@ class Maintenance:
             self._renewing_since = None
             self._renewed_at = monotonic()
 
-    async def look_at_store(self) -> None:
+    async def check_store(self) -> None:
         """For who does not `renew`: renew once, unless that was done a moment ago."""
         if self._renewing_since is None and monotonic() - self._renewed_at >= self._store.lease.renew_every:
             try:
@@ -90,7 +90,7 @@ class Maintenance:
         except StoreError as error:
             log.error("cannot sweep: %s", error)
 
-    async def let_outbox_leave(self, patience: float) -> None:
+    async def drain_outbox(self, patience: float) -> None:
         """Wait until nothing in the outbox is due, for so long at most; what is left is delivered after the next start."""
         try:
             async with asyncio.timeout(patience):

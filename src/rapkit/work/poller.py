@@ -54,7 +54,7 @@ class Poller(Generic[T]):
         return self._healthy
 
     @property
-    def in_hand(self) -> "set[asyncio.Task[None]]":
+    def in_progress(self) -> "set[asyncio.Task[None]]":
         """What is being worked on."""
         return set(self._tasks)
 
@@ -70,7 +70,7 @@ class Poller(Generic[T]):
             return 0
         fetched = await self._fetch(wanted)
         for thing in fetched:
-            self.hand(thing)
+            self.submit(thing)
         return len(fetched)
 
     def reserve(self, count: int = 1) -> bool:
@@ -90,13 +90,13 @@ class Poller(Generic[T]):
         """How many more could be begun now."""
         return self._limit - (len(self._tasks) - len(self._apart)) - self._reserved
 
-    def set_apart(self, task: "asyncio.Task[None]") -> None:
+    def exclude_from_limit(self, task: "asyncio.Task[None]") -> None:
         """Do not count something in hand against the limit any more."""
         if task in self._tasks:
             self._apart.add(task)
             self._room.set()
 
-    def hand(self, thing: T) -> None:
+    def submit(self, thing: T) -> None:
         """Start on something, whoever fetched it."""
         # In a context of ours, not of whoever hands it to us: what a request has set is no business of the work.
         task = asyncio.create_task(self._work(thing), context=self._context.copy())

@@ -176,7 +176,7 @@ def test_what_would_steer_the_terminal_is_not_printed() -> None:
         kernel.Answered("c", "t", "\x1b[31mred"),
         kernel.ChoiceAsked("c", "\x1b[2J?", ("\x9b2J",)),
     )
-    assert all(letter.isprintable() or letter == "\n" for letter in text)
+    assert all(new_mail.isprintable() or new_mail == "\n" for new_mail in text)
 
 
 def test_ids_of_threads_are_short() -> None:

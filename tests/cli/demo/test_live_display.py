@@ -23,7 +23,7 @@ def process(name: str, state: State) -> DemoProcess:
     return made
 
 
-def scene() -> DemoState:
+def demo_state() -> DemoState:
     """In the middle, with much to show."""
     shown = LiveDisplay(Console(file=io.StringIO()))
     made = DemoState(shown, "scripted model, no key, no network", CHAPTERS)
@@ -44,7 +44,7 @@ def scene() -> DemoState:
 
 def drawn(columns: int, rows: int) -> list[str]:
     console = Console(file=io.StringIO(), width=columns, height=rows, force_terminal=True)
-    lines = console.render_lines(Drawn(scene()), console.options.update(height=rows))
+    lines = console.render_lines(Drawn(demo_state()), console.options.update(height=rows))
     return ["".join(segment.text for segment in line) for line in lines]
 
 

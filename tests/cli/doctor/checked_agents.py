@@ -14,7 +14,7 @@ PLAN = """
 """
 
 
-def patient(
+def checked(
     folder: Path, agent: str = "", *servers: str, model: str = "scripted:plan.yaml", ask_model: bool = False
 ) -> CheckedAgent:
     """One whose settings are these, in a file of this folder."""

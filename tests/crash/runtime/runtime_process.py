@@ -88,7 +88,7 @@ def serve(settings: Settings) -> None:
         await asyncio.sleep(random.uniform(0, settings.slowest))
         return reply
 
-    plan = AgentConfig(
+    config = AgentConfig(
         model=Scripted(answering),
         servers=tuple(Server(url, prefix=prefix) for prefix, url in settings.servers.items()),
         store=settings.store,
@@ -104,8 +104,8 @@ def serve(settings: Settings) -> None:
         async with HttpClient(guard) as client:
             yield WatchedLine(client, trace, moments)
 
-    def store(plan: AgentConfig) -> Store:
-        opened = open_store(plan.store, lease=Lease(plan.patience.lease))
+    def store(config: AgentConfig) -> Store:
+        opened = open_store(config.store, lease=Lease(config.patience.lease))
         return cast("Store", WatchedStore(opened, trace, moments, hurry))
 
     engine: AgentEngine | None = None
@@ -117,7 +117,7 @@ def serve(settings: Settings) -> None:
     @contextlib.asynccontextmanager
     async def lifespan(_app: object = None) -> AsyncIterator[None]:
         nonlocal engine
-        async with running(plan, AgentEnvironment(open_store=store, open_line=line)) as engine:
+        async with running(config, AgentEnvironment(open_store=store, open_transport=line)) as engine:
             yield
 
     app = make_app(engine=found, callers=Callers({}), capacity=Capacity(), toolsets=(), lifespan=lifespan)

@@ -43,9 +43,9 @@ class WatchedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def create(self, box: NewBox, letter: NewMail | None = None) -> bool:
+    async def create(self, box: NewBox, new_mail: NewMail | None = None) -> bool:
         self._moments.come("before create")
-        made = await self._store.create(box, letter)
+        made = await self._store.create(box, new_mail)
         self._moments.come("after create")
         return made
 
@@ -54,20 +54,20 @@ class WatchedStore:
         self._moments.come(f"after note {box.kind}")
         return written
 
-    async def accept(self, letter: NewMail) -> AcceptResult:
-        kind = letter.kind.partition("/")[0]
+    async def accept(self, new_mail: NewMail) -> AcceptResult:
+        kind = new_mail.kind.partition("/")[0]
         self._moments.come(f"before accept {kind}")
-        reception = await self._store.accept(letter)
+        accept_result = await self._store.accept(new_mail)
         self._moments.come(f"after accept {kind}")
-        return reception
+        return accept_result
 
-    async def accept_claimed(self, letter: NewMail, worker: str) -> tuple[AcceptResult, Claim | None]:
-        kind = letter.kind.partition("/")[0]
+    async def accept_claimed(self, new_mail: NewMail, worker: str) -> tuple[AcceptResult, Claim | None]:
+        kind = new_mail.kind.partition("/")[0]
         self._moments.come(f"before accept {kind}")
-        reception, claim = await self._store.accept_claimed(letter, worker)
+        accept_result, claim = await self._store.accept_claimed(new_mail, worker)
         self._moments.come(f"after accept {kind}")
         self._claimed([] if claim is None else [claim])
-        return reception, claim
+        return accept_result, claim
 
     async def claim(self, worker: str, kind: str, limit: int, mail_bytes: int = MAIL_BYTES) -> list[Claim]:
         claims = self._hurry.claims(await self._store.claim(worker, kind, limit, mail_bytes))
@@ -99,10 +99,10 @@ def _name_of(claim: Claim, commit: Commit) -> str:
     """What a commit is for."""
     kinds = {entry.kind for entry in commit.entries}
     if claim.box.kind == SCHEDULE:
-        return "firing" if commit.letters else "schedule"
+        return "firing" if commit.new_mails else "schedule"
     if commit.spawn:
         return "spawn" if "assistant" in kinds else "child"
-    if "report" in {letter.kind for letter in commit.letters}:
+    if "report" in {new_mail.kind for new_mail in commit.new_mails}:
         return "report"
     for kind, name in (("closed", "closed"), ("summary", "summary"), ("report", "heard report"), ("schedule", "woken")):
         if kind in kinds:

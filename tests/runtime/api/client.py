@@ -171,7 +171,7 @@ class Api:
     port: int
     store: Store
     threads: ThreadCommands
-    hub: Broadcast
+    broadcast: Broadcast
 
     def client(self, token: str | None = None) -> Client:
         """A client of it."""
@@ -194,8 +194,8 @@ async def serving_api(
 ) -> AsyncIterator[Api]:
     """The API, and nothing else of an agent."""
     store = open_store(store_url)
-    hub = Broadcast()
-    threads = ThreadCommands(store, hub) if now is None else ThreadCommands(store, hub, now)
+    broadcast = Broadcast()
+    threads = ThreadCommands(store, broadcast) if now is None else ThreadCommands(store, broadcast, now)
     try:
         routes = api_routes(
             lambda: threads,
@@ -206,6 +206,6 @@ async def serving_api(
             longest_stream=longest_stream,
         )
         async with serving_app(Router(routes=routes, redirect_slashes=False)) as port:
-            yield Api(port, store, threads, hub)
+            yield Api(port, store, threads, broadcast)
     finally:
         await store.close()

@@ -316,9 +316,9 @@ async def test_who_is_gone_is_not_told_anything_any_more(api: Api, client: Clien
     thread = await client.begin()
     async with client.events(thread) as stream:
         await stream.until("status")
-        assert api.hub.watched == 1
+        assert api.broadcast.watched == 1
 
-    await until(lambda: api.hub.watched == 0)
+    await until(lambda: api.broadcast.watched == 0)
 
 
 async def test_streams_end_when_the_process_is_to_stop(api: Api, client: Client) -> None:
@@ -326,7 +326,7 @@ async def test_streams_end_when_the_process_is_to_stop(api: Api, client: Client)
     async with client.events(thread) as stream:
         await stream.until("status")
 
-        api.hub.end()
+        api.broadcast.end()
 
         assert await stream.rest() == []
     async with client.events(thread) as stream:
@@ -359,10 +359,10 @@ async def test_pieces_that_come_after_their_entry_are_void(api: Api) -> None:
     assert (await anext(events)).name is EventName.STATUS
     await _written(api, thread_id, "hello")
     for news in (MaybeChanged(), Delta("he"), Delta("llo")):
-        api.hub.tell(thread_id, news)
+        api.broadcast.tell(thread_id, news)
     assert await _names(events, 3) == [EventName.ENTRY, EventName.DELTA, EventName.DELTA]
 
-    api.hub.tell(thread_id, Changed())
+    api.broadcast.tell(thread_id, Changed())
 
     assert await _names(events, 1) == [EventName.RESET]
     await events.aclose()

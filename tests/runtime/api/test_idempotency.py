@@ -181,7 +181,7 @@ def _neighbours() -> tuple[IdempotentRequest, IdempotentRequest]:
     for number in itertools.count():
         request = IdempotentRequest.of(f"k{number}", ("create",), "hello")
         assert request is not None
-        other = seen.setdefault((request.shelf.id, request.corner), request)
+        other = seen.setdefault((request.box.id, request.record_kind), request)
         if other is not request:
             return other, request
     raise AssertionError
@@ -202,7 +202,7 @@ async def test_notes_that_are_of_no_use_any_more_are_cleared_away(store: str) ->
 
         assert await repeats.note(second, "thr_3") == "thr_2"
 
-        assert [each.key for each in await shelves.records(second.shelf.id, second.corner)] == [second.place]
+        assert [each.key for each in await shelves.records(second.box.id, second.record_kind)] == [second.place]
         assert await repeats.find(first) is None
     finally:
         await shelves.close()

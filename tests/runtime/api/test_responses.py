@@ -239,7 +239,7 @@ async def test_an_answer_that_comes_just_when_its_question_is_over_is_none_to_th
     """CHO-1: it was open when the answer was given, and is over when the letter is in the mail. It stays dismissed."""
     clock = ManualClock()
     limits = ThreadLimits(question_timeout=60)
-    async with working(model, [stranger.url], store, limits=limits, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, limits=limits, environment=clock.environment()) as agent:
         talk, invocation = await _asked(agent, stranger, "first", "second")
 
         async def it_is_over() -> None:

@@ -78,7 +78,7 @@ async def test_a_cancelled_async_handler_is_stopped_and_its_call_ends_in_one_res
 
 @pytest.mark.parametrize(("status", "letters"), [(404, 0), (410, 0), (400, 1)])
 async def test_nobody_waiting_for_the_end_of_a_cancelled_call_is_no_trouble(
-    tools: Toolset, events: list[str], sink: Sink, status: int, letters: int
+    tools: Toolset, events: list[str], sink: Sink, status: int, new_mails: int
 ) -> None:
     """A runtime that has closed the thread, or forgotten the call, says so: the end has come where it was wanted."""
     sink.otherwise = answer(status)
@@ -89,7 +89,7 @@ async def test_nobody_waiting_for_the_end_of_a_cancelled_call_is_no_trouble(
         await sink.result("c1")
         await server.quiet()
 
-        assert len(await server.dead_letters()) == letters
+        assert len(await server.dead_letters()) == new_mails
         assert len(sink.posts) == 1
 
 
@@ -108,7 +108,7 @@ async def test_an_error_that_reads_like_a_cancellation_is_none(toolset: Callable
         assert (await sink.result("c1")).text == CANCELLED
         await server.quiet()
 
-        assert [letter.kind for letter in await server.dead_letters()] == ["callback"]
+        assert [new_mail.kind for new_mail in await server.dead_letters()] == ["callback"]
         counted = (await server.get("/metrics")).body.decode()
         assert 'operation="withdraw",outcome="error",toolset="tools"} 1.0' in counted
 

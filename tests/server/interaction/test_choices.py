@@ -758,14 +758,14 @@ async def test_wherever_the_server_is_lost_the_question_is_asked_once_and_the_ca
         launches.clear()
         async with testing.serve(tools) as client:
             client.crash_after(step)
-            fate, lost = await _launch(client)
-            fates.add(fate)
-            if fate == "launched":
+            delivery_outcome, lost = await _launch(client)
+            fates.add(delivery_outcome)
+            if delivery_outcome == "launched":
                 assert launches == ["Yes"] * len(launches)
                 assert len(launches) == 1 or (idempotent and len(launches) == 2)
             else:
                 assert not idempotent
-                assert "not known whether it took effect" in fate
+                assert "not known whether it took effect" in delivery_outcome
                 assert len(launches) <= 1
         if not lost:
             break

@@ -83,7 +83,7 @@ class NoCourier:
         assert not outgoing
         return contextlib.nullcontext()
 
-    def hand(self, taken: Sequence[TakenPost], _since: float) -> None:
+    def submit(self, taken: Sequence[TakenPost], _since: float) -> None:
         assert not taken
 
 
@@ -101,13 +101,13 @@ class ShopPlan:
 class Shop:
     """What `Resources` needs of its premises."""
 
-    plan: ShopPlan
+    config: ShopPlan
     worker: str
     store: Store
     clock: ManualClock
     threads: ThreadPool
 
-    def hold(self, claim: Claim, callback_url: str) -> ClaimedBox:
+    def claimed_box(self, claim: Claim, callback_url: str) -> ClaimedBox:
         return ClaimedBox(self.store, cast("OutboxSender", NoCourier()), claim, callback_url, str)
 
 
@@ -142,20 +142,20 @@ class Server:
         """Accept a call and begin to run its handler."""
         claim = await self.store.create_claimed(call.to_box(), self.shop.worker)
         assert claim is not None
-        space = self.resources.space(call)
-        await space.load()
-        return claim, space
+        thread_resources = self.resources.thread_resources(call)
+        await thread_resources.load()
+        return claim, thread_resources
 
-    async def end(self, claim: Claim, space: ThreadResources, *, failed: bool = False) -> None:
+    async def end(self, claim: Claim, thread_resources: ThreadResources, *, failed: bool = False) -> None:
         """Commit what the handler did."""
-        changes = space.changes(kept=not failed)
+        changes = thread_resources.changes(kept=not failed)
         await self.store.commit(claim, Commit(spawn=changes.spawn, facts=changes.facts, forget_for=0))
 
     async def work(self, call: StoredCall, handler: Callable[[ThreadResources], Any] = lambda _: None) -> Any:
         """One call from its beginning to its end."""
-        claim, space = await self.begin(call)
-        result = handler(space)
-        await self.end(claim, space)
+        claim, thread_resources = await self.begin(call)
+        result = handler(thread_resources)
+        await self.end(claim, thread_resources)
         return result
 
     async def close_thread(self, thread_id: str = "t1", caller: str = "alice") -> None:
@@ -167,7 +167,7 @@ class Server:
         """Do what is due, all of it, and return."""
         kind = thread_kind(self.toolset)
         while claims := await self.store.claim(self.shop.worker, kind, 100):
-            await asyncio.gather(*(self.resources.keeper.tend(claim) for claim in claims))
+            await asyncio.gather(*(self.resources.cleanup.tend(claim) for claim in claims))
 
     def start(self) -> None:
         self.tasks.append(asyncio.create_task(self.resources.run()))
@@ -199,8 +199,8 @@ class World:
         store: Callable[[Store], Store] = lambda store: store,
     ) -> Server:
         opened = store(SqliteStore(str(self.path / "x.db"), self._keys, clock=self.clock.now))
-        plan = ShopPlan(toolset, hooks, durations or Durations())
-        shop = Shop(plan, f"worker-{len(self._servers)}", opened, self.clock, ThreadPool())
+        config = ShopPlan(toolset, hooks, durations or Durations())
+        shop = Shop(config, f"worker-{len(self._servers)}", opened, self.clock, ThreadPool())
         options = {} if quiet is None else {"quiet": quiet}
         server = Server(Resources(cast("ToolsetServices", shop), self.root, **options), shop, toolset)
         await opened.renew(shop.worker)
@@ -243,24 +243,24 @@ async def registered(server: Server, call: StoredCall) -> None:
 
 
 def write(text: str) -> Callable[[ThreadResources], Path]:
-    def handler(space: ThreadResources) -> Path:
-        (space.workspace() / "note.txt").write_text(text)
-        return space.workspace()
+    def handler(thread_resources: ThreadResources) -> Path:
+        (thread_resources.workspace() / "note.txt").write_text(text)
+        return thread_resources.workspace()
 
     return handler
 
 
-def read(space: ThreadResources) -> str | None:
-    file = space.workspace() / "note.txt"
+def read(thread_resources: ThreadResources) -> str | None:
+    file = thread_resources.workspace() / "note.txt"
     return file.read_text() if file.exists() else None
 
 
 def put(**values: Any) -> Callable[[ThreadResources], None]:
-    return lambda space: space.state.update(values)
+    return lambda thread_resources: thread_resources.state.update(values)
 
 
-def state(space: ThreadResources) -> dict[str, Any]:
-    return dict(space.state)
+def state(thread_resources: ThreadResources) -> dict[str, Any]:
+    return dict(thread_resources.state)
 
 
 class Diary:
@@ -310,10 +310,10 @@ async def test_nobody_reaches_what_another_caller_thread_or_toolset_keeps(world:
         (server, call("t2", "alice")),
         (others, call("t1", "alice", "others")),
     ):
-        claim, space = await where.begin(stranger)
-        assert (read(space), state(space)) == (None, {})
-        space.state["secret"] = "theirs"
-        await where.end(claim, space)
+        claim, thread_resources = await where.begin(stranger)
+        assert (read(thread_resources), state(thread_resources)) == (None, {})
+        thread_resources.state["secret"] = "theirs"
+        await where.end(claim, thread_resources)
 
     assert await server.work(call(id="c3"), state) == {"secret": "mine"}
     await server.close_thread("t1", "bob")
@@ -330,7 +330,7 @@ async def test_a_call_that_keeps_nothing_leaves_nothing(world: World) -> None:
 
     await server.work(call())
     await server.work(call(id="c2"), state)
-    server.resources.space(call(id="c3"))  # a handler without a context
+    server.resources.thread_resources(call(id="c3"))  # a handler without a context
 
     assert await server.store.box(call().thread_key) is None
     assert world.folders() == []
@@ -340,11 +340,11 @@ async def test_what_a_failed_call_did_to_the_state_is_forgotten(world: World) ->
     server = await world.server()
     await server.work(call(), put(count=1, tags=["a"]))
 
-    claim, space = await server.begin(call(id="c2"))
-    space.state["count"] = 2
-    space.state["tags"].append("b")
-    write("a failed call's files stay")(space)
-    await server.end(claim, space, failed=True)
+    claim, thread_resources = await server.begin(call(id="c2"))
+    thread_resources.state["count"] = 2
+    thread_resources.state["tags"].append("b")
+    write("a failed call's files stay")(thread_resources)
+    await server.end(claim, thread_resources, failed=True)
 
     assert await server.work(call(id="c3"), state) == {"count": 1, "tags": ["a"]}
     assert await server.work(call(id="c4"), read) == "a failed call's files stay"
@@ -352,9 +352,9 @@ async def test_what_a_failed_call_did_to_the_state_is_forgotten(world: World) ->
 
 async def test_what_a_failed_first_call_did_leaves_no_state(world: World) -> None:
     server = await world.server()
-    claim, space = await server.begin(call())
-    space.state["count"] = 1
-    await server.end(claim, space, failed=True)
+    claim, thread_resources = await server.begin(call())
+    thread_resources.state["count"] = 1
+    await server.end(claim, thread_resources, failed=True)
 
     assert await server.store.box(call().thread_key) is None
 
@@ -378,13 +378,13 @@ async def test_of_calls_at_once_the_last_to_end_wins_for_each_key_it_changed(wor
 async def test_a_state_that_cannot_be_kept_fails_the_call_and_nothing_else(world: World) -> None:
     server = await world.server()
     await server.work(call(), put(log=[], other=1))
-    claim, space = await server.begin(call(id="c2"))
-    space.state["other"] = 2
-    space.state["log"].append("x" * 70_000)
+    claim, thread_resources = await server.begin(call(id="c2"))
+    thread_resources.state["other"] = 2
+    thread_resources.state["log"].append("x" * 70_000)
 
     with pytest.raises(ToolError, match="can be kept"):
-        space.settle()
-    await server.end(claim, space, failed=True)
+        thread_resources.settle()
+    await server.end(claim, thread_resources, failed=True)
 
     assert await server.work(call(id="c3"), state) == {"log": [], "other": 1}
 
@@ -392,33 +392,33 @@ async def test_a_state_that_cannot_be_kept_fails_the_call_and_nothing_else(world
 async def test_a_call_that_fails_after_it_was_settled_keeps_nothing(world: World) -> None:
     """Its result may turn out to be too large to be sent."""
     server = await world.server()
-    claim, space = await server.begin(call())
-    space.state["count"] = 1
-    space.settle()
-    await server.end(claim, space, failed=True)
+    claim, thread_resources = await server.begin(call())
+    thread_resources.state["count"] = 1
+    thread_resources.settle()
+    await server.end(claim, thread_resources, failed=True)
 
     assert await server.work(call(id="c2"), state) == {}
 
 
 async def test_what_was_settled_is_what_is_kept(world: World) -> None:
     server = await world.server()
-    claim, space = await server.begin(call())
-    space.state["log"] = ["in time"]
-    space.settle()
-    space.state["log"].append(object())  # a task that the handler has left running
+    claim, thread_resources = await server.begin(call())
+    thread_resources.state["log"] = ["in time"]
+    thread_resources.settle()
+    thread_resources.state["log"].append(object())  # a task that the handler has left running
 
-    await server.end(claim, space)
+    await server.end(claim, thread_resources)
 
     assert await server.work(call(id="c2"), state) == {"log": ["in time"]}
 
 
 async def test_events_keep_what_has_changed_since_the_last_one(world: World) -> None:
     server = await world.server()
-    claim, space = await server.begin(call())
-    space.state.update(cursor=1, name="x")
-    first = space.changes(kept=True)
-    space.state["cursor"] = 2
-    second = space.changes(kept=True)
+    claim, thread_resources = await server.begin(call())
+    thread_resources.state.update(cursor=1, name="x")
+    first = thread_resources.changes(kept=True)
+    thread_resources.state["cursor"] = 2
+    second = thread_resources.changes(kept=True)
     await server.store.commit(claim, Commit(spawn=first.spawn, facts=first.facts, keep=True))
     await server.store.commit(claim, Commit(spawn=second.spawn, facts=second.facts, forget_for=0))
 
@@ -429,13 +429,13 @@ async def test_events_keep_what_has_changed_since_the_last_one(world: World) -> 
 async def test_a_plain_function_has_a_workspace_too(world: World) -> None:
     """In a thread, where the event loop cannot be asked for anything."""
     server = await world.server()
-    claim, space = await server.begin(call())
+    claim, thread_resources = await server.begin(call())
 
-    folder = await server.shop.threads.run(space.workspace)
+    folder = await server.shop.threads.run(thread_resources.workspace)
 
     assert folder.is_dir()
     await registered(server, call())
-    await server.end(claim, space)
+    await server.end(claim, thread_resources)
 
 
 # The notice
@@ -476,9 +476,9 @@ async def test_hooks_hear_of_threads_that_have_only_called(world: World) -> None
     """The author may have opened a browser for it: nothing rapkit knows of."""
     diary = Diary()
     server = await world.server(diary.closed)
-    space = server.resources.space(call())  # a handler without a context
+    thread_resources = server.resources.thread_resources(call())  # a handler without a context
     await registered(server, call())
-    assert space.changes(kept=True).spawn == [thread_box(call())]
+    assert thread_resources.changes(kept=True).spawn == [thread_box(call())]
 
     await server.close_thread()
     await server.tend()
@@ -491,8 +491,8 @@ async def test_a_close_during_the_first_call_of_a_thread_cleans_up_too(world: Wo
     diary = Diary()
     plain, hooked = await world.server(), await world.server(diary.closed)
     for server in (plain, plain, hooked, hooked):  # in a second life of the thread as in its first
-        claim, space = await server.begin(call())
-        write("half done")(space)
+        claim, thread_resources = await server.begin(call())
+        write("half done")(thread_resources)
         await registered(server, call())
 
         await server.close_thread()
@@ -568,11 +568,11 @@ async def test_a_thread_that_calls_again_after_it_was_closed_begins_anew(world: 
     diary = Diary()
     server = await world.server(diary.closed)
     for number in range(3):
-        claim, space = await server.begin(call(id=f"c{number}"))
-        assert (read(space), state(space)) == (None, {})
-        write(f"life {number}")(space)
-        space.state["life"] = number
-        await server.end(claim, space)
+        claim, thread_resources = await server.begin(call(id=f"c{number}"))
+        assert (read(thread_resources), state(thread_resources)) == (None, {})
+        write(f"life {number}")(thread_resources)
+        thread_resources.state["life"] = number
+        await server.end(claim, thread_resources)
         await server.close_thread()
         await server.tend()
 
@@ -810,7 +810,7 @@ async def test_a_server_lost_before_it_forgets_the_thread_is_followed_by_one_tha
 
     assert [thread.workspace for thread in diary.threads] == [None]
     assert await again.store.box(call().thread_key) is None
-    await again.resources.keeper.tidy()
+    await again.resources.cleanup.tidy()
     assert world.folders() == []
 
 
@@ -929,7 +929,7 @@ async def test_a_folder_that_cannot_be_removed_is_tried_again_and_then_left_to_t
     assert "cannot be removed" in caplog.text
     world.clock.advance(31 * DAY)
     os.utime(world.root / call().thread_key, (0, 0))
-    await server.resources.keeper.tidy()
+    await server.resources.cleanup.tidy()
     assert world.folders() == []
 
 
@@ -945,12 +945,12 @@ async def test_a_folder_that_cannot_be_deleted_is_said_and_tried_again_daily(
     with monkeypatch.context() as patch:
         patch.setattr(thread_cleanup, "delete", refuse)
         await server.tend()
-        await server.resources.keeper.tidy()
+        await server.resources.cleanup.tidy()
     assert caplog.text.count("delete it yourself") == 2
     assert await server.store.box(call().thread_key) is None
     assert len(world.folders()) == 1
 
-    await server.resources.keeper.tidy()
+    await server.resources.cleanup.tidy()
 
     assert world.folders() == []
 
@@ -1020,17 +1020,17 @@ async def test_time_that_passed_while_no_server_ran_counts(world: World) -> None
 
 async def test_a_thread_is_not_forgotten_while_a_handler_of_it_runs(world: World) -> None:
     server = await world.server(durations=Durations(keep_threads=60))
-    claim, space = await server.begin(call())
-    write("hello")(space)
+    claim, thread_resources = await server.begin(call())
+    write("hello")(thread_resources)
     await registered(server, call())
     await server.tend()
     for _ in range(5):
         world.clock.advance(61)
         await server.tend()
-    assert read(space) == "hello"
+    assert read(thread_resources) == "hello"
 
-    await server.end(claim, space)
-    del space
+    await server.end(claim, thread_resources)
+    del thread_resources
     for _ in range(2):
         world.clock.advance(61)
         await server.tend()
@@ -1043,11 +1043,11 @@ async def test_a_state_is_not_forgotten_while_a_handler_that_has_seen_it_runs(wo
     server = await world.server(durations=Durations(keep_threads=60))
     await server.work(call(), put(a=1, b=1))
     await server.tend()
-    claim, space = await server.begin(call(id="c2"))
+    claim, thread_resources = await server.begin(call(id="c2"))
     world.clock.advance(61)
     await server.tend()
-    space.state["b"] = 2
-    await server.end(claim, space)
+    thread_resources.state["b"] = 2
+    await server.end(claim, thread_resources)
 
     assert await server.work(call(id="c3"), state) == {"a": 1, "b": 2}
 
@@ -1055,22 +1055,22 @@ async def test_a_state_is_not_forgotten_while_a_handler_that_has_seen_it_runs(wo
 async def test_a_thread_is_not_forgotten_while_a_handler_of_it_runs_on_another_server(world: World) -> None:
     server = await world.server(durations=Durations(keep_threads=60))
     other = await world.server(durations=Durations(keep_threads=60))
-    claim, space = await server.begin(call())
-    write("hello")(space)
+    claim, thread_resources = await server.begin(call())
+    write("hello")(thread_resources)
     await registered(server, call())
-    saying = asyncio.create_task(server.resources.keeper.say_what_is_in_use())
+    saying = asyncio.create_task(server.resources.cleanup.record_in_use())
     await other.tend()
     for _ in range(10):
         await world.clock.sleepers(1)
         world.clock.advance(16)
         await until(lambda: is_due(other))
         await other.tend()
-    assert read(space) == "hello"
+    assert read(thread_resources) == "hello"
 
-    await server.end(claim, space)
+    await server.end(claim, thread_resources)
     saying.cancel()
     await asyncio.gather(saying, return_exceptions=True)
-    del space
+    del thread_resources
     for _ in range(2):
         world.clock.advance(61)
         await other.tend()
@@ -1131,7 +1131,7 @@ async def test_a_folder_of_another_toolset_on_the_same_store_is_not_taken_for_a_
     folder = await others.work(call(toolset="others"), write("theirs"))
     os.utime(folder, (0, 0))
 
-    await server.resources.keeper.tidy()
+    await server.resources.cleanup.tidy()
 
     assert folder.exists()
 
@@ -1139,9 +1139,9 @@ async def test_a_folder_of_another_toolset_on_the_same_store_is_not_taken_for_a_
 async def test_a_temporary_root_ends_with_the_server(world: World) -> None:
     server = await world.server()
     resources = Resources(cast("ToolsetServices", server.shop), None)
-    space = resources.space(call())
-    await space.load()
-    folder = space.workspace()
+    thread_resources = resources.thread_resources(call())
+    await thread_resources.load()
+    folder = thread_resources.workspace()
     await registered(server, call())
 
     await resources.drain(0)
@@ -1153,8 +1153,8 @@ async def test_a_temporary_root_ends_with_the_server(world: World) -> None:
 async def test_a_function_that_goes_on_after_the_server_has_stopped_is_told_nothing_strange(world: World) -> None:
     """Nothing can stop a thread. What it makes is found when it is old."""
     server = await world.server()
-    _, space = await server.begin(call())
-    space._loop = asyncio.new_event_loop()
-    space._loop.close()
+    _, thread_resources = await server.begin(call())
+    thread_resources._loop = asyncio.new_event_loop()
+    thread_resources._loop.close()
 
-    assert space.workspace().is_dir()
+    assert thread_resources.workspace().is_dir()

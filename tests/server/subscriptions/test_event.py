@@ -86,7 +86,7 @@ def test_a_cursor_is_a_text_because_a_text_comes_back(cursor: Any) -> None:
 # What is kept
 
 
-def standing(**fields: Any) -> SubscriptionState:
+def sub_state(**fields: Any) -> SubscriptionState:
     return SubscriptionState(
         StoredCall("tools", "default", parse_invocation(BODY), BODY, "https://me.example"), **fields
     )
@@ -95,9 +95,9 @@ def standing(**fields: Any) -> SubscriptionState:
 def test_how_a_subscription_stands_survives_being_written() -> None:
     """SUB-1"""
     for each in (
-        standing(),
-        standing(topic="gh/ä", cursor="\n\0", mark=1.5, batch=("a\nb", ""), batch_associative=True),
-        standing(failures=3, losses=2, excused=7, missed_at=9.25, ended=True),
+        sub_state(),
+        sub_state(topic="gh/ä", cursor="\n\0", mark=1.5, batch=("a\nb", ""), batch_associative=True),
+        sub_state(failures=3, losses=2, excused=7, missed_at=9.25, ended=True),
     ):
         again = SubscriptionState.from_state("tools", each.to_state())
 
@@ -107,8 +107,8 @@ def test_how_a_subscription_stands_survives_being_written() -> None:
 
 
 def test_what_is_no_subscription_is_not_taken_for_one() -> None:
-    bad = standing().to_state().replace(b'"operation"', b'"operatiom"')
-    for state in (b"", b"{}", b"{}\n", b'{"unknown":1}\n' + standing().call.to_state(), bad):
+    bad = sub_state().to_state().replace(b'"operation"', b'"operatiom"')
+    for state in (b"", b"{}", b"{}\n", b'{"unknown":1}\n' + sub_state().call.to_state(), bad):
         with pytest.raises((ValueError, TypeError)):
             SubscriptionState.from_state("tools", state)
 
@@ -142,7 +142,7 @@ def event(text: str, **fields: Any) -> Occurrence:
 def send(
     outflow: EventBatcher, events: list[Occurrence], start: SubscriptionState | None = None
 ) -> tuple[SubscriptionState, list[Said]]:
-    after, left = outflow.send(start or standing(), events, T0)
+    after, left = outflow.send(start or sub_state(), events, T0)
     return after, [said(each) for each in left]
 
 
@@ -238,7 +238,7 @@ def test_nothing_is_lost_or_turned_round(
 ) -> None:
     """SUB-8: whatever comes when, with restarts in between."""
     outflow = EventBatcher(SubscriptionTraits(rate=rate, batch=batch), LARGEST)
-    now, stands, left = T0, standing(), []
+    now, stands, left = T0, sub_state(), []
     for number, (text, associative, gap) in enumerate(events):
         now += gap
         due = outflow.flush_at(stands, now)

@@ -266,7 +266,7 @@ async def test_a_payload_that_is_not_json_is_the_emitter_s_mistake(tools: Toolse
 
 
 async def test_thousands_of_subscribers_are_told_in_parts(tools: Toolset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "_MOST_LETTERS", 10)
+    monkeypatch.setattr(topics, "_MOST_MAILS", 10)
     async with testing.serve(tools) as client:
         subscriptions = [await client.subscribe("news") for _ in range(7)]
         await asyncio.gather(*(tools.emit("news", [str(number)]) for number in range(20)))
@@ -281,12 +281,12 @@ async def test_one_event_for_very_many_is_told_in_parts_and_once_though_the_serv
     tools: Toolset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SUB-6: at any step, in order with what was emitted before and after."""
-    monkeypatch.setattr(topics, "_MOST_LETTERS", 2)
+    monkeypatch.setattr(topics, "_MOST_MAILS", 2)
     commit, most = SqliteStore.commit, 0
 
     async def count(store: SqliteStore, claim: Claim, what: Commit, sender: str | None = None) -> list[TakenPost]:
         nonlocal most
-        most = max(most, len(what.letters))
+        most = max(most, len(what.new_mails))
         return await commit(store, claim, what, sender)
 
     monkeypatch.setattr(SqliteStore, "commit", count)

@@ -324,7 +324,7 @@ async def test_a_tool_that_has_stored_a_checkpoint_goes_on_after_a_crash(toolset
     """Item 4, semantics 23: whatever its annotations; what it did to the state until then is kept with it."""
     tools = toolset()
     done: list[int] = []
-    hold = asyncio.Event()
+    claimed_box = asyncio.Event()
 
     @tools.tool(destructive=True)
     async def migrate(ctx: Context) -> str:
@@ -333,14 +333,14 @@ async def test_a_tool_that_has_stored_a_checkpoint_goes_on_after_a_crash(toolset
             done.append(number)
             ctx.state["done"] = number + 1
             await ctx.checkpoint(str(number + 1))
-            if number == 1 and not hold.is_set():
+            if number == 1 and not claimed_box.is_set():
                 await asyncio.Event().wait()
         return f"Migrated {ctx.state['done']}."
 
     async with testing.serve(tools) as client:
         call = await client.start("migrate")
         await client.settled()
-        hold.set()
+        claimed_box.set()
         await client.crash()
 
         assert (await call.result()).text == "Migrated 4."

@@ -45,7 +45,7 @@ _LAST_LOOK = 5.0  # at the thread when the time is over, for those who want to k
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object about what became of it.")
 @agent_options
 def command(
-    wanted: AgentSelection,
+    selection: AgentSelection,
     text: str | None,
     thread: str | None,
     user_id: str | None,
@@ -89,7 +89,7 @@ def command(
     begun = time.monotonic()
     ends_at = None if timeout is None else begun + timeout
     try:
-        with reached(wanted, working=not no_wait, ends_at=ends_at and max(ends_at, begun + _TO_ASK)) as agent:
+        with reached(selection, working=not no_wait, ends_at=ends_at and max(ends_at, begun + _TO_ASK)) as agent:
             asking = _AskCommand(agent, said, ends_at, patient=wait_for_user)
             try:
                 thread_id = asking.ask(thread, user_id)
@@ -110,7 +110,7 @@ def command(
     except AgentTimeout:
         if as_json:
             print_json(_document(AnswerOutcome("late")))
-        _tell(f"rapkit: The agent did not answer within {timeout:g} s. {_perhaps(wanted.said)}")
+        _tell(f"rapkit: The agent did not answer within {timeout:g} s. {_perhaps(selection.said)}")
         code = _CODES["late"]
     sys.exit(code)
 

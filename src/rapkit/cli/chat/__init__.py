@@ -38,7 +38,7 @@ _MOST_THREADS = 200
 @click.option("--last", is_flag=True, help="Go on with the latest thread that is not closed.")
 @click.option("--user-id", metavar="ID", help="The user a new thread works for, which tools are told.")
 @agent_options
-def command(wanted: AgentSelection, thread: str | None, last: bool, user_id: str | None) -> None:
+def command(selection: AgentSelection, thread: str | None, last: bool, user_id: str | None) -> None:
     """Talk to an agent.
 
     Your first message begins a thread, which goes on when you leave: `--thread` comes back to it. /help shows what else can be typed.
@@ -53,23 +53,25 @@ def command(wanted: AgentSelection, thread: str | None, last: bool, user_id: str
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
     if thread and last:
         raise click.UsageError("--thread and --last both say which thread.")
-    with reached(wanted, working=True) as agent:
+    with reached(selection, working=True) as agent:
         if last:
             thread = _latest(agent.api)
         elif thread is not None:
             thread = str(find_thread(agent.api, thread)["thread_id"])
         if _can_be_painted_on():
-            ended_by = _painted_chat(agent, wanted, thread, user_id)
+            ended_by = _painted_chat(agent, selection, thread, user_id)
             if ended_by is not None:
                 sys.exit(_BY_SIGNAL + ended_by)
         else:
             _plain_chat(agent, thread, user_id)
 
 
-def _painted_chat(agent: ReachedAgent, wanted: AgentSelection, thread: str | None, user_id: str | None) -> int | None:
+def _painted_chat(
+    agent: ReachedAgent, selection: AgentSelection, thread: str | None, user_id: str | None
+) -> int | None:
     """Until the user leaves, or the signal that is returned. A terminal that is gone is as good as the signal that says so."""
     try:
-        return asyncio.run(_chat(agent, wanted, thread, user_id))
+        return asyncio.run(_chat(agent, selection, thread, user_id))
     except EOFError:
         pass
     except OSError as error:
@@ -80,7 +82,7 @@ def _painted_chat(agent: ReachedAgent, wanted: AgentSelection, thread: str | Non
     return signal.SIGHUP
 
 
-async def _chat(agent: ReachedAgent, wanted: AgentSelection, thread: str | None, user_id: str | None) -> int | None:
+async def _chat(agent: ReachedAgent, selection: AgentSelection, thread: str | None, user_id: str | None) -> int | None:
     chat = Chat(agent.api, user_id, agent.look_at_servers)
     is_lost = agent.is_ours and _in_memory(agent.api)
     greeting = [Block(f"The agent is at {agent.api.url}. /help shows what you can do.", style="dim")]
@@ -90,8 +92,8 @@ async def _chat(agent: ReachedAgent, wanted: AgentSelection, thread: str | None,
     await chat.run(greeting, thread)
     for text in chat.not_sent:
         click.echo(f"The agent did not confirm that it got this: {printable(text)}")
-    if chat.followed.id is not None and not chat.followed.is_closed and not is_lost:
-        click.echo(f"\nTo go on with this thread:\n  {_again(wanted, chat.followed.id)}")
+    if chat.displayed.id is not None and not chat.displayed.is_closed and not is_lost:
+        click.echo(f"\nTo go on with this thread:\n  {_again(selection, chat.displayed.id)}")
     return chat.ended_by
 
 
@@ -99,16 +101,16 @@ def _in_memory(api: AgentApi) -> bool:
     return file_of(api.get("agent")["store"]) is None
 
 
-def _again(wanted: AgentSelection, thread_id: str) -> str:
+def _again(selection: AgentSelection, thread_id: str) -> str:
     """The command that comes back to a thread. Without the token, which is nobody's business."""
     words = ["rapkit", "chat"]
-    if wanted.url:
-        words += ["--url", wanted.url]
+    if selection.url:
+        words += ["--url", selection.url]
     else:
-        words += ["--config", wanted.config] if wanted.config != str(DEFAULT_FILE) else []
-        words += ["--model", wanted.flags.model] if wanted.flags.model else []
-        words += [word for server in wanted.flags.servers for word in ("--server", server)]
-        words += ["--store", wanted.flags.store] if wanted.flags.store else []
+        words += ["--config", selection.config] if selection.config != str(DEFAULT_FILE) else []
+        words += ["--model", selection.flags.model] if selection.flags.model else []
+        words += [word for server in selection.flags.servers for word in ("--server", server)]
+        words += ["--store", selection.flags.store] if selection.flags.store else []
     return shlex.join([*words, "--thread", thread_id])
 
 

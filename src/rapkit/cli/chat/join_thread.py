@@ -17,27 +17,27 @@ def join(api: AgentApi, thread_id: str, *, asked_elsewhere: bool = True) -> tupl
     lines = _LAST_LINES
     while True:
         skipped = max(0, detail["length"] - lines)
-        followed = DisplayedThread(thread_id, asked_elsewhere=asked_elsewhere)
-        blocks, cursor = _read(api, path, followed, skipped)
+        displayed = DisplayedThread(thread_id, asked_elsewhere=asked_elsewhere)
+        blocks, cursor = _read(api, path, displayed, skipped)
         if blocks or not skipped:
             break
         lines *= 10  # a tool has shown its progress, and nothing else was to be seen
     before = f"; {skipped} earlier lines are not shown" if skipped else ""
-    followed.status = detail["status"]
-    title = note(f"— thread {short_id(thread_id)}, {followed.status}{before} —")
-    blocks = [title, *blocks, *followed.look(detail)]
-    if followed.is_closed:
+    displayed.status = detail["status"]
+    title = note(f"— thread {short_id(thread_id)}, {displayed.status}{before} —")
+    blocks = [title, *blocks, *displayed.look(detail)]
+    if displayed.is_closed:
         blocks.append(note("It is closed: your next message begins a new thread."))
-    return followed, blocks, str(cursor)
+    return displayed, blocks, str(cursor)
 
 
-def _read(api: AgentApi, path: str, followed: DisplayedThread, cursor: int) -> tuple[list[Block], int]:
+def _read(api: AgentApi, path: str, displayed: DisplayedThread, cursor: int) -> tuple[list[Block], int]:
     """What to print of the entries from there to the last, and which that is."""
     blocks: list[Block] = []
     while True:
         page = api.get(f"{path}/history", cursor=cursor)
         for entry in page["entries"]:
             cursor = entry["seq"]
-            blocks += followed.transcript.blocks(with_last_words(api, entry))
+            blocks += displayed.transcript.blocks(with_last_words(api, entry))
         if page["next_cursor"] is None:
             return blocks, cursor

@@ -7,12 +7,12 @@ from rapkit.cli.chat.unsent import Unsent
 from rapkit.printable import printable
 
 
-def live_text(followed: DisplayedThread, unsent: Unsent, width: int) -> Fragments:
+def live_text(displayed: DisplayedThread, unsent: Unsent, width: int) -> Fragments:
     """What the model has said so far, and what the user has said that the thread has not read yet, each after an empty line."""
     parts: Fragments = []
-    if followed.saying.strip():
-        parts.append(("", _fitted(followed.saying.lstrip("\n"), width)))
-    for message in unsent.of(followed):
+    if displayed.saying.strip():
+        parts.append(("", _fitted(displayed.saying.lstrip("\n"), width)))
+    for message in unsent.of(displayed):
         state = "not read yet" if message.is_stored else "not sent yet"
         said = _fitted(f"{message.text} ({state})", width - 2).replace("\n", "\n  ")
         parts.append(("class:live.unsent", f"> {said}"))

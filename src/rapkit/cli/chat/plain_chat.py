@@ -43,14 +43,14 @@ class PlainChat:
         self._typed = typed
         self._user_id = user_id
         self._prompt = prompt
-        self._followed = DisplayedThread(asked_elsewhere=False)
+        self._displayed = DisplayedThread(asked_elsewhere=False)
         self._events: Iterator[StreamEvent | ConnectionLost | Reconnected] | None = None
         self._offered: set[tuple[str, float]] = set()
 
     def run(self, thread_id: str | None) -> None:
         """Until the input ends, or whoever types it leaves."""
         if thread_id is not None:
-            self._followed, blocks, after = join(self._api, thread_id, asked_elsewhere=False)
+            self._displayed, blocks, after = join(self._api, thread_id, asked_elsewhere=False)
             _print(blocks)
             self._events = iter(ReconnectingStream(self._api, thread_id, after))
             self._ask_what_is_not_shown()
@@ -74,7 +74,7 @@ class PlainChat:
                     )
                     raise RapkitError(f"Line {number} of the input {why}") from error
                 _print([problem(str(error) if refused else "That is not UTF-8, so it was not sent.")])
-                if self._followed.is_closed:
+                if self._displayed.is_closed:
                     break
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
@@ -89,22 +89,22 @@ class PlainChat:
                 yield number, line
 
     def _say(self, line: str) -> None:
-        question = next(iter(self._followed.questions.values()), None)
+        question = next(iter(self._displayed.questions.values()), None)
         answer = _answer(question, line) if question else None
         if question is not None and answer is not None:
             how, body = answer
-            path = path_of(str(self._followed.id), "calls", question.call_id, how)
+            path = path_of(str(self._displayed.id), "calls", question.call_id, how)
             self._post(path, {**body, "asked_at": question.asked_at})
             self._hear(lambda entry: bool(entry["kind"] == "chosen" and entry["call_id"] == question.call_id))
         elif question is not None and question.choices and line.isdecimal():
             _print([problem(f"There is no choice {clipped(line, _WIDEST_NUMBER)}: {_possible(question)}.")])
-        elif self._followed.id is None:
+        elif self._displayed.id is None:
             body = {"text": line} | ({"user_id": self._user_id} if self._user_id else {})
-            self._followed = DisplayedThread(self._post("threads", body)["thread_id"], asked_elsewhere=False)
-            self._events = iter(ReconnectingStream(self._api, str(self._followed.id)))
+            self._displayed = DisplayedThread(self._post("threads", body)["thread_id"], asked_elsewhere=False)
+            self._events = iter(ReconnectingStream(self._api, str(self._displayed.id)))
             self._hear(lambda entry: bool(entry["kind"] == "user"))
         else:
-            id = self._post(path_of(self._followed.id, "messages"), {"text": line})["message_id"]
+            id = self._post(path_of(self._displayed.id, "messages"), {"text": line})["message_id"]
             self._hear(lambda entry: bool(entry["kind"] == "user" and entry.get("id") == id))
 
     def _post(self, path: str, body: dict[str, Any]) -> Any:
@@ -116,7 +116,7 @@ class PlainChat:
         status: str | None = None
         for happened in self._events or ():
             happened = told_with_last_words(self._api, happened)
-            blocks = self._followed.take(happened)
+            blocks = self._displayed.take(happened)
             match happened:
                 case ConnectionLost(text):
                     click.echo(f"rapkit: {text} Waiting for it.", err=True)
@@ -138,15 +138,15 @@ class PlainChat:
 
     def _ask_what_is_not_shown(self) -> None:
         """Questions that are older than the lines of a thread that are shown when one comes to it."""
-        transcript = self._followed.transcript
-        for each in self._followed.questions.values():
+        transcript = self._displayed.transcript
+        for each in self._displayed.questions.values():
             if not transcript.has_asked(each.call_id):
                 asked = {"call_id": each.call_id, "prompt": each.prompt, "choices": each.choices}
                 _print(transcript.blocks({"kind": "choice", **asked, "default": each.default}))
 
     def _asks(self) -> bool:
         """Whether there is a question that the user has not been asked yet; now they are."""
-        new = [each for each in self._followed.questions.values() if each.key not in self._offered]
+        new = [each for each in self._displayed.questions.values() if each.key not in self._offered]
         self._offered |= {each.key for each in new}
         if new:
             ways = [*(["a number"] if new[0].choices else []), *(["words"] if new[0].in_words else [])]

@@ -26,7 +26,7 @@ class QuestionPicker:
 
     def offer(self) -> None:
         """Show the first question that is open, and none that is not open any more."""
-        questions = {question.key: question for question in self._chat.followed.questions.values()}
+        questions = {question.key: question for question in self._chat.displayed.questions.values()}
         shown = self._chat.picker
         if shown is not None and is_question(shown) and shown.key not in questions:
             self._chat.end_question()
@@ -34,13 +34,13 @@ class QuestionPicker:
         if shown is None:
             waiting = (question for key, question in questions.items() if key not in self._settled)
             if question := next(waiting, None):
-                self._chat.picker = self._picker(self._chat.followed, question)
+                self._chat.picker = self._picker(self._chat.displayed, question)
 
     def again(self) -> None:
         """Show those, too, that were left for later."""
-        if not self._chat.followed.questions:
+        if not self._chat.displayed.questions:
             self._chat.print([note("No question is open here.")])
-        self._settled -= {question.key for question in self._chat.followed.questions.values()}
+        self._settled -= {question.key for question in self._chat.displayed.questions.values()}
         self.offer()
 
     def leave(self, picker: Picker) -> None:
@@ -48,10 +48,10 @@ class QuestionPicker:
         self._settled.add(picker.key)
         self.offer()
 
-    def _picker(self, followed: "DisplayedThread", question: "DisplayedQuestion") -> Picker:
+    def _picker(self, displayed: "DisplayedThread", question: "DisplayedQuestion") -> Picker:
         def answer(how: str, body: dict[str, Any]) -> None:
             self._settled.add(question.key)
-            self._chat.start(self._answer(followed, question, how, body))
+            self._chat.start(self._answer(displayed, question, how, body))
 
         return Picker(
             question.key,
@@ -66,9 +66,9 @@ class QuestionPicker:
         )
 
     async def _answer(
-        self, followed: "DisplayedThread", question: "DisplayedQuestion", how: str, body: dict[str, Any]
+        self, displayed: "DisplayedThread", question: "DisplayedQuestion", how: str, body: dict[str, Any]
     ) -> None:
-        path = path_of(str(followed.id), "calls", question.call_id, how)
+        path = path_of(str(displayed.id), "calls", question.call_id, how)
         body = {**body, "asked_at": question.asked_at}
         try:
             await in_thread(lambda: self._chat.api.post(path, body, patience=_PATIENCE))

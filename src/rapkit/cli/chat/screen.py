@@ -83,7 +83,7 @@ class Screen:
         self._live, self._toolbar = live, toolbar
         self._to_print: list[Block] = []
         self._nothing_printed = True
-        self._aftermath = GracePeriod(clock)
+        self._grace_period = GracePeriod(clock)
         self.picker: Picker | None = None
         self.ended_by: signal.Signals | None = None
         self.buffer = Buffer(
@@ -149,13 +149,13 @@ class Screen:
         """Take away what the user can choose from: it is over, and not by what they did."""
         picker, self.picker = self.picker, None
         if picker is not None:
-            self._aftermath.begin(words_begun=picker.said is not None and bool(self.buffer.text.strip()))
+            self._grace_period.begin(words_begun=picker.said is not None and bool(self.buffer.text.strip()))
         self.redraw()
 
     def clear(self) -> None:
         """Empty the line that the user types in."""
         self.buffer.reset()
-        self._aftermath.forget_words()
+        self._grace_period.forget_words()
 
     def redraw(self) -> None:
         """Show what has changed."""
@@ -246,7 +246,7 @@ class Screen:
 
     def _changed(self, _buffer: Buffer) -> None:
         if not self.buffer.text:
-            self._aftermath.forget_words()
+            self._grace_period.forget_words()
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -300,7 +300,7 @@ class Screen:
         def ignore(event: KeyPressEvent) -> None:
             """For a question that is not there any more. Else a number, or an old line and Enter, would be said to the agent."""
 
-        too_late = Condition(lambda: self._aftermath.is_now and not self.buffer.text)
+        too_late = Condition(lambda: self._grace_period.is_now and not self.buffer.text)
         for key in (*"123456789", "up", "down", "s-tab", "tab", "enter", "c-x"):
             keys.add(key, filter=too_late, eager=True)(ignore)
         return keys
@@ -316,7 +316,7 @@ class Screen:
             if picker and picker.pick() and self.picker is picker:
                 self.picker = None
             return
-        if not text.startswith("/") and self._aftermath.claim_words():
+        if not text.startswith("/") and self._grace_period.claim_words():
             self._held()
             return
         self.buffer.append_to_history()

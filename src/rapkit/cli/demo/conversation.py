@@ -21,7 +21,7 @@ class Conversation:
     `servers` are the names of servers by what they offer.
     """
 
-    def __init__(self, api: AgentApi, audit: Audit, scene: DemoState, servers: Mapping[str, str]) -> None:
+    def __init__(self, api: AgentApi, audit: Audit, demo_state: DemoState, servers: Mapping[str, str]) -> None:
         self.id = ""
         self.now: Mapping[str, Any] = {}
         self.entries: list[Entry] = []
@@ -29,7 +29,7 @@ class Conversation:
         self.posts: list[Post] = []
         self._api = api
         self._audit = audit
-        self._scene = scene
+        self._demo_state = demo_state
         self._servers = servers
         self._untold: list[Post] = []
         self._calls: dict[tuple[str, str], Entry] = {}
@@ -39,7 +39,7 @@ class Conversation:
         began = time.monotonic()
         self.id = self._api.post("threads", {"text": text, "user_id": "demo"})["thread_id"]
         took = time.monotonic() - began
-        self._scene.say("user", "you", text, f"on disk after {took * 1000:.0f} ms")
+        self._demo_state.say("user", "you", text, f"on disk after {took * 1000:.0f} ms")
         return took
 
     def answer(self, question: Mapping[str, Any], choice: int) -> None:
@@ -48,7 +48,7 @@ class Conversation:
         body = {"selected": choice, "asked_at": question["asked_at"]}
         self._api.post(f"threads/{self.id}/calls/{question['call_id']}/choice", body)
         aside = f"on disk after {(time.monotonic() - began) * 1000:.0f} ms"
-        self._scene.say("user", "you", _short(question["choices"][choice]), aside)
+        self._demo_state.say("user", "you", _short(question["choices"][choice]), aside)
 
     def close(self) -> None:
         """Close it."""
@@ -132,7 +132,7 @@ class Conversation:
         return [(thread_id, entry) for entry in news]
 
     def _tell(self, thread_id: str, entry: Entry) -> None:
-        say, speaker = self._scene.say, "agent" if thread_id == self.id else "child"
+        say, speaker = self._demo_state.say, "agent" if thread_id == self.id else "child"
         match entry:
             case {"kind": "assistant", "text": text, "calls": calls}:
                 if text:
@@ -170,7 +170,7 @@ class Conversation:
         call = self._calls[post.thread_id, post.call_id]
         arguments = ", ".join(f"{key}={json.dumps(value)}" for key, value in call["arguments"].items())
         text = _short(f"{post.operation}({arguments})")
-        self._scene.say("out", post.server, text, f"acknowledged after {post.seconds * 1000:.0f} ms")
+        self._demo_state.say("out", post.server, text, f"acknowledged after {post.seconds * 1000:.0f} ms")
 
 
 def _short(text: str) -> str:

@@ -54,7 +54,7 @@ class DemoOutput(Protocol):
     paced: bool
     """Whether somebody reads along, and is to be given the time."""
 
-    def chapter(self, scene: "DemoState") -> None:
+    def chapter(self, demo_state: "DemoState") -> None:
         """Another chapter began."""
 
     def line(self, line: DemoLine) -> None:

@@ -37,7 +37,7 @@ class LiveDisplay:
     paced = True
 
     def __init__(self, console: Console) -> None:
-        self._scene: DemoState | None = None
+        self._demo_state: DemoState | None = None
         self._live = Live(console=console, screen=True, get_renderable=self._drawn, refresh_per_second=_FRAMES)
 
     def __enter__(self) -> Self:
@@ -51,32 +51,32 @@ class LiveDisplay:
         """The screen is as it was."""
         self._live.stop()
 
-    def chapter(self, scene: DemoState) -> None:
+    def chapter(self, demo_state: DemoState) -> None:
         """It is drawn several times a second, so there is nothing to do but to know the scene."""
-        self._scene = scene
+        self._demo_state = demo_state
 
     def line(self, line: DemoLine) -> None:
         """Nor here."""
 
     def _drawn(self) -> RenderableType:
-        if self._scene is None:
+        if self._demo_state is None:
             return Text("")
-        return Drawn(self._scene)
+        return Drawn(self._demo_state)
 
 
 class Drawn:
     """The scene, as large as the terminal is now."""
 
-    def __init__(self, scene: DemoState) -> None:
-        self._scene = scene
+    def __init__(self, demo_state: DemoState) -> None:
+        self._demo_state = demo_state
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        scene = self._scene
+        demo_state = self._demo_state
         width = options.max_width
-        chapter = _chapter(scene)
+        chapter = _chapter(demo_state)
         wide = width >= _SIDE_BY_SIDE
-        alive = _alive(scene)
-        said = _panel("what happens", _Newest(scene))
+        alive = _alive(demo_state)
+        said = _panel("what happens", _Newest(demo_state))
         whole = Layout()
         heading = Layout(chapter, size=len(console.render_lines(chapter, options.update(height=None))))
         if wide:
@@ -89,16 +89,18 @@ class Drawn:
         yield whole
 
 
-def _chapter(scene: DemoState) -> RenderableType:
-    count, number = len(scene.chapters), scene.number
+def _chapter(demo_state: DemoState) -> RenderableType:
+    count, number = len(demo_state.chapters), demo_state.number
     dots = Text("●" * (number - 1) + "◉" + "○" * (count - number), "cyan")
     head = Table.grid(expand=True)
     head.add_column()
     head.add_column(justify="right", no_wrap=True)
-    title = Text.assemble(("rapkit demo", "bold"), (f"  {scene.subtitle}", "dim"), no_wrap=True, overflow="ellipsis")
-    head.add_row(title, Text.assemble(dots, f"  {scene.elapsed:4.1f} s"))
-    chapter = scene.chapter
-    all_dead = bool(scene.processes) and all(process.state == "killed" for process in scene.processes)
+    title = Text.assemble(
+        ("rapkit demo", "bold"), (f"  {demo_state.subtitle}", "dim"), no_wrap=True, overflow="ellipsis"
+    )
+    head.add_row(title, Text.assemble(dots, f"  {demo_state.elapsed:4.1f} s"))
+    chapter = demo_state.chapter
+    all_dead = bool(demo_state.processes) and all(process.state == "killed" for process in demo_state.processes)
     return Group(
         head,
         Panel(
@@ -111,24 +113,26 @@ def _chapter(scene: DemoState) -> RenderableType:
     )
 
 
-def _alive(scene: DemoState) -> RenderableType:
+def _alive(demo_state: DemoState) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True, width=9)
     table.add_column(no_wrap=True, width=11)
     table.add_column()  # the one that gives way where there is little room
-    for process in scene.processes:
+    for process in demo_state.processes:
         mark, style = _MARKS[process.state]
-        doing = scene.doing.get(process.name, process.purpose) if process.state == "alive" else ""
+        doing = demo_state.doing.get(process.name, process.purpose) if process.state == "alive" else ""
         state = f"pid {process.pid}" if process.state == "alive" else process.state
         table.add_row(Text(f"{mark} {process.name}", style), Text(state, style), _remark(doing))
-    workers = scene.workers
+    workers = demo_state.workers
     if workers is not None:
         now = sorted(workers.now)
         mark, style = _MARKS["alive" if now else "off"]
         state = f"pid {now[0]}" if now else "none"
         came = f"{len(workers.came)} came, {len(workers.came) - len(now)} went" if workers.came else ""
         table.add_row(Text(f"{mark} worker", style), Text(state, style), _remark(came))
-    table.add_row(Text("▤ thread", "cyan"), Text(scene.thread.status, "cyan"), _remark(scene.thread.waits_for))
+    table.add_row(
+        Text("▤ thread", "cyan"), Text(demo_state.thread.status, "cyan"), _remark(demo_state.thread.waits_for)
+    )
     return _panel("who is alive, and what is on disk", table)
 
 
@@ -143,18 +147,18 @@ def _panel(title: str, content: RenderableType) -> Panel:
 class _Newest:
     """The lines that fit, the newest last."""
 
-    def __init__(self, scene: DemoState) -> None:
-        self._scene = scene
+    def __init__(self, demo_state: DemoState) -> None:
+        self._demo_state = demo_state
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         grid = Table.grid(padding=(0, 1))
         grid.add_column(no_wrap=True, min_width=7)
         grid.add_column()
-        scene = self._scene
-        for number, line in enumerate(scene.lines):
+        demo_state = self._demo_state
+        for number, line in enumerate(demo_state.lines):
             if line.kind == "worker":
                 continue  # these are seen elsewhere
-            old = number < scene.begins[-1]
+            old = number < demo_state.begins[-1]
             text = Text(spoken(line).plain, "dim") if old else spoken(line)
             grid.add_row(Text(label(line), "dim" if old else STYLES[line.kind]), text)
         rows = console.render_lines(grid, options.update(height=None))

@@ -33,25 +33,25 @@ When a child thread reports that an alert is harmless, call roll_out: it asks th
 class Participants:
     """The processes, in the folder of a household; nothing runs before it is started."""
 
-    def __init__(self, household: Sandbox, model: str = SCRIPT) -> None:
+    def __init__(self, sandbox: Sandbox, model: str = SCRIPT) -> None:
         self.model = model
         self.secret = secrets.token_hex(16)
-        self._household = household
+        self._sandbox = sandbox
         self._progress: dict[str, float] = {}
         ports: list[int] = []
         for _ in range(3):
             ports.append(free_port(*ports))
         agent, lab, ops = ports
-        (household.folder / "rapkit.toml").write_text(_config(model, agent, {"lab": lab, "ops": ops}))
+        (sandbox.folder / "rapkit.toml").write_text(_config(model, agent, {"lab": lab, "ops": ops}))
         wake = shlex.join([sys.executable, "-m", "rapkit", "wake", "--log-format", "json"])
         as_json = ("--log-format", "json")
-        self.runtime = household.add(
+        self.runtime = sandbox.add(
             "runtime", "up", "--no-worker", "--on-accept", wake, *as_json, port=agent, serves_at="/readyz"
         )
         self.runtime.purpose = "receives and keeps"
         self.runtime.command = 'rapkit up --no-worker --on-accept "rapkit wake"'
         self.lab, self.ops = (
-            household.add(name, "serve", f"{name}.py", "--port", str(port), *as_json, port=port, serves_at=_DISCOVERY)
+            sandbox.add(name, "serve", f"{name}.py", "--port", str(port), *as_json, port=port, serves_at=_DISCOVERY)
             for name, port in (("lab", lab), ("ops", ops))
         )
         for server in (self.lab, self.ops):
@@ -64,10 +64,12 @@ class Participants:
         """Start one of them."""
         process.start(RAPKIT_DEMO_WEBHOOK_SECRET=self.secret)
 
-    def conversation(self, scene: DemoState) -> Conversation:
+    def conversation(self, demo_state: DemoState) -> Conversation:
         """A thread, not begun yet."""
         servers = {"load_test": "lab", "watch_alerts": "ops", "read_logs": "ops", "roll_out": "ops"}
-        return Conversation(AgentApi(f"http://127.0.0.1:{self.runtime.port}"), Audit(self.runtime.log), scene, servers)
+        return Conversation(
+            AgentApi(f"http://127.0.0.1:{self.runtime.port}"), Audit(self.runtime.log), demo_state, servers
+        )
 
     def offered(self) -> dict[str, list[str]]:
         """What the servers offer, as they say."""
@@ -78,7 +80,7 @@ class Participants:
 
     def workspaces(self) -> list[Path]:
         """What the lab keeps for threads."""
-        return list((self._household.folder / ".rapkit").glob("lab.db.workspaces/t_*"))
+        return list((self._sandbox.folder / ".rapkit").glob("lab.db.workspaces/t_*"))
 
     def progress(self) -> dict[str, Any]:
         """How far the load test is, as far as it was ever known: it is noted in the thread's folder."""
@@ -109,11 +111,11 @@ class Participants:
 
     def stores(self) -> int:
         """How many there are: the agent's and one of each server."""
-        return len(list((self._household.folder / ".rapkit").glob("*.db")))
+        return len(list((self._sandbox.folder / ".rapkit").glob("*.db")))
 
     def disk_use(self) -> int:
         """Bytes in all stores."""
-        return self._household.disk_use()
+        return self._sandbox.disk_use()
 
     def tails(self) -> str:
         """The ends of all logs."""

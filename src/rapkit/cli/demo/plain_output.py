@@ -37,10 +37,10 @@ class PlainOutput:
         self._console = console
         self._columns = columns
 
-    def chapter(self, scene: DemoState) -> None:
+    def chapter(self, demo_state: DemoState) -> None:
         """A heading, and below it what it means."""
-        chapter = scene.chapter
-        self._print(Text(f"\n{scene.number}/{len(scene.chapters)}  {chapter.title}", "bold"))
+        chapter = demo_state.chapter
+        self._print(Text(f"\n{demo_state.number}/{len(demo_state.chapters)}  {chapter.title}", "bold"))
         indent = " " * self._margin(_INDENT)
         for line in textwrap.wrap(chapter.meaning, min(_WIDTH, max(1, (self._columns or _WIDTH * 2) - len(indent)))):
             self._print(Text(f"{indent}{line}"))
@@ -64,8 +64,8 @@ class PlainOutput:
     def _is_narrow(self) -> bool:
         return self._columns is not None and self._columns < _NARROW
 
-    def _margin(self, wanted: int) -> int:
-        return _SMALL_MARGIN if self._is_narrow else wanted
+    def _margin(self, selection: int) -> int:
+        return _SMALL_MARGIN if self._is_narrow else selection
 
     def _print(self, text: Text, margin: int = 0) -> None:
         """`margin` is that of the second line and those that follow it."""
@@ -90,16 +90,18 @@ def spoken(line: DemoLine) -> Text:
     return Text.assemble((line.text, style), (f"  ({line.aside})" if line.aside else "", "dim"))
 
 
-def told(scene: DemoState) -> Table:
+def told(demo_state: DemoState) -> Table:
     """What happened, wrapped to the terminal's width."""
     table = Table.grid(padding=(0, 1))
     table.add_column(justify="right", style="dim", no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column()
-    for number, line in enumerate(scene.lines):
-        for chapter in (index for index, begin in enumerate(scene.begins, 1) if begin == number):
+    for number, line in enumerate(demo_state.lines):
+        for chapter in (index for index, begin in enumerate(demo_state.begins, 1) if begin == number):
             table.add_row(
-                Text(f"\n{chapter}/{len(scene.chapters)}"), "", Text(f"\n{scene.chapters[chapter - 1].title}", "bold")
+                Text(f"\n{chapter}/{len(demo_state.chapters)}"),
+                "",
+                Text(f"\n{demo_state.chapters[chapter - 1].title}", "bold"),
             )
         if line.kind == "worker":
             continue  # there were many, and all alike

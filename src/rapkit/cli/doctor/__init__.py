@@ -30,17 +30,17 @@ def command(config: Path, flags: Flags, ask_model: bool, json_: bool) -> None:
 
     Nothing is changed, and no tool is called. Give it the options you give to `rapkit up`. Ends with 0 if nothing failed, else with 1.
     """
-    patient = dataclasses.replace(_patient(config, flags), ask_model=ask_model)
+    checked = dataclasses.replace(_checked(config, flags), ask_model=ask_model)
     with waiting(Console(stderr=True)) as on_wait:
-        verdicts = run_checks(patient, on_wait, patience=_PATIENCE_WITH_MODELS if ask_model else PATIENCE)
+        results = run_checks(checked, on_wait, patience=_PATIENCE_WITH_MODELS if ask_model else PATIENCE)
     if json_:
-        click.echo(as_json(verdicts))
+        click.echo(as_json(results))
     else:
-        show(verdicts, Console(highlight=False))
-    raise click.exceptions.Exit(0 if is_well(verdicts) else 1)
+        show(results, Console(highlight=False))
+    raise click.exceptions.Exit(0 if is_well(results) else 1)
 
 
-def _patient(config: Path, flags: Flags) -> CheckedAgent:
+def _checked(config: Path, flags: Flags) -> CheckedAgent:
     source = click.get_current_context().get_parameter_source("config")
     named_by = None if source is None else _NAMED_BY.get(source)
     try:

@@ -24,10 +24,10 @@ _MOMENT = 0.1
 _SET_IT = "Set the clock of this machine, and keep it right (NTP)."
 
 
-def check(patient: CheckedAgent) -> list[CheckResult]:
+def check(checked: CheckedAgent) -> list[CheckResult]:
     """Compare it with itself, with what servers say, and with what stands in the store."""
     seen = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC"
-    wrong = _wrong_by_itself() or next(_wrong_beside_others(patient), None)
+    wrong = _wrong_by_itself() or next(_wrong_beside_others(checked), None)
     if wrong is not None:
         return [CheckResult(_CHECK, "failed", f"{seen}: {wrong}", _SET_IT)]
     try:
@@ -53,13 +53,13 @@ def _wrong_by_itself() -> str | None:
     return f"it was set by {step:+.0f} s just now" if abs(step) > _STEP else None
 
 
-def _wrong_beside_others(patient: CheckedAgent) -> Iterator[str]:
-    if patient.settings is None:
+def _wrong_beside_others(checked: CheckedAgent) -> Iterator[str]:
+    if checked.settings is None:
         return
-    latest = _latest(patient.settings.store)
+    latest = _latest(checked.settings.store)
     if latest is not None and latest - time.time() > _FAR_OFF:
         yield f"the store has something from {span(latest - time.time())} later"
-    servers = patient.settings.servers
+    servers = checked.settings.servers
     asked = [run_in_daemon_thread(_off, server.base + PATH) for server in servers]
     for server, answer in zip(servers, asked, strict=True):
         off = answer.result()

@@ -16,16 +16,16 @@ _CHECK = "model"
 _SCRIPTED = "scripted:"
 
 
-def check(patient: CheckedAgent) -> list[CheckResult]:
+def check(checked: CheckedAgent) -> list[CheckResult]:
     """Open it, which shows that its name, its package and its key are there; with `ask_model`, ask it for one word."""
-    settings = patient.settings
+    settings = checked.settings
     if settings is None:
         return [CheckResult(_CHECK, "skipped", "without settings nobody knows which it is")]
     try:
         model = open_model(settings.model)
     except ConfigError as error:
         return [CheckResult(_CHECK, "failed", str(error), "Set what it needs, or name another model.")]
-    if patient.ask_model:
+    if checked.ask_model:
         return [asyncio.run(_asked(model))]
     if settings.model.startswith(_SCRIPTED):
         return [CheckResult(_CHECK, "ok", f"{model.name}, a script that needs no key")]

@@ -7,7 +7,7 @@ _FEW = 1024
 _CHECK = "open files"
 
 
-def check(_patient: CheckedAgent) -> list[CheckResult]:
+def check(_checked: CheckedAgent) -> list[CheckResult]:
     """Each call under way, each client that follows a thread and each store takes some."""
     try:
         import resource

@@ -28,9 +28,9 @@ _NEEDS_A_TOKEN = (401, 403)
 _PATIENCE = 8.0  # twice, and there is still time to tell of it
 
 
-def check(patient: CheckedAgent) -> list[CheckResult]:
+def check(checked: CheckedAgent) -> list[CheckResult]:
     """Fetch something from it, and see who answers."""
-    settings = patient.settings
+    settings = checked.settings
     if settings is None:
         return [CheckResult(_CHECK, "skipped", "without settings nobody knows it")]
     try:

@@ -31,11 +31,11 @@ _TICK = 0.1
 @dataclass(frozen=True, slots=True)
 class _Done:
     name: str
-    verdicts: list[CheckResult]
+    results: list[CheckResult]
 
 
 def run_checks(
-    patient: CheckedAgent,
+    checked: CheckedAgent,
     on_wait: Callable[[Collection[str]], None],
     checks: Mapping[str, Check] = CHECKS,
     patience: float = PATIENCE,
@@ -44,7 +44,7 @@ def run_checks(
     done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
     for name, check in checks.items():
         # Threads that nobody waits for at the end: one that hangs holds up neither the others nor Ctrl-C.
-        threading.Thread(target=_make, args=(name, check, patient, done.put), daemon=True, name=name).start()
+        threading.Thread(target=_make, args=(name, check, checked, done.put), daemon=True, name=name).start()
     ends_at = time.monotonic() + patience
     found: dict[str, list[CheckResult]] = {}
     while len(found) < len(checks) and time.monotonic() < ends_at:
@@ -53,19 +53,19 @@ def run_checks(
             each = done.get(timeout=_TICK)
         except queue.Empty:
             continue
-        found[each.name] = each.verdicts
+        found[each.name] = each.results
     late = f"it did not end within {patience:g} s"
     return [
-        verdict
+        result
         for name in checks
-        for verdict in found.get(name, [CheckResult(name, "failed", late, "Try again; something hangs.")])
+        for result in found.get(name, [CheckResult(name, "failed", late, "Try again; something hangs.")])
     ]
 
 
-def _make(name: str, check: Check, patient: CheckedAgent, put: Callable[[_Done], None]) -> None:
+def _make(name: str, check: Check, checked: CheckedAgent, put: Callable[[_Done], None]) -> None:
     try:
-        verdicts = check(patient)
+        results = check(checked)
     except Exception as error:  # noqa: BLE001 - one check that breaks must not take the others with it
         broken = f"the check itself broke: {type(error).__name__}"
-        verdicts = [CheckResult(name, "skipped", broken, "Please report it as a bug of rapkit.")]
-    put(_Done(name, verdicts))
+        results = [CheckResult(name, "skipped", broken, "Please report it as a bug of rapkit.")]
+    put(_Done(name, results))

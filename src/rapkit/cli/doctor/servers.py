@@ -44,9 +44,9 @@ class _Fetcher:
         return answer.status, answer.body
 
 
-def check(patient: CheckedAgent) -> list[CheckResult]:
+def check(checked: CheckedAgent) -> list[CheckResult]:
     """Ask all of them at once, with the token of each."""
-    settings = patient.settings
+    settings = checked.settings
     if settings is None:
         return [CheckResult(_CHECK, "skipped", "without settings nobody knows which there are")]
     if not settings.servers:
@@ -55,7 +55,7 @@ def check(patient: CheckedAgent) -> list[CheckResult]:
     findings = _findings(asked)
     unknown = unknown_tools(settings.limits, findings)
     return [
-        *(_verdict(finding, each, patient) for finding, each in zip(findings, asked, strict=True)),
+        *(_result(finding, each, checked) for finding, each in zip(findings, asked, strict=True)),
         *(CheckResult("tools", "warning", sentence, "Correct the name in the settings.") for sentence in unknown),
     ]
 
@@ -67,7 +67,7 @@ class _Asked:
     server: Server
     found: Fetched | DiscoveryFailed
     seconds: float
-    knocked: int | DeliveryError | None = None
+    probed: int | DeliveryError | None = None
 
 
 async def _ask(servers: Sequence[Server]) -> list[_Asked]:
@@ -92,22 +92,22 @@ def _findings(asked: Sequence[_Asked]) -> list[ToolsetFinding]:
     return [ToolsetFinding.of(each.server, each.found, catalog) for each in asked]
 
 
-def _verdict(finding: ToolsetFinding, asked: _Asked, patient: CheckedAgent) -> CheckResult:
+def _result(finding: ToolsetFinding, asked: _Asked, checked: CheckedAgent) -> CheckResult:
     server, document = finding.server, finding.document
     if document is None:
         problem = " ".join((finding.problem or "").split())
         seen = problem if server.origin in problem else f"{server.key}: {problem}"
-        return CheckResult(_CHECK, "failed", seen, _remedy(server, problem, patient))
+        return CheckResult(_CHECK, "failed", seen, _remedy(server, problem, checked))
     offered = len(document.tools)
     seen = f"{server.key}: {document.name}, {offered} tool{'s' * (offered != 1)}, in {asked.seconds * 1000:.0f} ms"
-    if isinstance(asked.knocked, DeliveryError):
-        seen += f"; but calls do not get to where it says that they go: {asked.knocked}"
+    if isinstance(asked.probed, DeliveryError):
+        seen += f"; but calls do not get to where it says that they go: {asked.probed}"
         return CheckResult(
             _CHECK, "failed", seen, "Have it started with the --public-url at which this machine reaches it."
         )
-    if asked.knocked in NEEDS_A_TOKEN:
+    if asked.probed in NEEDS_A_TOKEN:
         return CheckResult(
-            _CHECK, "failed", f"{seen}; but {what_is_wrong(server, asked.knocked)}", what_to_do(server, patient)
+            _CHECK, "failed", f"{seen}; but {what_is_wrong(server, asked.probed)}", what_to_do(server, checked)
         )
     if finding.withheld:
         reasons = " ".join(dict.fromkeys(each.reason for each in finding.withheld))
@@ -130,7 +130,7 @@ def _inspect(server: Server) -> str:
     return f"`rapkit inspect {server.base}` shows all of it"
 
 
-def _remedy(server: Server, problem: str, patient: CheckedAgent) -> str:
+def _remedy(server: Server, problem: str, checked: CheckedAgent) -> str:
     try:
         asyncio.run(server.headers("GET", server.base))
     except ConfigError:
@@ -138,8 +138,8 @@ def _remedy(server: Server, problem: str, patient: CheckedAgent) -> str:
     answered = _ANSWERED.search(problem)
     status = int(answered[1]) if answered else 0
     if status in NEEDS_A_TOKEN:
-        return what_to_do(server, patient)
-    url = patient.sources.of(server) or "its url in the settings"
+        return what_to_do(server, checked)
+    url = checked.sources.of(server) or "its url in the settings"
     if 0 < status < 500:
         return f"Correct {url}."
     if "valid toolset" in problem:

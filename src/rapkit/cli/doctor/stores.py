@@ -31,14 +31,14 @@ class StoreProblem:
     fatal: bool = False
 
 
-def check(patient: CheckedAgent) -> list[CheckResult]:
+def check(checked: CheckedAgent) -> list[CheckResult]:
     """The agent's store, and those of tool servers that were started here."""
-    settings = patient.settings
+    settings = checked.settings
     agents = None if settings is None else file_of(settings.store)
-    verdicts = [] if settings is None else [_of_agent(settings.store, agents)]
-    others = [path for path in sorted((patient.folder / _FOLDER).glob("*.db")) if not _same(path, agents)]
-    verdicts += [_of_file(path) for path in others]
-    return verdicts or [CheckResult(_CHECK, "skipped", f"without settings none is known, and none is in {_FOLDER}")]
+    results = [] if settings is None else [_of_agent(settings.store, agents)]
+    others = [path for path in sorted((checked.folder / _FOLDER).glob("*.db")) if not _same(path, agents)]
+    results += [_of_file(path) for path in others]
+    return results or [CheckResult(_CHECK, "skipped", f"without settings none is known, and none is in {_FOLDER}")]
 
 
 def _same(path: Path, other: Path | None) -> bool:
@@ -65,7 +65,7 @@ def _of_file(path: Path) -> CheckResult:
         )
     space = _trouble_with_space(path)
     if not path.stat().st_size:  # a disk that was full when it was made leaves it so
-        return _verdict(f"{path}: empty yet, and filled at the first start", [*_trouble_with_access(path), *space])
+        return _result(f"{path}: empty yet, and filled at the first start", [*_trouble_with_access(path), *space])
     troubles: list[StoreProblem] = [*_trouble_with_access(path), *space]
     told = ""
     try:
@@ -80,10 +80,10 @@ def _of_file(path: Path) -> CheckResult:
     except Unreadable as error:
         full = any(each.fatal for each in space)  # which may be why, and comes first in any case
         troubles.append(StoreProblem(str(error), "" if full else error.do, fatal=True))
-    return _verdict(f"{path}{told}", troubles)
+    return _result(f"{path}{told}", troubles)
 
 
-def _verdict(about: str, troubles: list[StoreProblem]) -> CheckResult:
+def _result(about: str, troubles: list[StoreProblem]) -> CheckResult:
     if not troubles:
         return CheckResult(_CHECK, "ok", about)
     state: State = "failed" if any(each.fatal for each in troubles) else "warning"
@@ -97,7 +97,7 @@ def _not_there(path: Path) -> CheckResult:
         return CheckResult(
             _CHECK, "failed", f"{path} cannot be made: {folder} cannot be written", "Check the folder's owner."
         )
-    return _verdict(f"{path}: not there yet, and made at the first start", list(_trouble_with_space(folder)))
+    return _result(f"{path}: not there yet, and made at the first start", list(_trouble_with_space(folder)))
 
 
 def _trouble_with_access(path: Path) -> list[StoreProblem]:

@@ -57,14 +57,14 @@ def what_is_wrong(server: Server, status: int) -> str:
     return f"calls are answered {status}: it wants a token, and {source} is not one it knows"
 
 
-def what_to_do(server: Server, patient: CheckedAgent) -> str:
+def what_to_do(server: Server, checked: CheckedAgent) -> str:
     """What to write, and where."""
     if server.auth is not None:
-        return f"Correct how the agent proves to this server who it is, in {patient.config}."
+        return f"Correct how the agent proves to this server who it is, in {checked.config}."
     if server.token is None:
         entry = f'[[servers]] with url = "{server.url}" and token = "env:VARIABLE" or "file:PATH", or sigv4 or client_certificate'
-        source = patient.sources.of(server)
+        source = checked.sources.of(server)
         if source is not None:
-            return f"Correct {source}. If it is right, it cannot hold credentials, but {patient.config} can: {entry}."
-        return f"Put credentials for it into {patient.config}: {entry}."
-    return f"Correct the token of this server in {patient.config}, or what it refers to: it has to be one that the server was started with."
+            return f"Correct {source}. If it is right, it cannot hold credentials, but {checked.config} can: {entry}."
+        return f"Put credentials for it into {checked.config}: {entry}."
+    return f"Correct the token of this server in {checked.config}, or what it refers to: it has to be one that the server was started with."

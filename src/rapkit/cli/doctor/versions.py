@@ -14,7 +14,7 @@ _OLDEST_SQLITE = (3, 51, 3)  # those before it can damage a file when its log be
 _EXTRAS = {"agent": "pydantic_ai", "aws": "botocore", "oauth": "authlib"}
 
 
-def check(_patient: CheckedAgent) -> list[CheckResult]:
+def check(_checked: CheckedAgent) -> list[CheckResult]:
     """rapkit, Python, SQLite, and which extras are there."""
     sqlite = apsw.sqlite_lib_version()
     extras = [name for name, package in _EXTRAS.items() if importlib.util.find_spec(package) is not None]

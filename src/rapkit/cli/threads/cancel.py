@@ -13,12 +13,12 @@ from rapkit.errors import ConfigError
 @thread_argument
 @click.argument("call", required=False)
 @looking_options
-def cancel(wanted: AgentSelection, thread: str, call: str | None) -> None:
+def cancel(selection: AgentSelection, thread: str, call: str | None) -> None:
     """Cancel a CALL of a THREAD that is pending, or a subscription. If there is only one, it need not be named.
 
     The model is told, and so is the tool, which may have done something already.
     """
-    with reached(wanted, working=False) as agent:
+    with reached(selection, working=False) as agent:
         found = find_thread(agent.api, thread, agent.said)
         live = {each["call_id"]: call_text(each) for each in (*found["pending_calls"], *found["subscriptions"])}
         if not live:

@@ -25,7 +25,7 @@ _MOST_WORDS = 2
 @click.option("--json", "as_json", is_flag=True, help="Print the open questions as the HTTP API has them.")
 @looking_options
 def choose(
-    wanted: AgentSelection, thread: str, words: tuple[str, ...], text: str | None, dismiss: bool, as_json: bool
+    selection: AgentSelection, thread: str, words: tuple[str, ...], text: str | None, dismiss: bool, as_json: bool
 ) -> None:
     """Answer what a THREAD asks: with the number of a CHOICE (from 1), or its label.
 
@@ -40,7 +40,7 @@ def choose(
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
     if len(words) > _MOST_WORDS:
         raise click.UsageError("Give at most a call and a choice. A label of several words is put in quotes.")
-    with reached(wanted, working=False) as agent:
+    with reached(selection, working=False) as agent:
         found = find_thread(agent.api, thread, agent.said)
         if as_json:
             print_json({key: found[key] for key in ("thread_id", "choices", "oauth")})
@@ -87,12 +87,12 @@ def _meant(found: Any, words: tuple[str, ...], said: CommandHints, *, answers: b
 
 
 def _show_all(found: Any, said: CommandHints) -> None:
-    paper = TerminalWriter()
+    writer = TerminalWriter()
     for question in found["choices"]:
-        show_question(paper, found["thread_id"], question, said, named=True)
-        paper.line()
+        show_question(writer, found["thread_id"], question, said, named=True)
+        writer.line()
     for each in found["oauth"]:
-        show_authorization(paper, each)
+        show_authorization(writer, each)
 
 
 def _is_terminal() -> bool:
@@ -101,9 +101,9 @@ def _is_terminal() -> bool:
 
 def _asked(question: Any) -> tuple[str | None, str | None]:
     """What somebody at the terminal says: a choice, a text, or neither."""
-    wanted = "Your choice" if question["choices"] else "Your answer"
+    selection = "Your choice" if question["choices"] else "Your answer"
     while True:
-        given = click.prompt(f"{wanted} (nothing to leave it open)", default="", show_default=False).strip()
+        given = click.prompt(f"{selection} (nothing to leave it open)", default="", show_default=False).strip()
         if not given:
             return None, None
         try:

@@ -10,14 +10,14 @@ from rapkit.cli.threads.thread_lookup import complete_thread, find_thread, path_
 @click.command(short_help="Close threads for good.")
 @click.argument("threads", nargs=-1, required=True, metavar="THREAD...", shell_complete=complete_thread)
 @looking_options
-def close(wanted: AgentSelection, threads: tuple[str, ...]) -> None:
+def close(selection: AgentSelection, threads: tuple[str, ...]) -> None:
     """Close threads for good: they take nothing more, what is pending is cancelled, and every tool server is told.
 
     The servers are told once. A subscription whose server is down just then ends when it next sends something, which is refused.
 
     Their children go on: close them by name, if they are to end too. Closing one that is closed changes nothing.
     """
-    with reached(wanted, working=False) as agent:
+    with reached(selection, working=False) as agent:
         # All are found before the first is closed: who mistypes one has closed none.
         for thread in [find_thread(agent.api, each, agent.said) for each in threads]:
             if thread["status"] == "closed":

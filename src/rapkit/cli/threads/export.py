@@ -36,7 +36,7 @@ Journals = Iterable[tuple[Any, Iterator[Any]]]
 @click.option("-o", "--output", metavar="FILE", help="Where to.  [default: standard output]")
 @click.option("--family", is_flag=True, help="Also all threads that came of it.")
 @looking_options
-def export(wanted: AgentSelection, thread: str, format_: str, output: str | None, family: bool) -> None:
+def export(selection: AgentSelection, thread: str, format_: str, output: str | None, family: bool) -> None:
     """Write all of a THREAD: as it is now, and its whole journal.
 
     \b
@@ -46,7 +46,7 @@ def export(wanted: AgentSelection, thread: str, format_: str, output: str | None
 
     A file is complete or not there: it is put in its place when all of it is written.
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
-    with reached(wanted, working=False) as agent:
+    with reached(selection, working=False) as agent:
         found = find_thread(agent.api, thread, agent.said)
         threads = list(_family(agent.api, found)) if family else [found]
         with _writing(output) as write, _progress(output) as counted:

@@ -50,12 +50,12 @@ class _Row:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what the HTTP API says of them: {threads, more}.")
 @looking_options
-def list_(wanted: AgentSelection, status: str | None, parent: str | None, limit: int, as_json: bool) -> None:
+def list_(selection: AgentSelection, status: str | None, parent: str | None, limit: int, as_json: bool) -> None:
     """List threads, the latest first: what they are doing, and what was last said in them.
 
     "asks you" is where somebody waits for your answer: see `rapkit threads show`. Calls are those that are not answered yet.
     """
-    with reached(wanted, working=False) as agent:
+    with reached(selection, working=False) as agent:
         parent_id = None if parent is None else find_thread(agent.api, parent, agent.said)["thread_id"]
         found = all_threads(agent.api, status=status, parent=parent_id, limit=min(limit + 1, 200))
         threads = list(itertools.islice(found, limit + 1))
@@ -96,22 +96,22 @@ def _last_words(api: AgentApi, thread: Any) -> str:
 
 
 def _print(rows: Sequence[_Row], to_see_more: str | None) -> None:
-    paper = TerminalWriter()
+    writer = TerminalWriter()
     if not rows:
-        paper.line("There are no such threads.")
+        writer.line("There are no such threads.")
         return
     head = _Row("thread", Text("status"), "age", "calls", "cost", "last words")
     widths = [_width([_cells(row)[number] for row in rows], cell) for number, cell in enumerate(_cells(head))]
-    left = paper.width - sum(width + _GAP for width in widths if width)
+    left = writer.width - sum(width + _GAP for width in widths if width)
     if left < _ROOM_FOR_WORDS:
         for row in rows:
-            _print_narrow(paper, row)
+            _print_narrow(writer, row)
     else:
         for row in (head, *rows):
-            _print_wide(paper, row, widths, left, "dim" if row is head else "")
+            _print_wide(writer, row, widths, left, "dim" if row is head else "")
     if to_see_more is not None:
-        paper.line()
-        paper.whole(f"There are more: {to_see_more}")
+        writer.line()
+        writer.whole(f"There are more: {to_see_more}")
 
 
 def _cells(row: _Row) -> list[Text]:
@@ -124,7 +124,7 @@ def _width(cells: list[Text], head: Text) -> int:
     return max(widest, head.cell_len) if widest else 0
 
 
-def _print_wide(paper: TerminalWriter, row: _Row, widths: list[int], left: int, style: str) -> None:
+def _print_wide(writer: TerminalWriter, row: _Row, widths: list[int], left: int, style: str) -> None:
     line = Text(style=style)
     for number, (cell, width) in enumerate(zip(_cells(row), widths, strict=True)):
         if not width:
@@ -136,17 +136,17 @@ def _print_wide(paper: TerminalWriter, row: _Row, widths: list[int], left: int, 
     words.truncate(left, overflow="ellipsis")
     line += words
     line.rstrip()
-    paper.whole(line)
+    writer.whole(line)
 
 
-def _print_narrow(paper: TerminalWriter, row: _Row) -> None:
-    paper.whole(Text(row.id, "bold"))
+def _print_narrow(writer: TerminalWriter, row: _Row) -> None:
+    writer.whole(Text(row.id, "bold"))
     about = row.status.copy()
     calls = f"{row.calls} call{'s' * (row.calls != '1')}" if row.calls else ""
     for part in filter(None, (row.age, calls, row.cost)):
         about.append(f", {part}")
-    paper.line(about, indent=2)
+    writer.line(about, indent=2)
     if row.words:
         words = Text(row.words)
-        words.truncate(max(1, paper.width - 2), overflow="ellipsis")
-        paper.line(words, indent=2)
+        words.truncate(max(1, writer.width - 2), overflow="ellipsis")
+        writer.line(words, indent=2)

@@ -104,10 +104,10 @@ def complete_thread(ctx: click.Context, _param: click.Parameter, incomplete: str
     said = ctx.params
     try:
         flags = Flags(store=said.get("store"), servers=said.get("servers") or ())
-        wanted = AgentSelection(
+        selection = AgentSelection(
             said.get("config") or "rapkit.toml", said.get("url"), read_token(said.get("token")), flags
         )
-        with reached(wanted, working=False) as agent:
+        with reached(selection, working=False) as agent:
             threads = agent.api.get("threads", limit=_MOST_COMPLETED)["threads"]
     except (RapkitError, OSError, LookupError, TypeError):  # a shell has no place for what is wrong
         return []

@@ -70,21 +70,21 @@ class CallRunner:
     """Runs a toolset's calls under one lease, up to `concurrency` at once."""
 
     def __init__(
-        self, premises: ToolsetServices, resources: Resources, on_finished: Callable[[str], None] = lambda _caller: None
+        self, services: ToolsetServices, resources: Resources, on_finished: Callable[[str], None] = lambda _caller: None
     ) -> None:
-        self._premises = premises
+        self._services = services
         self._resources = resources
         self._on_finished = on_finished
-        self._store = premises.store
-        self._tools = premises.plan.tools
+        self._store = services.store
+        self._tools = services.config.tools
         self._claimed: dict[str, int] = {}
         self._running: dict[str, RunningCall] = {}
         self._draining = False
-        limits = premises.plan.limits
+        limits = services.config.limits
         self._fairness = Fairness(limits.concurrency, limits.of_one_caller(limits.concurrency))
-        self._pump = Poller(
-            premises.store,
-            call_kind(premises.plan.toolset),
+        self._poller = Poller(
+            services.store,
+            call_kind(services.config.toolset),
             limits.concurrency,
             self._claim,
             self._run,
@@ -92,27 +92,27 @@ class CallRunner:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._pump.run()
+        await self._poller.run()
 
     async def drain(self, patience: float) -> None:
         """Let running handlers end; those that do not are interrupted, and dealt with after the next start."""
         self._draining = True
-        await self._pump.drain(patience)
+        await self._poller.drain(patience)
 
     async def accept(self, call: StoredCall) -> bool:
         """Make a call durable; False if it was known already. It is started at once if there is room, else when its turn comes."""
         box = call.to_box()
-        if self._fairness.room(call.caller, self._pump.free) <= 0 or not self._pump.reserve():
+        if self._fairness.room(call.caller, self._poller.free) <= 0 or not self._poller.reserve():
             return await self._store.create(box)
         self._fairness.take(call.caller)
         claim = None
         try:
-            claim = await self._store.create_claimed(box, self._premises.worker)
+            claim = await self._store.create_claimed(box, self._services.worker)
             if claim is not None:
                 self._note([claim])
-                self._pump.hand(ClaimedCall(claim, call))
+                self._poller.submit(ClaimedCall(claim, call))
         finally:
-            self._pump.release()
+            self._poller.release()
             if claim is None:
                 self._fairness.give_back(call.caller)
         return claim is not None
@@ -120,7 +120,7 @@ class CallRunner:
     @property
     def healthy(self) -> bool:
         """Whether calls can be fetched."""
-        return self._pump.healthy
+        return self._poller.healthy
 
     @property
     def running(self) -> int:
@@ -140,14 +140,16 @@ class CallRunner:
             await asyncio.wait(tasks)
 
     async def _claim(self, limit: int) -> list[ClaimedCall]:
-        plan = self._premises.plan
-        quota = self._fairness.quota(self._pump.free)
-        claims = await self._store.claim(self._premises.worker, call_kind(plan.toolset), limit, plan.limits.mail, quota)
+        config = self._services.config
+        quota = self._fairness.quota(self._poller.free)
+        claims = await self._store.claim(
+            self._services.worker, call_kind(config.toolset), limit, config.limits.mail, quota
+        )
         self._note(claims)
         jobs = []
         for claim in claims:
             try:
-                jobs.append(ClaimedCall(claim, StoredCall.from_state(self._premises.plan.toolset, claim.box.state)))
+                jobs.append(ClaimedCall(claim, StoredCall.from_state(self._services.config.toolset, claim.box.state)))
             except (InvalidMessage, ValueError) as error:
                 # It was fine when it was accepted, so this version of ours is stricter, or it is damaged. Another version may read it.
                 log.error("a stored call cannot be read and is put off for an hour: %s", error)
@@ -191,12 +193,12 @@ class CallRunner:
 
     async def _try(self, job: ClaimedCall, running: RunningCall, started: float) -> None:
         claim, call = job
-        hold = self._premises.hold(claim, call.message.callback_url)
+        claimed_box = self._services.claimed_box(claim, call.message.callback_url)
         try:
             with self._span(call) as span:
-                hold.traceparent = span.traceparent
+                claimed_box.traceparent = span.traceparent
                 try:
-                    outcome = await self._conclude(hold, call, running)
+                    outcome = await self._conclude(claimed_box, call, running)
                 except Fenced as error:
                     log.debug("%s", error)  # it was cancelled, or taken over: whoever has it now answers it
                     span.ended("cancelled")
@@ -207,20 +209,20 @@ class CallRunner:
             raise
         except StoreError as error:
             log.error("a call cannot be begun: %s", error)
-            await self._put_off(hold, charge=claim.attempts > 1)
+            await self._put_off(claimed_box, charge=claim.attempts > 1)
             return
         except Exception as error:
             log.critical("the server failed on a call, which is tried again", exc_info=error)
-            await self._put_off(hold, charge=True)
+            await self._put_off(claimed_box, charge=True)
             return
         self._on_finished(call.caller)
         if outcome is not None:
-            record_call(self._premises.metrics, call, outcome, time.monotonic() - started)
+            record_call(self._services.metrics, call, outcome, time.monotonic() - started)
 
-    async def _conclude(self, hold: ClaimedBox, call: StoredCall, running: RunningCall) -> Ended | None:
+    async def _conclude(self, claimed_box: ClaimedBox, call: StoredCall, running: RunningCall) -> Ended | None:
         """Run the call and commit how it ends; says how that is. None if its generator, which runs next, decides about the result."""
         try:
-            ending = await self._work(hold, call, running)
+            ending = await self._work(claimed_box, call, running)
         except Suspended:
             return "suspended"
         body, ending = self._result(call.message, ending)
@@ -230,15 +232,15 @@ class CallRunner:
             outgoing=ending.before,
             spawn=ending.spawn,
             facts=ending.facts,
-            letters=ending.letters,
-            forget_for=self._premises.plan.durations.remember_calls,
+            new_mails=ending.new_mails,
+            forget_for=self._services.config.durations.remember_calls,
         )
         if subscription is not None and not subscription.confirmed:
             commit = replace(commit, facts=[*ending.facts, confirmation_fact(subscription.box_id, body)])
-            return None if await hold.commit_with_retry(commit) else "cancelled"
+            return None if await claimed_box.commit_with_retry(commit) else "cancelled"
         lane = None if subscription is None else subscription.box_id
-        ours = await hold.commit_with_retry(
-            replace(commit, outgoing=[*ending.before, hold.post(body, kind, lane=lane)])
+        ours = await claimed_box.commit_with_retry(
+            replace(commit, outgoing=[*ending.before, claimed_box.post(body, kind, lane=lane)])
         )
         if not ours or ending.cancelled:
             return "cancelled"
@@ -246,7 +248,7 @@ class CallRunner:
 
     def _span(self, call: StoredCall) -> Span:
         message = call.message
-        return self._premises.tracing.call(
+        return self._services.tracing.call(
             self._operation(message) or "unknown",
             call.traceparent,
             toolset=call.toolset,
@@ -258,11 +260,11 @@ class CallRunner:
         """The operation's name, if there is such an operation: what strangers make up is no label."""
         return message.operation if isinstance(message, Invocation) and message.operation in self._tools else None
 
-    async def _work(self, hold: ClaimedBox, call: StoredCall, running: RunningCall) -> HandlerResult:
-        claim, message = hold.claim, call.message
+    async def _work(self, claimed_box: ClaimedBox, call: StoredCall, running: RunningCall) -> HandlerResult:
+        claim, message = claimed_box.claim, call.message
         untouched = claim.attempts == 1 and not claim.mail and not claim.timers and call.checkpoint is None
         if not untouched or claim.box.stopped:
-            await self._premises.kill_leftovers(claim.box.id)
+            await self._services.kill_leftovers(claim.box.id)
         if claim.box.stopped:
             return HandlerResult(Output(CANCELLED, failed=True), cancelled=True)
         if isinstance(message, BadInvocation):
@@ -279,7 +281,7 @@ class CallRunner:
                 raise Fenced(
                     "The call was let go: an answer may have come in the last moment, and comes with the next claim."
                 )
-        return await self._call(hold, tool, call, message, running)
+        return await self._call(claimed_box, tool, call, message, running)
 
     async def _lost(self, claim: Claim, tool: Tool, call: StoredCall) -> str | None:
         """What is to be said of a call that was lost before and must not run again, if it must not (semantics 23 and 24)."""
@@ -299,34 +301,34 @@ class CallRunner:
         return bool(await self._store.records(box, QUESTION)) and not await self._store.records(box, RESUMED)
 
     async def _call(
-        self, hold: ClaimedBox, tool: Tool, call: StoredCall, message: Invocation, running: RunningCall
+        self, claimed_box: ClaimedBox, tool: Tool, call: StoredCall, message: Invocation, running: RunningCall
     ) -> HandlerResult:
         task = running.task
-        visit = HandlerRun(self._premises, self._resources, hold, tool, call, task)
-        needs_context = tool.signature.context_parameter or tool.subscription or self._premises.plan.hooks
-        context = running.context = await visit.context() if needs_context else None
+        handler_run = HandlerRun(self._services, self._resources, claimed_box, tool, call, task)
+        needs_context = tool.signature.context_parameter or tool.subscription or self._services.config.hooks
+        context = running.context = await handler_run.context() if needs_context else None
         try:
             output = await output_of(
-                tool, message, context, self._premises.clock, partial(visit.handle, message, context)
+                tool, message, context, self._services.clock, partial(handler_run.handle, message, context)
             )
-            return visit.ending(output)
+            return handler_run.ending(output)
         except asyncio.CancelledError:
-            if context is not None and not visit.suspended:
+            if context is not None and not handler_run.suspended:
                 context.cancel()
-            if visit.suspended and task.uncancel() == 0:
+            if handler_run.suspended and task.uncancel() == 0:
                 raise Suspended from None
-            if visit.suspended or visit.lost or running.interrupted or self._draining:
+            if handler_run.suspended or handler_run.lost or running.interrupted or self._draining:
                 raise
             # Nobody of us: the handler has cancelled its own task. That is a failure like any other.
             while task.uncancel():
                 pass
             return HandlerResult(unexpected(message, asyncio.CancelledError("the handler has cancelled itself")))
         finally:
-            await visit.close()
+            await handler_run.close()
 
     def _result(self, message: Invocation | BadInvocation, ending: HandlerResult) -> tuple[bytes, HandlerResult]:
         """The message that carries the result, and how the call ends: another way, if no message can carry it."""
-        largest = self._premises.plan.limits.result
+        largest = self._services.config.limits.result
         try:
             body = dump(_tool_result(message, ending))
         except ValidationError as error:  # such as a picture of no kind
@@ -343,10 +345,10 @@ class CallRunner:
         failed = HandlerResult(output) if ending.subscription else replace(ending, output=output)
         return dump(_tool_result(message, failed)), failed
 
-    async def _put_off(self, hold: ClaimedBox, *, charge: bool) -> None:
+    async def _put_off(self, claimed_box: ClaimedBox, *, charge: bool) -> None:
         """Leave the call to the next claim, with what is on its account if that is `charged`."""
         await asyncio.sleep(_PAUSE_AFTER_FAILURE)
-        await hold.commit_with_retry(Commit(again_at=hold.claim.now, charge=charge))
+        await claimed_box.commit_with_retry(Commit(again_at=claimed_box.claim.now, charge=charge))
 
     async def _give_back(self, claim: Claim, call: StoredCall, running: RunningCall) -> None:
         """The handler was interrupted: leave the call to the next worker, charged with a lost run if running it twice could do harm."""

@@ -34,10 +34,10 @@ class Suspension:
     It knows nothing of the visit, so that one that is over is gone at once: a thread is in use as long as anything holds on to its space.
     """
 
-    def __init__(self, hold: ClaimedBox, views: Views, task: "asyncio.Task[None]") -> None:
+    def __init__(self, claimed_box: ClaimedBox, views: Views, task: "asyncio.Task[None]") -> None:
         self.happened = False
         self.lost = False
-        self._hold = hold
+        self._claimed_box = claimed_box
         self._views = views
         self._task = task
 
@@ -45,7 +45,7 @@ class Suspension:
         """Write the commit, with what is still to be shown, do what is to be done after that, and stop. This never returns."""
         # What the state was changed to is not kept: the handler changes it again when it runs again.
         self._check(not self._task.done())
-        if await self._hold.commit_with_retry(replace(commit, outgoing=[*self._views.take(), *commit.outgoing])):
+        if await self._claimed_box.commit_with_retry(replace(commit, outgoing=[*self._views.take(), *commit.outgoing])):
             self.happened = True
             await self._do(afterwards)
         else:
@@ -79,7 +79,7 @@ class HandlerResult:
     before: Sequence[Outgoing] = ()
     spawn: Sequence[NewBox] = ()
     facts: Sequence[Fact] = ()
-    letters: Sequence[NewMail] = ()
+    new_mails: Sequence[NewMail] = ()
     subscription: NewSubscription | None = None
     cancelled: bool = False
 
@@ -89,21 +89,21 @@ class HandlerRun:
 
     def __init__(
         self,
-        premises: ToolsetServices,
+        services: ToolsetServices,
         resources: Resources,
-        hold: ClaimedBox,
+        claimed_box: ClaimedBox,
         tool: Tool,
         call: StoredCall,
         task: "asyncio.Task[None]",
     ) -> None:
-        self._premises = premises
-        self._hold = hold
+        self._services = services
+        self._claimed_box = claimed_box
         self._tool = tool
         self._call = call
-        self._space = resources.space(call)
-        self._views = Views(hold, premises.clock, call.message.group_id, premises.plan.limits.result)
-        self._processes = premises.processes(hold)
-        self._suspension = Suspension(hold, self._views, task)
+        self._thread_resources = resources.thread_resources(call)
+        self._views = Views(claimed_box, services.clock, call.message.group_id, services.config.limits.result)
+        self._processes = services.processes(claimed_box)
+        self._suspension = Suspension(claimed_box, self._views, task)
         self._subscription: NewSubscription | None = None
 
     @property
@@ -117,30 +117,35 @@ class HandlerRun:
         return self._suspension.lost
 
     @cached_property
-    def _people(self) -> UserInteraction:
+    def _interaction(self) -> UserInteraction:
         """The way to people, for handlers that can ask them."""
-        premises = self._premises
-        questions = Questions(premises.store, self._hold, premises.clock, self._suspension)
-        return UserInteraction(premises, self._hold, self._call, self._tool.name, questions)
+        services = self._services
+        questions = Questions(services.store, self._claimed_box, services.clock, self._suspension)
+        return UserInteraction(services, self._claimed_box, self._call, self._tool.name, questions)
 
     async def context(self) -> Context:
         """The context of the handler."""
-        await self._space.load()
-        means = ContextServices(
-            self._premises.clock, self._views, self._space, self._processes, self._people, self._store_checkpoint
+        await self._thread_resources.load()
+        services = ContextServices(
+            self._services.clock,
+            self._views,
+            self._thread_resources,
+            self._processes,
+            self._interaction,
+            self._store_checkpoint,
         )
         checkpoint = self._call.checkpoint
         cursor = None if checkpoint is None else checkpoint.cursor
-        return Context(self._call, self._tool.name, means, cursor, is_async=self._tool.signature.is_async)
+        return Context(self._call, self._tool.name, services, cursor, is_async=self._tool.signature.is_async)
 
     async def _store_checkpoint(self, cursor: str) -> None:
         known = self._call.checkpoint
         if known is None or known.cursor != cursor:  # else there is no progress, and the runs since then still count
-            known = Checkpoint(cursor, self._hold.claim.attempts)
+            known = Checkpoint(cursor, self._claimed_box.claim.attempts)
         call = replace(self._call, checkpoint=known)
-        changes = self._space.changes(kept=True)
+        changes = self._thread_resources.changes(kept=True)
         commit = Commit(state=call.to_state(), spawn=changes.spawn, facts=changes.facts, keep=True, charge=True)
-        if not await self._hold.commit_with_retry(commit):
+        if not await self._claimed_box.commit_with_retry(commit):
             raise Fenced("The call was cancelled, or taken over.")
         self._call = call
 
@@ -148,11 +153,11 @@ class HandlerRun:
         """Call the handler, with the hooks around it."""
         arguments = bound(self._tool.signature, message, context)
         result = await self._with_hooks(arguments, context)
-        self._space.settle()
+        self._thread_resources.settle()
         return result
 
     async def _with_hooks(self, arguments: dict[str, Any], context: Context | None) -> Any:
-        hooks = self._premises.plan.hooks
+        hooks = self._services.config.hooks
         if not hooks or context is None:
             return await self._handle(arguments)
         seen = {name: value for name, value in arguments.items() if name != self._tool.signature.context_parameter}
@@ -161,23 +166,23 @@ class HandlerRun:
 
     async def _handle(self, arguments: dict[str, Any]) -> Any:
         if self._tool.subscription is None:
-            return await invoke(self._tool.signature, arguments, self._premises.threads)
+            return await invoke(self._tool.signature, arguments, self._services.thread_pool)
         provider = self._tool.traits.requires_auth
-        if provider is not None and provider in self._premises.oauth.providers:
+        if provider is not None and provider in self._services.oauth.providers:
             # Now, because once the subscription is confirmed its call is answered, and nobody can be asked any more.
-            await self._people.oauth(provider, None)
-        self._subscription = await new_subscription(self._premises, self._tool, self._call)
+            await self._interaction.oauth(provider, None)
+        self._subscription = await new_subscription(self._services, self._tool, self._call)
         return self._subscription.text
 
     def ending(self, output: Output) -> HandlerResult:
         """How the call ends if the handler has this to say."""
-        changes = self._space.changes(kept=not output.failed)
+        changes = self._thread_resources.changes(kept=not output.failed)
         views = self._views.take()
         subscription = None if output.failed else self._subscription
         if subscription is None:
             return HandlerResult(output, views, changes.spawn, changes.facts)
         made = subscription.commit
-        return HandlerResult(output, views, [*made.spawn, *changes.spawn], changes.facts, made.letters, subscription)
+        return HandlerResult(output, views, [*made.spawn, *changes.spawn], changes.facts, made.new_mails, subscription)
 
     async def close(self) -> None:
         """Leave nothing behind."""

@@ -94,13 +94,13 @@ class Webhook:
             found.append(value)
         self._secrets = tuple(found)
 
-    async def verified(self, delivery: Delivery, now: float, threads: ThreadPool) -> Delivery | None:
+    async def verified(self, delivery: Delivery, now: float, thread_pool: ThreadPool) -> Delivery | None:
         """The delivery with its id and event if it is authentic, else None."""
         if self._style is not None:
             return self._style.name(delivery) if self._style.proves(delivery, self._secrets, now) else None
         assert self._verify is not None
         try:
-            verdict = await _call(threads, self._verify, delivery)
+            verdict = await _call(thread_pool, self._verify, delivery)
         except (LookupError, ValueError, InvalidMessage) as error:
             # What looking at missing or malformed headers leads to, and a stranger may send any.
             log.info("verify of the webhook %s raised %s, so it is a no", self.path, type(error).__name__)
@@ -127,14 +127,14 @@ class WebhookEndpoint:
         strangers: RateLimit,
         largest: int,
         *,
-        threads: ThreadPool | None = None,
+        thread_pool: ThreadPool | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._webhook = webhook
         self._running = running
         self._strangers = strangers
         self._largest = largest
-        self._threads = threads or ThreadPool()
+        self._thread_pool = thread_pool or ThreadPool()
         self._now = now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -153,7 +153,7 @@ class WebhookEndpoint:
             raise Refusal(503, str(error)) from None
         delivery = Delivery(None, None, _headers(scope), await Body(scope, receive, self._largest).read())
         try:
-            found = await self._webhook.verified(delivery, self._now(), self._threads)
+            found = await self._webhook.verified(delivery, self._now(), self._thread_pool)
         except BaseException as error:  # noqa: BLE001 - authors raise anything
             raise self._failed(delivery, error) from None
         if found is None:
@@ -165,7 +165,7 @@ class WebhookEndpoint:
 
     async def _take(self, delivery: Delivery) -> None:
         try:
-            await _call(self._threads, self._webhook.handler, delivery)
+            await _call(self._thread_pool, self._webhook.handler, delivery)
         except (ToolError, InvalidMessage) as error:
             raise Refusal(400, str(error)) from None
         except TooBusy as busy:
@@ -198,9 +198,11 @@ class WebhookEndpoint:
         return Refusal(500, f"The delivery could not be handled (reference {reference}). Send it again.")
 
 
-async def _call(threads: ThreadPool, function: Handler, delivery: Delivery) -> Any:
+async def _call(thread_pool: ThreadPool, function: Handler, delivery: Delivery) -> Any:
     found = (
-        function(delivery) if inspect.iscoroutinefunction(function) else await threads.run(partial(function, delivery))
+        function(delivery)
+        if inspect.iscoroutinefunction(function)
+        else await thread_pool.run(partial(function, delivery))
     )
     return await found if inspect.isawaitable(found) else found
 

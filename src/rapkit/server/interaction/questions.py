@@ -86,28 +86,28 @@ class NewQuestion:
     afterwards: Callable[[], Awaitable[None]] | None = None
 
 
-def answer_letter(box: str, key: str, selected: int = 0, error: str | None = None) -> NewMail:
+def answer_mail(box: str, key: str, selected: int = 0, error: str | None = None) -> NewMail:
     """The answer to an open question. The first one counts; a repetition is recognised."""
     body = json.dumps({"key": key, "selected": selected, "error": error}).encode()
     return NewMail(box, ANSWER, body, dedup=f"{ANSWER}/{key}", needs=(OPEN, key))
 
 
-def question_post(hold: ClaimedBox, message: bytes, key: str) -> Outgoing:
+def question_post(claimed_box: ClaimedBox, message: bytes, key: str) -> Outgoing:
     """The POST that carries a question to the runtime."""
-    return hold.post(message, PostKind.QUESTION, reference=key)
+    return claimed_box.post(message, PostKind.QUESTION, reference=key)
 
 
-def report_question(taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
+def report_question(taken: TakenPost, delivery_outcome: DeliveryOutcome) -> FollowUp:
     """What is written together with the fate of a question's POST: the answer that it was not asked, and that it is no longer open."""
-    if fate.outcome is not Outcome.DEAD:
+    if delivery_outcome.outcome is not Outcome.DEAD:
         return FollowUp()
     box, key = taken.outgoing.lane, taken.outgoing.reference
-    problem = (fate.problem or "it was refused").rstrip(".")
+    problem = (delivery_outcome.problem or "it was refused").rstrip(".")
     error = f"the question did not reach the user ({problem}). Ask the user yourself, and call again if they want it."
     body = json.dumps({"key": key, "selected": 0, "error": error}).encode()
     # If an answer is there already it counts: it comes before this letter.
-    letter = NewMail(box, UNDELIVERED, body, dedup=f"{UNDELIVERED}/{key}", needs=(OPEN, key))
-    return FollowUp(letter, Fact(box, OPEN, key, None))
+    new_mail = NewMail(box, UNDELIVERED, body, dedup=f"{UNDELIVERED}/{key}", needs=(OPEN, key))
+    return FollowUp(new_mail, Fact(box, OPEN, key, None))
 
 
 Suspend = Callable[[Commit, Callable[[], Awaitable[None]] | None], Awaitable[NoReturn]]
@@ -117,9 +117,9 @@ Suspend = Callable[[Commit, Callable[[], Awaitable[None]] | None], Awaitable[NoR
 class Questions:
     """What one call has asked so far, and the way to ask more."""
 
-    def __init__(self, store: Store, hold: ClaimedBox, clock: Clock, suspend: Suspend) -> None:
+    def __init__(self, store: Store, claimed_box: ClaimedBox, clock: Clock, suspend: Suspend) -> None:
         self._store = store
-        self._hold = hold
+        self._claimed_box = claimed_box
         self._clock = clock
         self._suspend = suspend
         self._asked: dict[str, StoredQuestion] | None = None
@@ -177,12 +177,14 @@ class Questions:
 
     async def _resume(self) -> None:
         # Before the answer is returned: from here on a crash is a crash of the handler like any other.
-        if not await self._hold.commit_with_retry(Commit(put=[Record(RESUMED, "")], keep=True, charge=True)):
+        if not await self._claimed_box.commit_with_retry(Commit(put=[Record(RESUMED, "")], keep=True, charge=True)):
             raise Fenced("The call was cancelled, or taken over.")
 
     async def _load(self) -> dict[str, StoredQuestion]:
         if self._asked is None:
-            self._asked = await retry_store_operation(lambda: load_questions(self._store, self._hold.claim.box.id))
+            self._asked = await retry_store_operation(
+                lambda: load_questions(self._store, self._claimed_box.claim.box.id)
+            )
         return self._asked
 
 

@@ -14,7 +14,7 @@ from rapkit.protocol import OAuthRequest, UserChoice, dump
 from rapkit.server.interaction.oauth import OAuth, OAuthProvider
 from rapkit.server.interaction.oauth.errors import ProviderUnavailable
 from rapkit.server.interaction.oauth.flow import Waiter
-from rapkit.server.interaction.questions import REMEMBERED, NewQuestion, Questions, answer_letter, question_post
+from rapkit.server.interaction.questions import REMEMBERED, NewQuestion, Questions, answer_mail, question_post
 from rapkit.server.interaction.user_box import user_box
 from rapkit.server.invocation import StoredCall, digest
 from rapkit.server.resources.thread_resources import thread_box
@@ -46,10 +46,10 @@ class UserInteraction:
     """The people behind one call."""
 
     def __init__(
-        self, premises: "ToolsetServices", hold: "ClaimedBox", call: StoredCall, tool: str, questions: Questions
+        self, services: "ToolsetServices", claimed_box: "ClaimedBox", call: StoredCall, tool: str, questions: Questions
     ) -> None:
-        self._premises = premises
-        self._hold = hold
+        self._services = services
+        self._claimed_box = claimed_box
         self._call = call
         self._tool = tool
         self._questions = questions
@@ -70,7 +70,7 @@ class UserInteraction:
             raise ValueError(f"The default {default!r} is none of the choices: {', '.join(map(repr, labels))}.")
         if remember not in (None, "thread", "user"):
             raise ValueError(f"remember is 'thread' or 'user', not {remember!r}.")
-        within = self._premises.plan.durations.answer if expires_in is None else expires_in
+        within = self._services.config.durations.answer if expires_in is None else expires_in
         if not 0 < within < math.inf:
             raise ValueError(f"expires_in is a number of seconds above 0, not {expires_in}.")
         memory = digest("r", json.dumps([self._tool, prompt, labels]))
@@ -81,7 +81,7 @@ class UserInteraction:
                 return known
 
         async def ask() -> NewQuestion:
-            token = self._premises.signer.sign(ANSWER_PURPOSE, self._hold.claim.box.id, key)
+            token = self._services.signer.sign(ANSWER_PURPOSE, self._claimed_box.claim.box.id, key)
             question = UserChoice(
                 group_id=self._call.message.group_id,
                 id=self._call.message.id,
@@ -91,7 +91,7 @@ class UserInteraction:
                 default=0 if default is None else labels.index(default),
                 response_url=f"{self._call.base_url}{ANSWER_PATH}{token}",
             )
-            return NewQuestion([question_post(self._hold, dump(question), key)])
+            return NewQuestion([question_post(self._claimed_box, dump(question), key)])
 
         question = await self._questions.answer(key, labels, within, ask)
         if question.error is not None or question.answer is None:
@@ -104,7 +104,7 @@ class UserInteraction:
     async def oauth(self, provider: str, refused: str | None) -> str:
         """An access token of the user's, which the provider has not refused yet as far as we know."""
         self._check_loop()
-        oauth = self._premises.oauth
+        oauth = self._services.oauth
         declared = _declared(oauth, provider)
         user = user_box(self._call)
         while True:
@@ -116,9 +116,9 @@ class UserInteraction:
                 await self._questions.get_past(key)
                 return token
             ask = partial(self._ask_for_consent, provider, user, key)
-            question = await self._questions.answer(key, (), self._premises.plan.durations.authorise, ask)
+            question = await self._questions.answer(key, (), self._services.config.durations.authorise, ask)
             if question.error is not None:
-                await oauth.vault.drop_waiter(user.id, provider, Waiter(self._hold.claim.box.id, key))
+                await oauth.vault.drop_waiter(user.id, provider, Waiter(self._claimed_box.claim.box.id, key))
                 raise ToolError(f"{provider}: {question.error}")
             refused = None  # what was refused was the token from before
 
@@ -128,33 +128,33 @@ class UserInteraction:
 
     async def _ask_for_consent(self, provider: str, user: NewBox, key: str) -> NewQuestion:
         call = self._call
-        oauth = self._premises.oauth
-        box = self._hold.claim.box.id
+        oauth = self._services.oauth
+        box = self._claimed_box.claim.box.id
         flow = oauth.begin(provider, user.id, call.base_url, box, key)
         message = OAuthRequest(
             group_id=call.message.group_id, id=call.message.id, call_id=call.message.call_id, auth_url=flow.auth_url
         )
         # Before the question: who is woken without having asked does not mind.
-        await retry_store_operation(lambda: self._premises.store.note(user, flow.waiter))
+        await retry_store_operation(lambda: self._services.store.note(user, flow.waiter))
 
         async def look_again() -> None:
             # Another call's consent may have come after we looked, and before anybody could wake us.
             if await oauth.vault.usable(user.id, oauth.providers[provider]) is not None:
-                await self._premises.store.accept(answer_letter(box, key))
+                await self._services.store.accept(answer_mail(box, key))
 
-        return NewQuestion([question_post(self._hold, dump(message), key)], [flow.record], look_again)
+        return NewQuestion([question_post(self._claimed_box, dump(message), key)], [flow.record], look_again)
 
     async def _remembered(self, where: Remember, key: str) -> str | None:
-        records = await retry_store_operation(lambda: self._premises.store.records(self._memory(where).id, REMEMBERED))
+        records = await retry_store_operation(lambda: self._services.store.records(self._memory(where).id, REMEMBERED))
         return next((json.loads(record.body) for record in records if record.key == key), None)
 
     async def _keep(self, where: Remember, key: str, label: str) -> None:
         box = self._memory(where)
         fact = Fact(box.id, REMEMBERED, key, json.dumps(label).encode())
         if where == "user":
-            await retry_store_operation(lambda: self._premises.store.note(box, fact))
+            await retry_store_operation(lambda: self._services.store.note(box, fact))
         else:
-            await self._hold.commit_with_retry(Commit(spawn=[box], facts=[fact], keep=True, charge=True))
+            await self._claimed_box.commit_with_retry(Commit(spawn=[box], facts=[fact], keep=True, charge=True))
 
     def _memory(self, where: Remember) -> NewBox:
         return thread_box(self._call) if where == "thread" else user_box(self._call)
@@ -163,8 +163,10 @@ class UserInteraction:
 class InteractionUntilConfirmed:
     """The people behind a subscribing call: they can be asked until the subscription is confirmed, because then the call is answered."""
 
-    def __init__(self, people: UserInteraction, consent: "StoredConsent", is_confirmed: Callable[[], bool]) -> None:
-        self._people = people
+    def __init__(
+        self, interaction: UserInteraction, consent: "StoredConsent", is_confirmed: Callable[[], bool]
+    ) -> None:
+        self._interaction = interaction
         self._consent = consent
         self._is_confirmed = is_confirmed
 
@@ -179,19 +181,19 @@ class InteractionUntilConfirmed:
         """The label the user chose; `ToolError` if it is too late to ask."""
         if self._is_confirmed():
             return await self._consent.choose()
-        return await self._people.choose(prompt, choices, default, remember, expires_in)
+        return await self._interaction.choose(prompt, choices, default, remember, expires_in)
 
     async def oauth(self, provider: str, refused: str | None) -> str:
         """An access token of the user's; `ToolError` if it is too late to ask for one."""
-        asking: UserInteraction | StoredConsent = self._consent if self._is_confirmed() else self._people
+        asking: UserInteraction | StoredConsent = self._consent if self._is_confirmed() else self._interaction
         return await asking.oauth(provider, refused)
 
 
 class StoredConsent:
     """Stands where people would be while a subscription runs: its call is answered, so nobody can be asked any more."""
 
-    def __init__(self, premises: "ToolsetServices", call: StoredCall) -> None:
-        self._premises = premises
+    def __init__(self, services: "ToolsetServices", call: StoredCall) -> None:
+        self._services = services
         self._user = user_box(call)
 
     async def choose(self, *_: object) -> str:
@@ -200,7 +202,7 @@ class StoredConsent:
 
     async def oauth(self, provider: str, refused: str | None) -> str:
         """The token there is; `ToolError` if the user would have to authorise us."""
-        oauth = self._premises.oauth
+        oauth = self._services.oauth
         try:
             token = await _usable(oauth, self._user, _declared(oauth, provider), refused)
         except ProviderUnavailable as error:

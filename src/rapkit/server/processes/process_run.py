@@ -100,34 +100,34 @@ class ProcessRun:
         except (OSError, ValueError, ToolError):
             await self._written(self._forget(token))
             raise
-        leader = ChildProcess(popen, self._output, self._command.input)
+        child = ChildProcess(popen, self._output, self._command.input)
         try:
-            return await self._see_out(token, leader)
+            return await self._see_out(token, child)
         except asyncio.CancelledError:
             # The event loop is closing, as nobody else knows this task: no time for a grace.
-            signal_group(leader.group, signal.SIGKILL)
-            await group_is_gone(leader.group, leader.exited, DIES_WITHIN)
+            signal_group(child.group, signal.SIGKILL)
+            await group_is_gone(child.group, child.exited, DIES_WITHIN)
             raise
         finally:
-            leader.close()
+            child.close()
 
-    async def _see_out(self, token: str, leader: ChildProcess) -> bool:
+    async def _see_out(self, token: str, child: ChildProcess) -> bool:
         """Wait until the program ends or has to; whether nothing of it is left then."""
-        await _first(self._command.timeout, leader.exited, self._stop)
-        interrupted = not leader.exited.done()
+        await _first(self._command.timeout, child.exited, self._stop)
+        interrupted = not child.exited.done()
         self._late = interrupted and not self._stop.done()
         if isinstance(self._output, Lines):
             self._output.hurry()
         if not interrupted:
             # What it left running may have a last word to say: the `tee` a script sent its output through, for one.
-            await _first(_LINGER, leader.drained, self._stop)
-        gone = await end_group(leader.group, leader.exited, self._grace)
+            await _first(_LINGER, child.drained, self._stop)
+        gone = await end_group(child.group, child.exited, self._grace)
         if interrupted and can_look(PROC):
             # Also those who left the group: nobody meant to leave them behind.
             gone = await asyncio.to_thread(kill_carriers, (token,), DIES_WITHIN, PROC) and gone
         # Nobody but a daemon still holds the pipes; what the others wrote is in them.
-        await _first(_LINGER, leader.drained)
-        self.returncode = leader.exited.result() if leader.exited.done() else None
+        await _first(_LINGER, child.drained)
+        self.returncode = child.exited.result() if child.exited.done() else None
         return gone
 
 

@@ -79,21 +79,21 @@ class Processes:
     def stop(self) -> None:
         """End what runs and start nothing more: the call is over, even if its handler does not know."""
         self._stopped = True
-        for life in self._lives:
-            life.stop()
+        for process_run in self._lives:
+            process_run.stop()
 
     async def close(self) -> None:
         """`stop`, and return when nothing is left, also if cancelled meanwhile."""
         self.stop()
-        await outlast(*(life.task for life in self._lives))
+        await outlast(*(process_run.task for process_run in self._lives))
 
     def _start(self, command: Command, output: Output) -> ProcessRun:
         if self._stopped:
             raise ToolError(f"{command.program!r} was not started, because the call is over")
-        life = ProcessRun(command, output, self._record, self._forget, self._grace)
-        self._lives.add(life)
-        life.task.add_done_callback(lambda _: self._lives.discard(life))
-        return life
+        process_run = ProcessRun(command, output, self._record, self._forget, self._grace)
+        self._lives.add(process_run)
+        process_run.task.add_done_callback(lambda _: self._lives.discard(process_run))
+        return process_run
 
 
 class Run:
@@ -102,39 +102,39 @@ class Run:
     def __init__(self, command: Command, start: Callable[[Command, Output], ProcessRun]) -> None:
         self._command = command
         self._start = start
-        self._life: ProcessRun | None = None
+        self._process_run: ProcessRun | None = None
 
     @property
     def returncode(self) -> int | None:
         """How the program ended; None until nothing of the run is left."""
-        return None if self._life is None else self._life.returncode
+        return None if self._process_run is None else self._process_run.returncode
 
     def __await__(self) -> Generator[Any, None, Completed]:
         return self._complete().__await__()
 
     async def __aiter__(self) -> AsyncGenerator[str, None]:
         lines = Lines()
-        life = self._begin(lines)
-        life.task.add_done_callback(lambda _: lines.end())
+        process_run = self._begin(lines)
+        process_run.task.add_done_callback(lambda _: lines.end())
         try:
             while (line := await lines.next()) is not None:
                 yield line
-            await life.ended()
+            await process_run.ended()
         finally:
             # Reached too when the caller's loop is left early: asyncio closes an iterator that nobody holds any more.
-            await life.end()
+            await process_run.end()
 
     async def _complete(self) -> Completed:
         stdout, stderr = Kept(self._command.largest_output), Kept(self._command.largest_output)
-        life = self._begin((stdout, stderr))
+        process_run = self._begin((stdout, stderr))
         try:
-            returncode = await life.ended()
+            returncode = await process_run.ended()
         finally:
-            await life.end()
+            await process_run.end()
         return Completed(returncode, stdout.text(), stderr.text())
 
     def _begin(self, output: Output) -> ProcessRun:
-        if self._life is not None:
+        if self._process_run is not None:
             raise RuntimeError("this run was started already, and it runs once: call run() again.")
-        self._life = self._start(self._command, output)
-        return self._life
+        self._process_run = self._start(self._command, output)
+        return self._process_run

@@ -33,7 +33,7 @@ CloseHook = Callable[[ClosedThread], Awaitable[None] | None]
 
 
 async def run_close_hook(
-    hook: CloseHook, thread: ClosedThread, threads: ThreadPool, clock: Clock, within: float
+    hook: CloseHook, thread: ClosedThread, thread_pool: ThreadPool, clock: Clock, within: float
 ) -> None:
     """Run a hook; a plain function in a thread. Its failure is logged and ends nothing: others have to clean up too."""
     task = asyncio.current_task()
@@ -42,7 +42,7 @@ async def run_close_hook(
     limit = clock.timeout(within)
     try:
         async with limit:
-            await _call(hook, thread, threads)
+            await _call(hook, thread, thread_pool)
     except asyncio.CancelledError:
         if task.cancelling():
             raise
@@ -58,11 +58,11 @@ async def run_close_hook(
         _failed(name, thread, error)
 
 
-async def _call(hook: CloseHook, thread: ClosedThread, threads: ThreadPool) -> None:
+async def _call(hook: CloseHook, thread: ClosedThread, thread_pool: ThreadPool) -> None:
     if inspect.iscoroutinefunction(hook):
         await hook(thread)
         return
-    told = await threads.run(partial(hook, thread))
+    told = await thread_pool.run(partial(hook, thread))
     if inspect.isawaitable(told):
         await told
 

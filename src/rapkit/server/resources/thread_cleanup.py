@@ -57,81 +57,85 @@ class ThreadCleanup:
 
     def __init__(
         self,
-        premises: "ToolsetServices",
+        services: "ToolsetServices",
         workspaces: Workspaces,
         quiet: Callable[[str], Awaitable[None]],
         in_use: Callable[[], set[str]],
         forgotten: Callable[[str], None],
     ) -> None:
-        self._premises = premises
+        self._services = services
         self._workspaces = workspaces
         self._quiet = quiet
         self._in_use = in_use
         self._forgotten = forgotten
-        self._keep = premises.plan.durations.keep_threads
+        self._keep = services.config.durations.keep_threads
         self._say_every = min(_LONGEST_SILENCE, max(_SHORTEST_SILENCE, self._keep / 4))
         self._cleaning: set[str] = set()
-        self._said_goodbye: dict[str, float] = {}
-        self._pump = Poller(premises.store, thread_kind(premises.plan.toolset), _MOST_AT_ONCE, self._claim, self.tend)
+        self._close_hooks_ran: dict[str, float] = {}
+        self._poller = Poller(
+            services.store, thread_kind(services.config.toolset), _MOST_AT_ONCE, self._claim, self.tend
+        )
 
     @property
     def healthy(self) -> bool:
         """Whether the boxes of threads can be fetched."""
-        return self._pump.healthy
+        return self._poller.healthy
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._pump.run())
-            group.create_task(self.say_what_is_in_use())
+            group.create_task(self._poller.run())
+            group.create_task(self.record_in_use())
             group.create_task(self._tidy_daily())
 
     async def drain(self, patience: float) -> None:
         """Let what was begun end; what does not is done again after the next start."""
-        await self._pump.drain(patience)
+        await self._poller.drain(patience)
 
     async def _claim(self, limit: int) -> list[Claim]:
-        plan = self._premises.plan
-        return await self._premises.store.claim(
-            self._premises.worker, thread_kind(plan.toolset), limit, plan.limits.mail
+        config = self._services.config
+        return await self._services.store.claim(
+            self._services.worker, thread_kind(config.toolset), limit, config.limits.mail
         )
 
     async def tend(self, claim: Claim) -> None:
         """Clean up after the thread if it is over, else see to it that somebody looks again when it may be."""
-        hold = self._premises.hold(claim, "")
+        claimed_box = self._services.claimed_box(claim, "")
         try:
             if not claim.box.stopped and (until := await self._kept_until(claim)) > claim.now:
                 consumed = [mail.seq for mail in claim.mail]
-                await hold.commit_with_retry(Commit(consumed=consumed, timers=[Timer(_TTL, until)]))
+                await claimed_box.commit_with_retry(Commit(consumed=consumed, timers=[Timer(_TTL, until)]))
                 return
-            await self._clean_up(claim, hold)
+            await self._clean_up(claim, claimed_box)
         except Exception as error:
             log.error("cannot clean up after a thread, and will try again: %s", error, exc_info=error)
             pause = min(_PAUSE * 2.0 ** min(claim.attempts, 20), _LONGEST_PAUSE)
-            await hold.commit_with_retry(Commit(again_at=claim.now + pause, charge=True))
+            await claimed_box.commit_with_retry(Commit(again_at=claim.now + pause, charge=True))
 
     async def _kept_until(self, claim: Claim) -> float:
         if claim.mail or claim.box.id in self._in_use():
             return claim.now + max(self._keep, _SHORTEST_SILENCE)
-        records = await self._premises.store.records(claim.box.id, STATE)
+        records = await self._services.store.records(claim.box.id, STATE)
         used = next((json.loads(record.body) for record in records if record.key == USED), claim.box.created_at)
         return max(used, claim.box.created_at) + self._keep
 
-    async def _clean_up(self, claim: Claim, hold: "ClaimedBox") -> None:
+    async def _clean_up(self, claim: Claim, claimed_box: "ClaimedBox") -> None:
         key = claim.box.id
         if key in self._cleaning:
             # A repeated notice took the box from us while we are at it. Its mail and its timer do not matter any more.
             seen = [mail.seq for mail in claim.mail]
-            await hold.commit_with_retry(Commit(consumed=seen, timers=[Timer(_TTL, None)], again_at=claim.now + _PAUSE))
+            await claimed_box.commit_with_retry(
+                Commit(consumed=seen, timers=[Timer(_TTL, None)], again_at=claim.now + _PAUSE)
+            )
             return
         self._cleaning.add(key)
         try:
             if claim.box.stopped:  # and with it the handlers
                 await self._wait_for_handlers(key)
-            await self._say_goodbye(claim)
+            await self._run_close_hooks(claim)
             gone = await self._discard(claim)
-            if await hold.commit_with_retry(Commit(forget_for=0)):
-                self._said_goodbye.pop(key, None)
+            if await claimed_box.commit_with_retry(Commit(forget_for=0)):
+                self._close_hooks_ran.pop(key, None)
                 self._forgotten(key)
         finally:
             self._cleaning.discard(key)
@@ -140,15 +144,15 @@ class ThreadCleanup:
 
     async def _wait_for_handlers(self, key: str) -> None:
         try:
-            async with self._premises.clock.timeout(_PATIENCE_WITH_HANDLERS):
+            async with self._services.clock.timeout(_PATIENCE_WITH_HANDLERS):
                 await self._quiet(key)
         except TimeoutError:
             log.warning("a thread is cleaned up although a handler of it that was told to end still runs")
 
-    async def _say_goodbye(self, claim: Claim) -> None:
+    async def _run_close_hooks(self, claim: Claim) -> None:
         key, life = claim.box.id, claim.box.created_at
-        hooks = self._premises.plan.close_hooks
-        if not hooks or self._said_goodbye.get(key) == life:
+        hooks = self._services.config.close_hooks
+        if not hooks or self._close_hooks_ran.get(key) == life:
             return
         about = json.loads(claim.box.state)
         if claim.attempts > _MOST_ATTEMPTS:
@@ -158,20 +162,20 @@ class ThreadCleanup:
                 extra={"thread_id": about["thread_id"]},
             )
             return
-        records = await self._premises.store.records(key, STATE)
+        records = await self._services.store.records(key, STATE)
         thread = ClosedThread(
             thread_id=about["thread_id"],
             caller=about["caller"],
-            workspace=await self._premises.threads.run(partial(self._workspaces.existing, key)),
+            workspace=await self._services.thread_pool.run(partial(self._workspaces.existing, key)),
             state=MappingProxyType({record.key: json.loads(record.body) for record in records if record.key != USED}),
         )
         for hook in hooks:
-            await run_close_hook(hook, thread, self._premises.threads, self._premises.clock, _PATIENCE_WITH_HOOKS)
-        self._said_goodbye[key] = life
+            await run_close_hook(hook, thread, self._services.thread_pool, self._services.clock, _PATIENCE_WITH_HOOKS)
+        self._close_hooks_ran[key] = life
 
     async def _discard(self, claim: Claim) -> "Path | None":
         try:
-            return await self._premises.threads.run(partial(self._workspaces.discard, claim.box.id))
+            return await self._services.thread_pool.run(partial(self._workspaces.discard, claim.box.id))
         except OSError as error:
             if claim.attempts < _MOST_ATTEMPTS:
                 raise
@@ -181,7 +185,7 @@ class ThreadCleanup:
 
     async def _delete(self, folder: "Path") -> None:
         try:
-            await self._premises.threads.run(partial(delete, folder))
+            await self._services.thread_pool.run(partial(delete, folder))
         except OSError as error:
             log.error("%s cannot be deleted; it is tried again once a day, or delete it yourself: %s", folder, error)
 
@@ -190,13 +194,13 @@ class ThreadCleanup:
 
         They are left behind when a server is lost: after it has forgotten a thread, or before it could make a new one known.
         """
-        run = self._premises.threads.run
+        run = self._services.thread_pool.run
         try:
             for folder in await run(self._workspaces.discarded):
                 await self._delete(folder)
-            long_ago = self._premises.clock.now() - self._keep
+            long_ago = self._services.clock.now() - self._keep
             for key in await run(partial(self._workspaces.untouched_since, long_ago)):
-                if not await self._premises.store.known(key) and (
+                if not await self._services.store.known(key) and (
                     gone := await run(partial(self._workspaces.discard, key))
                 ):
                     await self._delete(gone)
@@ -206,14 +210,14 @@ class ThreadCleanup:
     async def _tidy_daily(self) -> None:
         while True:
             await self.tidy()
-            await self._premises.clock.sleep(_DAY)
+            await self._services.clock.sleep(_DAY)
 
-    async def say_what_is_in_use(self) -> None:
+    async def record_in_use(self) -> None:
         """Tell whoever's turn it is that threads are still at work: here is the only place where that is known."""
         while True:
-            await self._premises.clock.sleep(self._say_every)
+            await self._services.clock.sleep(self._say_every)
             try:
                 for key in self._in_use():
-                    await self._premises.store.accept(NewMail(key, _IN_USE, b""))
+                    await self._services.store.accept(NewMail(key, _IN_USE, b""))
             except StoreError as error:
                 log.error("cannot say which threads are in use: %s", error)

@@ -68,7 +68,7 @@ class ThreadResources:
     async def load(self) -> None:
         """Read the state: before the handler runs, because it cannot wait for it."""
         self._loop = asyncio.get_running_loop()
-        records = await self._resources.premises.store.records(self.key, STATE)
+        records = await self._resources.services.store.records(self.key, STATE)
         self._state = ThreadState(record for record in records if record.key != USED)
         if records:
             self._known = True
@@ -111,7 +111,7 @@ class ThreadResources:
             return Changes()
         facts = [Fact(self.key, STATE, key, body) for key, body in changed.items()]
         # With every call, because then it is exact on however many servers, and it costs one row.
-        facts.append(Fact(self.key, STATE, USED, json.dumps(self._resources.premises.clock.now()).encode()))
+        facts.append(Fact(self.key, STATE, USED, json.dumps(self._resources.services.clock.now()).encode()))
         return Changes([self.to_box()] if registers else [], facts)
 
     def to_box(self) -> NewBox:
@@ -131,69 +131,69 @@ class Resources:
 
     def __init__(
         self,
-        premises: "ToolsetServices",
+        services: "ToolsetServices",
         workspaces: Path | None,
         quiet: Callable[[str], Awaitable[None]] = _at_once,
     ) -> None:
-        self.premises = premises
+        self.services = services
         self.workspaces = Workspaces(workspaces)
-        self.has_hooks = bool(premises.plan.close_hooks)
+        self.has_hooks = bool(services.config.close_hooks)
         # Weak, because it only keeps a handler that is still at work from being taken for a thread that nobody needs any more.
         self._in_use: WeakSet[ThreadResources] = WeakSet()
         self._registered: dict[str, None] = {}
         self._registering: set[asyncio.Task[None]] = set()
-        self.keeper = ThreadCleanup(premises, self.workspaces, quiet, self._keys_in_use, self._forgotten)
+        self.cleanup = ThreadCleanup(services, self.workspaces, quiet, self._keys_in_use, self._forgotten)
 
-    def space(self, call: StoredCall) -> ThreadResources:
+    def thread_resources(self, call: StoredCall) -> ThreadResources:
         """What a handler that is about to run for this call sees of its thread's resources."""
-        space = ThreadResources(self, call)
+        thread_resources = ThreadResources(self, call)
         if self.has_hooks:
-            self.register(space)
-        return space
+            self.register(thread_resources)
+        return thread_resources
 
-    def begin_use(self, space: ThreadResources) -> None:
+    def begin_use(self, thread_resources: ThreadResources) -> None:
         """As long as the space is held by anybody its thread is not forgotten."""
-        self._in_use.add(space)
+        self._in_use.add(thread_resources)
 
-    def register(self, space: ThreadResources) -> None:
+    def register(self, thread_resources: ThreadResources) -> None:
         """Make the box of a thread whose handler runs, soon. The commit that ends the call sees to it too."""
-        self.begin_use(space)
-        if space.key in self._registered:
+        self.begin_use(thread_resources)
+        if thread_resources.key in self._registered:
             return
         if len(self._registered) >= _MOST_REMEMBERED:
             del self._registered[next(iter(self._registered))]
-        self._registered[space.key] = None
-        task = asyncio.create_task(self._make_box(space.to_box()))
+        self._registered[thread_resources.key] = None
+        task = asyncio.create_task(self._make_box(thread_resources.to_box()))
         self._registering.add(task)
         task.add_done_callback(self._registering.discard)
 
     async def _make_box(self, box: NewBox) -> None:
         try:
-            await self.premises.store.create(box)
+            await self.services.store.create(box)
         except StoreError as error:
             log.error("a thread is not registered before its call ends: %s", error)
             self._registered.pop(box.id, None)
 
     def _keys_in_use(self) -> set[str]:
-        return {space.key for space in self._in_use}
+        return {thread_resources.key for thread_resources in self._in_use}
 
     def _forgotten(self, key: str) -> None:
         self._registered.pop(key, None)
 
     async def run(self) -> None:
         """Clean up after threads that are over, until cancelled."""
-        await self.keeper.run()
+        await self.cleanup.run()
 
     @property
     def healthy(self) -> bool:
         """Whether it can be found out which threads are over."""
-        return self.keeper.healthy
+        return self.cleanup.healthy
 
     async def drain(self, patience: float) -> None:
         """Let what was begun end; what does not is done again after the next start."""
         if self._registering:
             await asyncio.wait(set(self._registering), timeout=patience)
-        await self.keeper.drain(patience)
+        await self.cleanup.drain(patience)
 
     def close(self) -> None:
         """Delete the temporary folder, if there is one. When no handler runs any more."""

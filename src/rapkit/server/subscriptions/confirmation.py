@@ -33,7 +33,7 @@ class NewSubscription:
         return self.commit.spawn[0].id
 
 
-async def new_subscription(premises: ToolsetServices, tool: Tool, call: StoredCall) -> NewSubscription:
+async def new_subscription(services: ToolsetServices, tool: Tool, call: StoredCall) -> NewSubscription:
     """The subscription that a call makes; `ToolError` if the server has too many."""
     traits = tool.subscription
     assert traits is not None
@@ -41,16 +41,16 @@ async def new_subscription(premises: ToolsetServices, tool: Tool, call: StoredCa
     text = f"Subscribed to {tool.name}. The id of the subscription is {call.message.id}."
     if traits.pattern is not None:
         topic = traits.pattern.fill(tool.signature.bind(call.message.arguments))
-        standing = SubscriptionState(call, topic)
-        box, letter = subscribe_mail(call.toolset, topic, standing.box_id)
-        return NewSubscription(text, Commit(spawn=[standing.to_box(), box], letters=[letter]), confirmed=True)
-    most = premises.plan.limits.subscriptions
-    if await premises.store.backlog(subscription_kind(call.toolset)) >= most:
+        sub_state = SubscriptionState(call, topic)
+        box, new_mail = subscribe_mail(call.toolset, topic, sub_state.box_id)
+        return NewSubscription(text, Commit(spawn=[sub_state.to_box(), box], new_mails=[new_mail]), confirmed=True)
+    most = services.config.limits.subscriptions
+    if await services.store.backlog(subscription_kind(call.toolset)) >= most:
         raise ToolError(f"the server has {most:,} subscriptions already and takes no more. Try again later.")
-    standing = SubscriptionState(call, confirmed=False)
+    sub_state = SubscriptionState(call, confirmed=False)
     # A call that is repeated after it was forgotten finds its subscription at work: the generator does not answer a second time.
-    known = await premises.store.known(standing.box_id)
-    return NewSubscription(text, Commit(spawn=[standing.to_box()]), confirmed=known)
+    known = await services.store.known(sub_state.box_id)
+    return NewSubscription(text, Commit(spawn=[sub_state.to_box()]), confirmed=known)
 
 
 def confirmation_fact(box_id: str, body: bytes) -> Fact:
@@ -58,9 +58,9 @@ def confirmation_fact(box_id: str, body: bytes) -> Fact:
     return Fact(box_id, CONFIRMATION, "", body)
 
 
-async def stored_confirmation(store: Store, standing: SubscriptionState) -> bytes:
+async def stored_confirmation(store: Store, sub_state: SubscriptionState) -> bytes:
     """The confirmation that a subscription still owes its runtime; empty if it has confirmed."""
-    if standing.confirmed:
+    if sub_state.confirmed:
         return b""
-    (record,) = await store.records(standing.box_id, CONFIRMATION)
+    (record,) = await store.records(sub_state.box_id, CONFIRMATION)
     return record.body

@@ -31,71 +31,71 @@ class EventBatcher:
         self._largest = largest
 
     def send(
-        self, standing: SubscriptionState, events: Sequence[Occurrence], now: float
+        self, sub_state: SubscriptionState, events: Sequence[Occurrence], now: float
     ) -> tuple[SubscriptionState, list[EventMessage]]:
         """How the subscription stands after these events, and what leaves. What comes after a final one is nothing any more (SUB-4)."""
-        standing = self._sane(standing, now)
-        departures: list[EventMessage] = []
+        sub_state = self._sane(sub_state, now)
+        messages: list[EventMessage] = []
         for event in events:
-            standing = replace(standing, cursor=standing.cursor if event.cursor is None else event.cursor)
+            sub_state = replace(sub_state, cursor=sub_state.cursor if event.cursor is None else event.cursor)
             if event.final:
-                standing, flushed = self._flush(standing, now)
-                standing, last = self._leave(standing, event.text, event.associative, now, final=True)
-                return replace(standing, ended=True), [*departures, *flushed, last]
+                sub_state, flushed = self._flush(sub_state, now)
+                sub_state, last = self._leave(sub_state, event.text, event.associative, now, final=True)
+                return replace(sub_state, ended=True), [*messages, *flushed, last]
             if self._batches:
-                standing, left = self._collect(standing, event, now)
+                sub_state, left = self._collect(sub_state, event, now)
             else:
-                standing, left = self._flush(standing, now)  # from when it was told to batch
-                standing, one = self._leave(standing, event.text, event.associative, now)
+                sub_state, left = self._flush(sub_state, now)  # from when it was told to batch
+                sub_state, one = self._leave(sub_state, event.text, event.associative, now)
                 left.append(one)
-            departures += left
-        return standing, departures
+            messages += left
+        return sub_state, messages
 
-    def flush(self, standing: SubscriptionState, now: float) -> tuple[SubscriptionState, list[EventMessage]]:
+    def flush(self, sub_state: SubscriptionState, now: float) -> tuple[SubscriptionState, list[EventMessage]]:
         """Let the batch leave, if there is one."""
-        return self._flush(self._sane(standing, now), now)
+        return self._flush(self._sane(sub_state, now), now)
 
-    def flush_at(self, standing: SubscriptionState, now: float) -> float | None:
+    def flush_at(self, sub_state: SubscriptionState, now: float) -> float | None:
         """When the batch is to leave, if there is one."""
-        return self._pace.opens(self._sane(standing, now).mark, now) if standing.batch else None
+        return self._pace.opens(self._sane(sub_state, now).mark, now) if sub_state.batch else None
 
-    def _sane(self, standing: SubscriptionState, now: float) -> SubscriptionState:
-        return replace(standing, mark=self._pace.sane(standing.mark, now))
+    def _sane(self, sub_state: SubscriptionState, now: float) -> SubscriptionState:
+        return replace(sub_state, mark=self._pace.sane(sub_state.mark, now))
 
-    def _flush(self, standing: SubscriptionState, now: float) -> tuple[SubscriptionState, list[EventMessage]]:
-        if not standing.batch:
-            return standing, []
-        text = "\n".join(standing.batch)
-        standing, departure = self._leave(replace(standing, batch=()), text, standing.batch_associative, now)
-        return standing, [departure]
+    def _flush(self, sub_state: SubscriptionState, now: float) -> tuple[SubscriptionState, list[EventMessage]]:
+        if not sub_state.batch:
+            return sub_state, []
+        text = "\n".join(sub_state.batch)
+        sub_state, event_message = self._leave(replace(sub_state, batch=()), text, sub_state.batch_associative, now)
+        return sub_state, [event_message]
 
     def _collect(
-        self, standing: SubscriptionState, event: Occurrence, now: float
+        self, sub_state: SubscriptionState, event: Occurrence, now: float
     ) -> tuple[SubscriptionState, list[EventMessage]]:
-        departures: list[EventMessage] = []
-        if standing.batch and not self._has_room(standing, event):
-            standing, departures = self._flush(standing, now)
-        standing = replace(standing, batch=(*standing.batch, event.text), batch_associative=event.associative)
-        if self._pace.opens(standing.mark, now) <= now:
-            standing, flushed = self._flush(standing, now)
-            departures += flushed
-        return standing, departures
+        messages: list[EventMessage] = []
+        if sub_state.batch and not self._has_room(sub_state, event):
+            sub_state, messages = self._flush(sub_state, now)
+        sub_state = replace(sub_state, batch=(*sub_state.batch, event.text), batch_associative=event.associative)
+        if self._pace.opens(sub_state.mark, now) <= now:
+            sub_state, flushed = self._flush(sub_state, now)
+            messages += flushed
+        return sub_state, messages
 
-    def _has_room(self, standing: SubscriptionState, event: Occurrence) -> bool:
-        size = sum(len(text) + 1 for text in standing.batch) + len(event.text)
-        fits = size <= min(_LARGEST_BATCH, self._largest // 8) and len(standing.batch) < _MOST_IN_A_BATCH
-        return fits and standing.batch_associative == event.associative
+    def _has_room(self, sub_state: SubscriptionState, event: Occurrence) -> bool:
+        size = sum(len(text) + 1 for text in sub_state.batch) + len(event.text)
+        fits = size <= min(_LARGEST_BATCH, self._largest // 8) and len(sub_state.batch) < _MOST_IN_A_BATCH
+        return fits and sub_state.batch_associative == event.associative
 
     def _leave(
-        self, standing: SubscriptionState, text: str, associative: bool, now: float, *, final: bool = False
+        self, sub_state: SubscriptionState, text: str, associative: bool, now: float, *, final: bool = False
     ) -> tuple[SubscriptionState, EventMessage]:
-        at = self._pace.opens(standing.mark, now)
-        standing = replace(standing, mark=self._pace.advance(standing.mark, now))
-        body = self._body(standing, text, associative, final)
-        return standing, EventMessage(body, at if at > now else None, final)
+        at = self._pace.opens(sub_state.mark, now)
+        sub_state = replace(sub_state, mark=self._pace.advance(sub_state.mark, now))
+        body = self._body(sub_state, text, associative, final)
+        return sub_state, EventMessage(body, at if at > now else None, final)
 
-    def _body(self, standing: SubscriptionState, text: str, associative: bool, final: bool) -> bytes:
-        message = standing.message
+    def _body(self, sub_state: SubscriptionState, text: str, associative: bool, final: bool) -> bytes:
+        message = sub_state.message
         event = SubscriptionEvent(
             group_id=message.group_id, tool_call_id=message.id, text=text, associative=associative, final=final
         )

@@ -82,26 +82,26 @@ def backoff(times: int) -> float:
 class EventPublisher:
     """A claimed subscription, and what is written of it.
 
-    `standing` is how it stands in the store, `attempts` what is on the account of its box there. `confirmation` is the result that its
+    `sub_state` is how it stands in the store, `attempts` what is on the account of its box there. `confirmation` is the result that its
     call still owes, if it does. `released` is done when the claim has ended though the generator still runs, with a `failure` unless the
     generator is suspended: after a `StoreError` it is not known how the subscription stands, so start over with what is stored.
     """
 
     def __init__(
         self,
-        premises: ToolsetServices,
+        services: ToolsetServices,
         claim: Claim,
-        standing: SubscriptionState,
+        sub_state: SubscriptionState,
         traits: SubscriptionTraits,
         full: int,
         confirmation: bytes = b"",
     ) -> None:
-        self.standing = standing
+        self.sub_state = sub_state
         self.traits = traits
-        self.hold = premises.hold(claim, standing.message.callback_url)
-        self.hold.traceparent = standing.call.traceparent
-        self.outflow = EventBatcher(traits, premises.plan.limits.result)
-        self._premises = premises
+        self.claimed_box = services.claimed_box(claim, sub_state.message.callback_url)
+        self.claimed_box.traceparent = sub_state.call.traceparent
+        self.batcher = EventBatcher(traits, services.config.limits.result)
+        self._services = services
         self._full = full
         self._in_lane = full  # so that the store is asked at first
         self.attempts = claim.attempts
@@ -113,18 +113,18 @@ class EventPublisher:
     @property
     def lost(self) -> int:
         """How many servers were lost on the subscription since it last got on."""
-        return max(0, self.attempts - 1 - self.standing.excused)
+        return max(0, self.attempts - 1 - self.sub_state.excused)
 
     async def has_room(self) -> bool:
         """Whether more events may be added to those that have not got through yet (semantics 18)."""
         if self._in_lane >= self._full:
-            self._in_lane = await self._premises.store.waiting(self.hold.lane)
+            self._in_lane = await self._services.store.waiting(self.claimed_box.lane)
         return self._in_lane < self._full
 
     async def tell(
         self,
         events: Sequence[Occurrence],
-        workplace: SubscriptionContext | None = None,
+        sub_context: SubscriptionContext | None = None,
         *,
         changes: Commit = _NOTHING,
         consumed: Sequence[int] = (),
@@ -132,64 +132,69 @@ class EventPublisher:
     ) -> None:
         """Write events, and that the subscription got on (SUB-3). With a final one it has ended (SUB-4), and so has our hold."""
         async with self._writing:
-            now = self._premises.clock.now()
-            standing, departures = self.outflow.send(self._after(events), events, now)
-            shown = [] if workplace is None else workplace.take_views()
+            now = self._services.clock.now()
+            sub_state, messages = self.batcher.send(self._after(events), events, now)
+            shown = [] if sub_context is None else sub_context.take_views()
             commit = replace(changes, consumed=consumed, outgoing=shown, keep=keep)
-            if standing.ended:
+            if sub_state.ended:
                 commit = replace(commit, keep=False, status=ENDED)
-            await self._write(replace(standing, confirmed=True), departures, commit, now)
+            await self._write(replace(sub_state, confirmed=True), messages, commit, now)
         for _ in events:
-            self._premises.metrics.event(standing.message.operation)
-        if standing.ended:
+            self._services.metrics.event(sub_state.message.operation)
+        if sub_state.ended:
             self.log("ended: it sent its final event")
 
     def _after(self, events: Sequence[Occurrence]) -> SubscriptionState:
         """How it stands once it got on. A generator that tells the same again every time it starts has got nowhere."""
-        standing = self.standing
-        moved = any(event.cursor not in (None, standing.cursor) for event in events)
-        if moved or standing.topic or not events:
-            return standing.got_on()
+        sub_state = self.sub_state
+        moved = any(event.cursor not in (None, sub_state.cursor) for event in events)
+        if moved or sub_state.topic or not events:
+            return sub_state.got_on()
         if all(event.cursor is not None for event in events):
             # The same events as before the restart: nothing has changed.
             return replace(
-                standing.got_on(), failures=standing.failures, failing_since=standing.failing_since, told=standing.told
+                sub_state.got_on(),
+                failures=sub_state.failures,
+                failing_since=sub_state.failing_since,
+                told=sub_state.told,
             )
-        return replace(standing.got_on(), failures=standing.failures)
+        return replace(sub_state.got_on(), failures=sub_state.failures)
 
-    async def checkpoint(self, cursor: str, workplace: SubscriptionContext) -> None:
+    async def checkpoint(self, cursor: str, sub_context: SubscriptionContext) -> None:
         """Write how far it has come, without an event. It confirms the subscription."""
         async with self._writing:
-            changes = workplace.changes()
-            standing = self.standing
-            if standing.topic is None:
-                standing = standing.got_on() if cursor != standing.cursor else standing
+            changes = sub_context.changes()
+            sub_state = self.sub_state
+            if sub_state.topic is None:
+                sub_state = sub_state.got_on() if cursor != sub_state.cursor else sub_state
             commit = replace(
-                changes, outgoing=workplace.take_views(), keep=True, charge=standing.topic is not None
+                changes, outgoing=sub_context.take_views(), keep=True, charge=sub_state.topic is not None
             )  # of a topic's function the same event is at work as before
-            standing = replace(standing, cursor=cursor, confirmed=True)
-            await self._write(standing, [], commit, self._premises.clock.now())
+            sub_state = replace(sub_state, cursor=cursor, confirmed=True)
+            await self._write(sub_state, [], commit, self._services.clock.now())
 
     async def confirm(self) -> None:
         """Confirm the subscription, if that was not done yet."""
         async with self._writing:
-            if not self.standing.confirmed and not self.released.done():
+            if not self.sub_state.confirmed and not self.released.done():
                 # Charged, because that it has run for a second says nothing about whether it takes the server down.
-                standing = replace(self.standing, confirmed=True)
-                await self._write(standing, [], Commit(keep=True, charge=True), self._premises.clock.now())
+                sub_state = replace(self.sub_state, confirmed=True)
+                await self._write(sub_state, [], Commit(keep=True, charge=True), self._services.clock.now())
 
     async def fail(
-        self, output: Output, outcome: Ended = "error", workplace: SubscriptionContext | None = None
+        self, output: Output, outcome: Ended = "error", sub_context: SubscriptionContext | None = None
     ) -> None:
         """End the call of a subscription that was never confirmed: with this result, and nothing else."""
-        message = self.standing.message
+        message = self.sub_state.message
         body = dump(ToolResult(group_id=message.group_id, id=message.id, call_id=message.call_id, text=output.text))
         kind = PostKind.CANCELLED if outcome == "cancelled" else PostKind.CALLBACK
-        shown = [] if workplace is None else workplace.take_views()
+        shown = [] if sub_context is None else sub_context.take_views()
         async with self._writing:
             if self.failure is not None:
                 raise self.failure
-            if await self.hold.commit_with_retry(Commit(outgoing=[*shown, self.hold.post(body, kind)], forget_for=0)):
+            if await self.claimed_box.commit_with_retry(
+                Commit(outgoing=[*shown, self.claimed_box.post(body, kind)], forget_for=0)
+            ):
                 self._record_call(outcome)
 
     async def suspend(self, commit: Commit, afterwards: Callable[[], Awaitable[None]] | None) -> NoReturn:
@@ -197,9 +202,9 @@ class EventPublisher:
         async with self._writing:
             if self.failure is not None:
                 raise self.failure
-            if self.standing.confirmed:
+            if self.sub_state.confirmed:
                 raise TooLateToAsk
-            if not await self.hold.commit_with_retry(commit):
+            if not await self.claimed_box.commit_with_retry(commit):
                 self.failure = Fenced("The subscription was cancelled, or taken over.")
             elif afterwards is not None:
                 try:
@@ -213,85 +218,85 @@ class EventPublisher:
     async def flush(self) -> None:
         """Let the batch leave."""
         async with self._writing:
-            now = self._premises.clock.now()
-            standing, departures = self.outflow.flush(self.standing, now)
-            await self._write(standing, departures, Commit(keep=True), now)
+            now = self._services.clock.now()
+            sub_state, messages = self.batcher.flush(self.sub_state, now)
+            await self._write(sub_state, messages, Commit(keep=True), now)
 
     async def got_on(self) -> None:
         """Write that the troubles are past."""
         async with self._writing:
-            await self._write(self.standing.got_on(), [], Commit(keep=True), self._premises.clock.now())
+            await self._write(self.sub_state.got_on(), [], Commit(keep=True), self._services.clock.now())
 
     async def refuse(self, error: ToolError, consumed: Sequence[int] = ()) -> None:
         """End with an error (semantics 25)."""
         if isinstance(error, BadResult):
             self.log("sent what cannot be sent", error)
         text = error_text(error, "")
-        if not self.standing.confirmed:
+        if not self.sub_state.confirmed:
             await self.fail(Output(text))
             return
         await self.tell([Occurrence(text, None, self.traits.associative, final=True)], consumed=consumed)
 
-    async def put_off(self, standing: SubscriptionState, seconds: float, *, charge: bool) -> None:
+    async def put_off(self, sub_state: SubscriptionState, seconds: float, *, charge: bool) -> None:
         """Let go for a while. With unread mail that takes a `charge`, which is excused."""
         async with self._writing:
-            now = self._premises.clock.now()
-            standing, departures = self.outflow.flush(standing, now)
+            now = self._services.clock.now()
+            sub_state, messages = self.batcher.flush(sub_state, now)
             excused = self.attempts if charge else 0
             commit = Commit(again_at=now + seconds, charge=charge)
-            await self._write(replace(standing, excused=excused), departures, commit, now)
+            await self._write(replace(sub_state, excused=excused), messages, commit, now)
 
     async def set_aside(self, seq: int, reason: str, *, keep: bool) -> None:
         """Go on without a letter that cannot be handled: an error event takes its place."""
         reference = new_reference()
         self.log(f"goes on without an event of its topic: {reason} (reference {reference})", warn=True)
         async with self._writing:
-            now = self._premises.clock.now()
-            instead = event_lost(self.standing.message.operation, reference)
-            standing, departures = self.outflow.send(self.standing.got_on(), [instead], now)
-            await self._write(standing, departures, Commit(set_aside={seq: reason}, keep=keep), now)
+            now = self._services.clock.now()
+            instead = event_lost(self.sub_state.message.operation, reference)
+            sub_state, messages = self.batcher.send(self.sub_state.got_on(), [instead], now)
+            await self._write(sub_state, messages, Commit(set_aside={seq: reason}, keep=keep), now)
 
     async def failed(self, error: BaseException) -> None:
         """A confirmed generator has failed: start it again later, and tell the thread once; give it up after too long (semantics 25)."""
         reference = new_reference()
-        operation = self.standing.message.operation
+        operation = self.sub_state.message.operation
         async with self._writing:
-            now = self._premises.clock.now()
-            since = self.standing.failing_since or now
-            failures = self.standing.failures + 1
-            standing = replace(self.standing, failures=failures, failing_since=since, told=True, excused=0)
-            longest = self._premises.plan.durations.subscription_outage
+            now = self._services.clock.now()
+            since = self.sub_state.failing_since or now
+            failures = self.sub_state.failures + 1
+            sub_state = replace(self.sub_state, failures=failures, failing_since=since, told=True, excused=0)
+            longest = self._services.config.durations.subscription_outage
             if now - since >= longest:
                 self.log(f"ended: it failed for too long (reference {reference})", error)
-                standing, departures = self.outflow.send(standing, [given_up(operation, reference, longest)], now)
-                await self._write(standing, departures, Commit(status=ENDED), now)
+                sub_state, messages = self.batcher.send(sub_state, [given_up(operation, reference, longest)], now)
+                await self._write(sub_state, messages, Commit(status=ENDED), now)
                 return
             seconds = backoff(failures)
             self.log(f"failed and is started again in {seconds:g} s (reference {reference})", error)
-            news = [] if self.standing.told else [outage_began(operation, reference)]
-            standing, departures = self.outflow.send(standing, news, now)
-            standing, flushed = self.outflow.flush(standing, now)
-            await self._write(standing, [*departures, *flushed], Commit(again_at=now + seconds), now)
+            news = [] if self.sub_state.told else [outage_began(operation, reference)]
+            sub_state, messages = self.batcher.send(sub_state, news, now)
+            sub_state, flushed = self.batcher.flush(sub_state, now)
+            await self._write(sub_state, [*messages, *flushed], Commit(again_at=now + seconds), now)
 
     async def _write(
-        self, standing: SubscriptionState, departures: Sequence[EventMessage], commit: Commit, now: float
+        self, sub_state: SubscriptionState, messages: Sequence[EventMessage], commit: Commit, now: float
     ) -> None:
         if self.failure is not None:
             raise self.failure
-        confirms = standing.confirmed and not self.standing.confirmed
-        posts = [self._post(departure) for departure in departures]
-        timers = [] if standing.topic is None else [Timer(FLUSH, self.outflow.flush_at(standing, now))]
-        outgoing = [*commit.outgoing, *([self.hold.post(self._confirmation)] if confirms else ()), *posts]
+        confirms = sub_state.confirmed and not self.sub_state.confirmed
+        posts = [self._post(event_message) for event_message in messages]
+        timers = [] if sub_state.topic is None else [Timer(FLUSH, self.batcher.flush_at(sub_state, now))]
+        outgoing = [*commit.outgoing, *([self.claimed_box.post(self._confirmation)] if confirms else ()), *posts]
         drop = [(CONFIRMATION, "")] if confirms else ()
-        whole = replace(commit, state=standing.to_state(), outgoing=outgoing, timers=timers, drop=drop)
+        whole = replace(commit, state=sub_state.to_state(), outgoing=outgoing, timers=timers, drop=drop)
         try:
-            await self.hold.commit(whole)
+            await self.claimed_box.commit(whole)
         except (StoreError, asyncio.CancelledError) as error:
             # Cancelled by an author's timeout, for example: it may have been written all the same.
             self.failure = error if isinstance(error, StoreError) else StoreError("A commit was interrupted.")
             self._release()
             raise
-        self.standing = standing
+        self.sub_state = sub_state
         self._in_lane += len(outgoing)
         if not commit.charge:
             self.attempts = 0
@@ -303,23 +308,23 @@ class EventPublisher:
             self.released.set_result(None)
 
     def _record_call(self, outcome: Ended) -> None:
-        seconds = max(0.0, self._premises.clock.now() - self.hold.claim.box.created_at)
-        record_call(self._premises.metrics, self.standing.call, outcome, seconds)
+        seconds = max(0.0, self._services.clock.now() - self.claimed_box.claim.box.created_at)
+        record_call(self._services.metrics, self.sub_state.call, outcome, seconds)
 
-    def _post(self, departure: EventMessage) -> Outgoing:
-        kind = PostKind.FINAL if departure.final else PostKind.CALLBACK
-        return self.hold.post(departure.body, kind, not_before=departure.not_before)
+    def _post(self, event_message: EventMessage) -> Outgoing:
+        kind = PostKind.FINAL if event_message.final else PostKind.CALLBACK
+        return self.claimed_box.post(event_message.body, kind, not_before=event_message.not_before)
 
     def log(self, what: str, error: BaseException | None = None, *, warn: bool = False) -> None:
         """A line about the subscription."""
-        log_subscription(self.standing, what, error, warn=warn)
+        log_subscription(self.sub_state, what, error, warn=warn)
 
 
 def log_subscription(
-    standing: SubscriptionState, what: str, error: BaseException | None = None, *, warn: bool = False
+    sub_state: SubscriptionState, what: str, error: BaseException | None = None, *, warn: bool = False
 ) -> None:
     """A line about a subscription. Its callback URL is nobody's business (SUB-9)."""
-    message = standing.message
+    message = sub_state.message
     level = logging.WARNING if warn else logging.INFO
     log.log(
         level if error is None else logging.ERROR,

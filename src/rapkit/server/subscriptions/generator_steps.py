@@ -26,11 +26,11 @@ class GeneratorSteps(Protocol):
         """Have the generator end where it stands; done when it has. It may take its time, or never end."""
 
 
-def steps_of(signature: Signature, arguments: dict[str, Any], threads: ThreadPool) -> GeneratorSteps:
+def steps_of(signature: Signature, arguments: dict[str, Any], thread_pool: ThreadPool) -> GeneratorSteps:
     """The steps of a generator function, called with these arguments. Nothing of it runs before it is asked."""
     if signature.is_async:
         return _AsyncSteps(signature, arguments)
-    return _PlainSteps(iter(signature.function(**arguments)), threads)
+    return _PlainSteps(iter(signature.function(**arguments)), thread_pool)
 
 
 class _AsyncSteps:
@@ -109,20 +109,20 @@ async def _outcome(step: Awaitable[Any]) -> Outcome:
 class _PlainSteps:
     """A plain generator. Each step is made on some thread; a step that is under way cannot be interrupted."""
 
-    def __init__(self, iterator: Iterator[Any], threads: ThreadPool) -> None:
+    def __init__(self, iterator: Iterator[Any], thread_pool: ThreadPool) -> None:
         self._iterator = iterator
-        self._threads = threads
+        self._thread_pool = thread_pool
         self._asked: asyncio.Future[Outcome] | None = None
         self._at_work = threading.Lock()
 
     def ask(self) -> "asyncio.Future[Outcome]":
-        self._asked = asyncio.ensure_future(self._threads.run(self._step))
+        self._asked = asyncio.ensure_future(self._thread_pool.run(self._step))
         return self._asked
 
     def close(self) -> "asyncio.Future[None]":
         if self._asked is not None:
             self._asked.cancel()
-        return asyncio.ensure_future(self._threads.run(self._end))
+        return asyncio.ensure_future(self._thread_pool.run(self._end))
 
     def _step(self) -> Outcome:
         try:

@@ -18,50 +18,50 @@ if TYPE_CHECKING:
 
 
 class SubscriptionContext:
-    """A context and what stands behind it. A function that takes no context is given an empty place."""
+    """A context and what stands behind it. A function that takes no context gets an empty one."""
 
     def __init__(self) -> None:
         self.context: Context | None = None
-        self._space: ThreadResources | None = None
+        self._thread_resources: ThreadResources | None = None
         self._views: Views | None = None
         self._processes: Processes | None = None
 
     @classmethod
     async def open(
         cls,
-        premises: ToolsetServices,
+        services: ToolsetServices,
         resources: Resources,
-        hold: ClaimedBox,
+        claimed_box: ClaimedBox,
         tool: Tool,
-        standing: SubscriptionState,
+        sub_state: SubscriptionState,
         checkpoint: Callable[[str, Self], Awaitable[None]],
-        people: Interaction | None = None,
+        interaction: Interaction | None = None,
     ) -> Self:
-        """The place for one run of a function under a hold. Without `people` nobody can be asked."""
-        place = cls()
+        """Open the context of one run of a function on a claimed box. Without `interaction` the function cannot ask the user."""
+        opened = cls()
         if tool.signature.context_parameter is None:
-            return place
-        call = standing.call
-        place._space = resources.space(call)
-        await place._space.load()
-        place._views = Views(hold, premises.clock, call.message.group_id, premises.plan.limits.result)
-        place._processes = premises.processes(hold)
-        means = ContextServices(
-            premises.clock,
-            place._views,
-            place._space,
-            place._processes,
-            people or StoredConsent(premises, call),
-            lambda cursor: checkpoint(cursor, place),
+            return opened
+        call = sub_state.call
+        opened._thread_resources = resources.thread_resources(call)
+        await opened._thread_resources.load()
+        opened._views = Views(claimed_box, services.clock, call.message.group_id, services.config.limits.result)
+        opened._processes = services.processes(claimed_box)
+        context_services = ContextServices(
+            services.clock,
+            opened._views,
+            opened._thread_resources,
+            opened._processes,
+            interaction or StoredConsent(services, call),
+            lambda cursor: checkpoint(cursor, opened),
         )
-        place.context = Context(call, tool.name, means, standing.cursor, is_async=tool.signature.is_async)
-        return place
+        opened.context = Context(call, tool.name, context_services, sub_state.cursor, is_async=tool.signature.is_async)
+        return opened
 
     def changes(self) -> Commit:
         """What the function has changed in its thread's state since we last asked, as part of a commit. Raises what `State` does."""
-        if self._space is None:
+        if self._thread_resources is None:
             return Commit()
-        changes = self._space.changes(kept=True)
+        changes = self._thread_resources.changes(kept=True)
         return Commit(spawn=changes.spawn, facts=changes.facts)
 
     def take_views(self) -> list[Outgoing]:

@@ -56,7 +56,7 @@ class ClaimedSubscription:
     """A subscription and our claim of it."""
 
     claim: Claim
-    standing: SubscriptionState
+    sub_state: SubscriptionState
 
 
 @dataclass(slots=True)
@@ -66,31 +66,31 @@ class RunningSubscription:
     task: "asyncio.Task[None]"
     thread: str
     endless: bool
-    workplace: SubscriptionContext | None = None
+    sub_context: SubscriptionContext | None = None
 
 
 class SubscriptionRunner:
     """Runs a toolset's subscriptions under one lease. Past `full` events that have not got through, a subscription is paused."""
 
-    def __init__(self, premises: ToolsetServices, resources: Resources, *, full: int = _FULL) -> None:
-        self._premises = premises
+    def __init__(self, services: ToolsetServices, resources: Resources, *, full: int = _FULL) -> None:
+        self._services = services
         self._resources = resources
-        self._store = premises.store
-        self._toolset = premises.plan.toolset
+        self._store = services.store
+        self._toolset = services.config.toolset
         self._kind = subscription_kind(self._toolset)
         self._full = full
         self._claimed: dict[str, int] = {}
         self._running: dict[str, RunningSubscription] = {}
         self._endings: set[asyncio.Task[None]] = set()
-        self._places = asyncio.Semaphore(premises.plan.limits.concurrency)
-        limits = premises.plan.limits
+        self._places = asyncio.Semaphore(services.config.limits.concurrency)
+        limits = services.config.limits
         # More places than generators, because a crowd may get past their limit together, and topics need some too.
         places = limits.subscriptions + 2 * limits.concurrency
-        self._pump = Poller(premises.store, self._kind, places, self._claim, self._run)
+        self._poller = Poller(services.store, self._kind, places, self._claim, self._run)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._pump.run()
+        await self._poller.run()
 
     async def drain(self, patience: float) -> None:
         """Interrupt generators, which go on after the next start; let functions of topics end."""
@@ -102,7 +102,7 @@ class SubscriptionRunner:
         finally:
             for ending in self._endings:
                 ending.cancel()
-            await self._pump.drain(patience)
+            await self._poller.drain(patience)
 
     async def quiet(self, thread: str) -> None:
         """Return when nothing runs for a thread here."""
@@ -112,7 +112,7 @@ class SubscriptionRunner:
     @property
     def healthy(self) -> bool:
         """Whether subscriptions can be fetched."""
-        return self._pump.healthy
+        return self._poller.healthy
 
     @property
     def running(self) -> int:
@@ -124,26 +124,26 @@ class SubscriptionRunner:
         for box in boxes:
             self._claimed.pop(box, None)
             if running := self._running.get(box):
-                if running.workplace is not None and running.workplace.context is not None:
-                    running.workplace.context.cancel()
+                if running.sub_context is not None and running.sub_context.context is not None:
+                    running.sub_context.context.cancel()
                 running.task.cancel()
 
-    async def report(self, taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
+    async def report(self, taken: TakenPost, delivery_outcome: DeliveryOutcome) -> FollowUp:
         """What is written for a subscription together with the fate of one of its POSTs."""
         lane = taken.outgoing.lane
         if not lane.startswith(_LANES):
             return FollowUp()
         if taken.outgoing.kind == PostKind.FINAL:
             return FollowUp(NewMail(lane, _DONE, b""))
-        if fate.outcome is Outcome.DELIVERED:
+        if delivery_outcome.outcome is Outcome.DELIVERED:
             return FollowUp(fact=Fact(lane, _NOT_FOUND, "", None))
-        if fate.status == _STATUS_NOT_FOUND:
+        if delivery_outcome.status == _STATUS_NOT_FOUND:
             # Proxies answer 404 while the runtime behind them is replaced, so one alone does not end a subscription.
             first = await self._first_not_found(lane)
-            if first is None or fate.sent_at < first + _NOT_FOUND_FOR:
-                at = str(fate.sent_at if first is None else first)
+            if first is None or delivery_outcome.sent_at < first + _NOT_FOUND_FOR:
+                at = str(delivery_outcome.sent_at if first is None else first)
                 return FollowUp(fact=Fact(lane, _NOT_FOUND, "", at.encode()))
-        elif fate.status is not None and retry_decision(fate.status) is RetryDecision.REFUSED:
+        elif delivery_outcome.status is not None and retry_decision(delivery_outcome.status) is RetryDecision.REFUSED:
             return FollowUp()
         # The runtime no longer knows the subscription (semantics 18), or could not be reached for days. The letter is for a box that no
         # worker has claimed, or if this process is lost before the box is stopped.
@@ -171,10 +171,10 @@ class SubscriptionRunner:
             return
         self.cancel(stopped.boxes)
         # The next in the lane may have left meanwhile. Nobody could stop it any more once the box is forgotten.
-        await self._premises.courier.abort(stopped.in_flight)
+        await self._services.outbox_sender.abort(stopped.in_flight)
 
     async def _claim(self, limit: int) -> list[ClaimedSubscription]:
-        claims = await self._store.claim(self._premises.worker, self._kind, limit, self._premises.plan.limits.mail)
+        claims = await self._store.claim(self._services.worker, self._kind, limit, self._services.config.limits.mail)
         # At once, because a box can be stopped before its task begins; see `cancel`.
         self._claimed.update((claim.box.id, claim.epoch) for claim in claims)
         jobs = []
@@ -196,10 +196,10 @@ class SubscriptionRunner:
             )  # the others that were claimed with it are to be run
 
     async def _run(self, job: ClaimedSubscription) -> None:
-        claim, standing = job.claim, job.standing
+        claim, sub_state = job.claim, job.sub_state
         task = asyncio.current_task()
         assert task is not None
-        running = RunningSubscription(task, standing.call.thread_key, endless=standing.topic is None)
+        running = RunningSubscription(task, sub_state.call.thread_key, endless=sub_state.topic is None)
         wanted = self._claimed.get(claim.box.id) == claim.epoch
         if wanted:
             del self._claimed[claim.box.id]
@@ -221,126 +221,126 @@ class SubscriptionRunner:
         except Fenced as error:
             log.debug("%s", error)  # it was cancelled, or taken over: whoever has it now goes on with it
         except StoreError as error:
-            log_subscription(job.standing, "is started over: it is not known what was stored", error)
+            log_subscription(job.sub_state, "is started over: it is not known what was stored", error)
             await self._start_over(job, _PAUSE_AFTER_STORE_FAILURE)
         except Exception as error:  # noqa: BLE001 - a mistake of ours; without this the box would stay claimed and do nothing
-            log_subscription(job.standing, "is started over: the server has failed", error)
+            log_subscription(job.sub_state, "is started over: the server has failed", error)
             await self._start_over(job, _PAUSE_AFTER_MISTAKE)
 
     async def _work(self, job: ClaimedSubscription, running: RunningSubscription) -> None:
-        claim, standing = job.claim, job.standing
+        claim, sub_state = job.claim, job.sub_state
         told = {mail.kind for mail in claim.mail}
-        if claim.box.stopped and not standing.confirmed:
-            await self._premises.kill_leftovers(claim.box.id)
-            telling = EventPublisher(self._premises, claim, standing, SubscriptionTraits(), self._full)
-            await telling.fail(Output(CANCELLED), "cancelled")
+        if claim.box.stopped and not sub_state.confirmed:
+            await self._services.kill_leftovers(claim.box.id)
+            publisher = EventPublisher(self._services, claim, sub_state, SubscriptionTraits(), self._full)
+            await publisher.fail(Output(CANCELLED), "cancelled")
         elif claim.box.stopped:
             await self._forget(job, "ended: nobody listens any more" if _GONE in told else "ended: it was cancelled")
         elif _GONE in told:
             # Not forgotten yet: what may be under way is stopped with the box. Whoever claims it then forgets it.
             stopped = await self._store.stop_box(claim.box.id)
-            await self._premises.courier.abort(stopped.in_flight)
-        elif standing.ended and _DONE in told:
+            await self._services.outbox_sender.abort(stopped.in_flight)
+        elif sub_state.ended and _DONE in told:
             await self._forget(job, "is over")
-        elif standing.ended:
+        elif sub_state.ended:
             # What its topic still has for it. It leaves the topic when it is over.
             await self._store.commit(claim, Commit(consumed=[mail.seq for mail in claim.mail]))
         else:
             await self._go_on(job, running)
 
     async def _go_on(self, job: ClaimedSubscription, running: RunningSubscription) -> None:
-        claim, standing = job.claim, job.standing
-        tool = self._premises.plan.tools.get(standing.message.operation)
+        claim, sub_state = job.claim, job.sub_state
+        tool = self._services.config.tools.get(sub_state.message.operation)
         traits = None if tool is None else tool.subscription
-        if tool is None or traits is None or (traits.topic is None) != (standing.topic is None):
-            await self._miss(EventPublisher(self._premises, claim, standing, SubscriptionTraits(), self._full))
+        if tool is None or traits is None or (traits.topic is None) != (sub_state.topic is None):
+            await self._miss(EventPublisher(self._services, claim, sub_state, SubscriptionTraits(), self._full))
             return
         if tool.signature.context_parameter is not None:
             # Whoever ran it before may be lost, however few attempts are on the account: an event that was written has cleared it.
-            await self._premises.kill_leftovers(claim.box.id)
-        confirmation = await stored_confirmation(self._store, standing)
-        telling = EventPublisher(self._premises, claim, standing, traits, self._full, confirmation)
-        if standing.topic is None:
-            await self._take_mail(claim, standing)
-            await self._generate(telling, tool, running)
+            await self._services.kill_leftovers(claim.box.id)
+        confirmation = await stored_confirmation(self._store, sub_state)
+        publisher = EventPublisher(self._services, claim, sub_state, traits, self._full, confirmation)
+        if sub_state.topic is None:
+            await self._take_mail(claim, sub_state)
+            await self._generate(publisher, tool, running)
             return
         if not claim.mail and not claim.timers:
-            telling.log("started")
+            publisher.log("started")
 
-        def at_work(workplace: SubscriptionContext) -> None:
-            running.workplace = workplace
+        def at_work(sub_context: SubscriptionContext) -> None:
+            running.sub_context = sub_context
 
-        await TopicRunner(self._premises, self._resources, telling, tool, self._places, at_work).run(claim)
+        await TopicRunner(self._services, self._resources, publisher, tool, self._places, at_work).run(claim)
 
-    async def _take_mail(self, claim: Claim, standing: SubscriptionState) -> None:
+    async def _take_mail(self, claim: Claim, sub_state: SubscriptionState) -> None:
         """Take the answers to a generator's questions. One that is confirmed can ask no more, and does not need them."""
-        if standing.confirmed and (claim.mail or claim.timers):
+        if sub_state.confirmed and (claim.mail or claim.timers):
             consumed, timers = [mail.seq for mail in claim.mail], [Timer(key, None) for key in claim.timers]
             await self._store.commit(claim, Commit(consumed=consumed, timers=timers, keep=True, charge=True))
-        elif not standing.confirmed and not await take_answers(self._store, claim):
+        elif not sub_state.confirmed and not await take_answers(self._store, claim):
             raise Fenced(
                 "The subscription was let go: an answer may have come just now, and comes with the next claim."
             )
 
-    async def _generate(self, telling: EventPublisher, tool: Tool, running: RunningSubscription) -> None:
-        standing = telling.standing
-        if not standing.confirmed and telling.lost >= _MOST_RUNS:
+    async def _generate(self, publisher: EventPublisher, tool: Tool, running: RunningSubscription) -> None:
+        sub_state = publisher.sub_state
+        if not sub_state.confirmed and publisher.lost >= _MOST_RUNS:
             told = f"Error: {tool.name} was interrupted {_MOST_RUNS} times before it was subscribed, and given up. Tell the user."
-            await telling.fail(Output(told))
+            await publisher.fail(Output(told))
             return
-        losses = standing.losses + telling.lost
-        if standing.confirmed and telling.lost and losses > _LOSSES_BEFORE_DELAY:
+        losses = sub_state.losses + publisher.lost
+        if sub_state.confirmed and publisher.lost and losses > _LOSSES_BEFORE_DELAY:
             # It may be what takes the server down; the others on it should have some peace.
             seconds = backoff(losses - _LOSSES_BEFORE_DELAY)
-            telling.log(f"was lost with the server {losses} times and is started again in {seconds:g} s", warn=True)
-            await telling.put_off(replace(standing, losses=losses), seconds, charge=False)
+            publisher.log(f"was lost with the server {losses} times and is started again in {seconds:g} s", warn=True)
+            await publisher.put_off(replace(sub_state, losses=losses), seconds, charge=False)
             return
-        running.workplace = await SubscriptionContext.open(
-            self._premises,
+        running.sub_context = await SubscriptionContext.open(
+            self._services,
             self._resources,
-            telling.hold,
+            publisher.claimed_box,
             tool,
-            standing,
-            telling.checkpoint,
-            None if standing.confirmed else self._people(telling, tool),
+            sub_state,
+            publisher.checkpoint,
+            None if sub_state.confirmed else self._interaction(publisher, tool),
         )
-        await GeneratorRunner(self._premises, telling, tool, running.workplace).run()
+        await GeneratorRunner(self._services, publisher, tool, running.sub_context).run()
 
-    def _people(self, telling: EventPublisher, tool: Tool) -> InteractionUntilConfirmed:
-        call = telling.standing.call
-        questions = Questions(self._store, telling.hold, self._premises.clock, telling.suspend)
-        people = UserInteraction(self._premises, telling.hold, call, tool.name, questions)
+    def _interaction(self, publisher: EventPublisher, tool: Tool) -> InteractionUntilConfirmed:
+        call = publisher.sub_state.call
+        questions = Questions(self._store, publisher.claimed_box, self._services.clock, publisher.suspend)
+        interaction = UserInteraction(self._services, publisher.claimed_box, call, tool.name, questions)
         return InteractionUntilConfirmed(
-            people, StoredConsent(self._premises, call), lambda: telling.standing.confirmed
+            interaction, StoredConsent(self._services, call), lambda: publisher.sub_state.confirmed
         )
 
-    async def _miss(self, telling: EventPublisher) -> None:
+    async def _miss(self, publisher: EventPublisher) -> None:
         """Its function is not there. Perhaps another version of the server has it, or the next one; one day it is no more."""
-        now, operation = self._premises.clock.now(), telling.standing.message.operation
-        since = telling.standing.missed_at or now
+        now, operation = self._services.clock.now(), publisher.sub_state.message.operation
+        since = publisher.sub_state.missed_at or now
         if now - since >= _MISS_FUNCTION_FOR:
-            await telling.refuse(ToolError(f"the server has no subscription {operation} any more."))
+            await publisher.refuse(ToolError(f"the server has no subscription {operation} any more."))
             return
-        if telling.standing.missed_at is None:
-            telling.log("waits: this server has no such subscription", warn=True)
-        standing = replace(telling.standing, missed_at=since)
+        if publisher.sub_state.missed_at is None:
+            publisher.log("waits: this server has no such subscription", warn=True)
+        sub_state = replace(publisher.sub_state, missed_at=since)
         # Soon at first, because it may be a mistake that is put right at once.
         seconds = min(max(1.0, now - since), _LOOK_FOR_FUNCTION_EVERY)
-        await telling.put_off(standing, seconds, charge=standing.topic is not None)
+        await publisher.put_off(sub_state, seconds, charge=sub_state.topic is not None)
 
     async def _forget(self, job: ClaimedSubscription, why: str) -> None:
-        claim, standing = job.claim, job.standing
-        await self._premises.kill_leftovers(claim.box.id)
-        letters = unsubscribe_mail(self._toolset, standing.topic, claim.box.id)
+        claim, sub_state = job.claim, job.sub_state
+        await self._services.kill_leftovers(claim.box.id)
+        new_mails = unsubscribe_mail(self._toolset, sub_state.topic, claim.box.id)
         # Not remembered: that a repeated invocation is one, the call's box knows.
-        commit = Commit(forget_for=0, unsend=[claim.box.id], letters=letters)
-        if await self._premises.hold(claim, "").commit_with_retry(commit):
-            log_subscription(standing, why)
+        commit = Commit(forget_for=0, unsend=[claim.box.id], new_mails=new_mails)
+        if await self._services.claimed_box(claim, "").commit_with_retry(commit):
+            log_subscription(sub_state, why)
 
     async def _start_over(self, job: ClaimedSubscription, seconds: float) -> None:
         # We wait, rather than the box, because one with mail would be due at once.
-        await self._premises.clock.sleep(seconds)
-        await self._premises.hold(job.claim, "").commit_with_retry(Commit(again_at=job.claim.now))
+        await self._services.clock.sleep(seconds)
+        await self._services.claimed_box(job.claim, "").commit_with_retry(Commit(again_at=job.claim.now))
 
     async def _give_back(self, claim: Claim) -> None:
         """We are interrupted: leave the subscription to whoever comes next, as it is stored."""

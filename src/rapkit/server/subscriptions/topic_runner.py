@@ -34,86 +34,95 @@ class TopicRunner:
 
     def __init__(
         self,
-        premises: ToolsetServices,
+        services: ToolsetServices,
         resources: Resources,
-        telling: EventPublisher,
+        publisher: EventPublisher,
         tool: Tool,
         places: asyncio.Semaphore,
         at_work: Callable[[SubscriptionContext], None],
     ) -> None:
-        self._premises = premises
+        self._services = services
         self._resources = resources
-        self._telling = telling
+        self._publisher = publisher
         self._tool = tool
         self._places = places
         self._at_work = at_work
 
     async def run(self, claim: Claim) -> None:
         """Until the mail is handled, and our hold has ended. Raises `Fenced`, and other errors of the store."""
-        telling, mail = self._telling, list(claim.mail)
-        if (pause := telling.standing.retry_at - self._premises.clock.now()) > 0:
-            await telling.put_off(telling.standing, pause, charge=True)  # more mail has woken us, and it is too early
+        publisher, mail = self._publisher, list(claim.mail)
+        if (pause := publisher.sub_state.retry_at - self._services.clock.now()) > 0:
+            await publisher.put_off(
+                publisher.sub_state, pause, charge=True
+            )  # more mail has woken us, and it is too early
             return
-        if mail and telling.lost >= _MOST_RUNS:
+        if mail and publisher.lost >= _MOST_RUNS:
             # The store hands out letters one by one by now, so this is the one that does it.
             poison = mail.pop(0)
-            await telling.set_aside(poison.seq, f"the server was lost {telling.lost} times on it", keep=True)
+            await publisher.set_aside(poison.seq, f"the server was lost {publisher.lost} times on it", keep=True)
         if FLUSH in claim.timers:
-            await telling.flush()
-        for number, letter in enumerate(mail, start=1):
-            if not await telling.has_room():
+            await publisher.flush()
+        for number, new_mail in enumerate(mail, start=1):
+            if not await publisher.has_room():
                 await self._pause()
                 return
-            if not await self._handle(letter, keep=number < len(mail)):
+            if not await self._handle(new_mail, keep=number < len(mail)):
                 return
         if not mail:
-            await telling.hold.commit(Commit())
+            await publisher.claimed_box.commit(Commit())
 
     async def _pause(self) -> None:
         """Leave the mail unread for a while, longer every time."""
-        telling = self._telling
-        if telling.attempts == _WORTH_TELLING:
-            telling.log("is paused: its events do not get through", warn=True)
-        await telling.put_off(telling.standing, min(backoff(telling.attempts), _LONGEST_PAUSE), charge=True)
+        publisher = self._publisher
+        if publisher.attempts == _WORTH_TELLING:
+            publisher.log("is paused: its events do not get through", warn=True)
+        await publisher.put_off(publisher.sub_state, min(backoff(publisher.attempts), _LONGEST_PAUSE), charge=True)
 
-    async def _handle(self, letter: Mail, *, keep: bool) -> bool:
+    async def _handle(self, new_mail: Mail, *, keep: bool) -> bool:
         """Whether to go on with the next."""
-        telling = self._telling
-        workplace = await SubscriptionContext.open(
-            self._premises, self._resources, telling.hold, self._tool, telling.standing, telling.checkpoint
+        publisher = self._publisher
+        sub_context = await SubscriptionContext.open(
+            self._services,
+            self._resources,
+            publisher.claimed_box,
+            self._tool,
+            publisher.sub_state,
+            publisher.checkpoint,
         )
-        self._at_work(workplace)
+        self._at_work(sub_context)
         try:
-            events, changes = await authors(self._hear(letter, workplace))
+            events, changes = await authors(self._hear(new_mail, sub_context))
         except EventRejected as refused:
-            await telling.refuse(refused.error, consumed=[letter.seq])
+            await publisher.refuse(refused.error, consumed=[new_mail.seq])
             return False
         except HandlerFailed as broke:
-            return await self._failed(letter, broke.error, keep=keep)
+            return await self._failed(new_mail, broke.error, keep=keep)
         finally:
-            await workplace.close()
-        await telling.tell(events, workplace, changes=changes, consumed=[letter.seq], keep=keep)
-        return not telling.standing.ended
+            await sub_context.close()
+        await publisher.tell(events, sub_context, changes=changes, consumed=[new_mail.seq], keep=keep)
+        return not publisher.sub_state.ended
 
-    async def _hear(self, letter: Mail, workplace: SubscriptionContext) -> tuple[list[Occurrence], Commit]:
+    async def _hear(self, new_mail: Mail, sub_context: SubscriptionContext) -> tuple[list[Occurrence], Commit]:
         """The events of a letter, and what the function has changed in its thread's state."""
-        if letter.kind != EVENT:
+        if new_mail.kind != EVENT:
             return [], Commit()
         signature = self._tool.signature
-        arguments: dict[str, Any] = bound(signature, self._telling.standing.message, workplace.context)
-        async with self._places, self._premises.clock.timeout(self._tool.traits.timeout):
-            told = await invoke(signature, {**arguments, PAYLOAD: from_json(letter.body)}, self._premises.threads)
-        return occurrences(told, self._telling.traits.associative), workplace.changes()
+        arguments: dict[str, Any] = bound(signature, self._publisher.sub_state.message, sub_context.context)
+        async with self._places, self._services.clock.timeout(self._tool.traits.timeout):
+            told = await invoke(signature, {**arguments, PAYLOAD: from_json(new_mail.body)}, self._services.thread_pool)
+        return occurrences(told, self._publisher.traits.associative), sub_context.changes()
 
-    async def _failed(self, letter: Mail, error: BaseException, *, keep: bool) -> bool:
-        telling = self._telling
-        failures = telling.standing.failures + 1
+    async def _failed(self, new_mail: Mail, error: BaseException, *, keep: bool) -> bool:
+        publisher = self._publisher
+        failures = publisher.sub_state.failures + 1
         if failures >= _MOST_RUNS:
-            telling.log("failed on an event of its topic", error)
-            await telling.set_aside(letter.seq, f"it failed {failures} times: {type(error).__name__}", keep=keep)
+            publisher.log("failed on an event of its topic", error)
+            await publisher.set_aside(new_mail.seq, f"it failed {failures} times: {type(error).__name__}", keep=keep)
             return True
         seconds = backoff(failures)
-        telling.log(f"failed on an event of its topic, which is tried again in {seconds:g} s", error)
-        retry_at = self._premises.clock.now() + seconds
-        await telling.put_off(replace(telling.standing, failures=failures, retry_at=retry_at), seconds, charge=True)
+        publisher.log(f"failed on an event of its topic, which is tried again in {seconds:g} s", error)
+        retry_at = self._services.clock.now() + seconds
+        await publisher.put_off(
+            replace(publisher.sub_state, failures=failures, retry_at=retry_at), seconds, charge=True
+        )
         return False

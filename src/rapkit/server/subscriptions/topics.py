@@ -26,7 +26,7 @@ _UNSUBSCRIBE = "unsubscribe"
 _EMIT = "emit"
 _SUBSCRIBER = "subscriber"
 _AT_ONCE = 16
-_MOST_LETTERS = 500
+_MOST_MAILS = 500
 _PAUSE_AFTER_FAILURE = 1.0
 
 log = logging.getLogger("rapkit.subscriptions")
@@ -51,12 +51,12 @@ def unsubscribe_mail(toolset: str, topic: str | None, subscription: str) -> list
 class Topics:
     """The topics of a toolset."""
 
-    def __init__(self, premises: ToolsetServices) -> None:
-        self._premises = premises
-        self._store = premises.store
-        self._toolset = premises.plan.toolset
+    def __init__(self, services: ToolsetServices) -> None:
+        self._services = services
+        self._store = services.store
+        self._toolset = services.config.toolset
         self._kind = topic_kind(self._toolset)
-        self._pump = Poller(premises.store, self._kind, _AT_ONCE, self._claim, self._run)
+        self._poller = Poller(services.store, self._kind, _AT_ONCE, self._claim, self._run)
 
     async def emit(self, topic: str, payload: object, id: str | None = None) -> None:
         """Make it durable that something happened; the same `id` again, within `remember_events` seconds, is the same thing.
@@ -64,13 +64,13 @@ class Topics:
         `ValueError` if the payload is not JSON, or too large.
         """
         body = to_json(payload, inf_nan_mode="null")
-        largest = self._premises.plan.limits.body
+        largest = self._services.config.limits.body
         if len(body) > largest:
             raise ValueError(
                 f"The payload has {len(body):,} bytes, and {largest:,} are taken. Emit what matters of it."
             )
         self._look_at(topic)
-        remember_for = self._premises.plan.durations.remember_events
+        remember_for = self._services.config.durations.remember_events
         # If there is no such box, nobody has ever subscribed, and there is nobody to tell.
         await self._store.accept(
             NewMail(topic_box(self._toolset, topic).id, _EMIT, body, id, remember_for=remember_for)
@@ -80,7 +80,7 @@ class Topics:
         """Say so if it is none that anybody can be subscribed to. No error, because it may come from what a source has sent."""
         patterns = [
             pattern
-            for tool in self._premises.plan.tools.values()
+            for tool in self._services.config.tools.values()
             if tool.subscription is not None and (pattern := tool.subscription.pattern) is not None
         ]
         if not any(pattern.fits(topic) for pattern in patterns):
@@ -89,19 +89,19 @@ class Topics:
 
     async def run(self) -> None:
         """Pass on what is emitted, until cancelled."""
-        await self._pump.run()
+        await self._poller.run()
 
     async def drain(self, patience: float) -> None:
         """Let what was begun end."""
-        await self._pump.drain(patience)
+        await self._poller.drain(patience)
 
     @property
     def healthy(self) -> bool:
         """Whether topics can be fetched."""
-        return self._pump.healthy
+        return self._poller.healthy
 
     async def _claim(self, limit: int) -> list[Claim]:
-        return await self._store.claim(self._premises.worker, self._kind, limit, self._premises.plan.limits.mail)
+        return await self._store.claim(self._services.worker, self._kind, limit, self._services.config.limits.mail)
 
     async def _run(self, claim: Claim) -> None:
         try:
@@ -110,8 +110,8 @@ class Topics:
             log.debug("%s", error)  # whoever has it now goes on
         except Exception as error:
             log.error("cannot pass events of a topic on, and try again: %s", error, exc_info=error)
-            await self._premises.clock.sleep(_PAUSE_AFTER_FAILURE)
-            await self._premises.hold(claim, "").commit_with_retry(Commit(again_at=self._premises.clock.now()))
+            await self._services.clock.sleep(_PAUSE_AFTER_FAILURE)
+            await self._services.claimed_box(claim, "").commit_with_retry(Commit(again_at=self._services.clock.now()))
 
     async def _handle(self, claim: Claim) -> None:
         """Pass the mail on in parts, because a crowd of letters to a crowd of subscribers would hold up everybody else for long."""
@@ -119,10 +119,10 @@ class Topics:
         done = _Progress.read(claim.box.state)
         mail = list(claim.mail)
         while mail:
-            if mail[0].kind == _EMIT and len(subscribers) > _MOST_LETTERS:
+            if mail[0].kind == _EMIT and len(subscribers) > _MOST_MAILS:
                 await self._pass_on_in_parts(claim, mail.pop(0), subscribers, done, keep=bool(mail))
                 continue
-            most = max(1, _MOST_LETTERS // max(1, len(subscribers)))
+            most = max(1, _MOST_MAILS // max(1, len(subscribers)))
             part, mail = mail[:most], mail[most:]
             await self._store.commit(claim, replace(_passed_on(part, subscribers), keep=bool(mail)))
         if not claim.mail:
@@ -135,10 +135,10 @@ class Topics:
         after = done.after if done.seq == emitted.seq else ""
         rest = sorted(subscriber for subscriber in subscribers if subscriber > after)
         while rest:
-            part, rest = rest[:_MOST_LETTERS], rest[_MOST_LETTERS:]
-            letters = [NewMail(subscriber, EVENT, emitted.body) for subscriber in part]
+            part, rest = rest[:_MOST_MAILS], rest[_MOST_MAILS:]
+            new_mails = [NewMail(subscriber, EVENT, emitted.body) for subscriber in part]
             progress = _Progress(emitted.seq, part[-1]).to_bytes()
-            await self._store.commit(claim, Commit(letters=letters, state=progress, keep=True))
+            await self._store.commit(claim, Commit(new_mails=new_mails, state=progress, keep=True))
         await self._store.commit(claim, Commit(consumed=[emitted.seq], state=b"", keep=keep))
 
 
@@ -160,10 +160,10 @@ class _Progress:
 def _passed_on(mail: Sequence[Mail], subscribers: set[str]) -> Commit:
     """What follows from the letters, one after the other. `subscribers` is changed with them."""
     changed: dict[str, bool] = {}
-    letters: list[NewMail] = []
+    new_mails: list[NewMail] = []
     for each in mail:
         if each.kind == _EMIT:
-            letters += [NewMail(subscriber, EVENT, each.body) for subscriber in sorted(subscribers)]
+            new_mails += [NewMail(subscriber, EVENT, each.body) for subscriber in sorted(subscribers)]
             continue
         subscriber = each.body.decode()
         changed[subscriber] = each.kind == _SUBSCRIBE
@@ -175,5 +175,5 @@ def _passed_on(mail: Sequence[Mail], subscribers: set[str]) -> Commit:
         consumed=[each.seq for each in mail],
         put=[Record(_SUBSCRIBER, subscriber) for subscriber, here in changed.items() if here],
         drop=[(_SUBSCRIBER, subscriber) for subscriber, here in changed.items() if not here],
-        letters=letters,
+        new_mails=new_mails,
     )

@@ -46,9 +46,9 @@ class ContextServices:
 
     clock: Clock
     views: "Views"
-    space: "ThreadResources"
+    thread_resources: "ThreadResources"
     processes: "Processes"
-    people: Interaction
+    interaction: Interaction
     checkpoint: Callable[[str], Awaitable[None]]
 
 
@@ -75,7 +75,13 @@ class Context:
     """The call at hand. A parameter annotated with this class gets it, and is not shown to the model."""
 
     def __init__(
-        self, call: "StoredCall", tool: str, means: ContextServices, cursor: str | None = None, *, is_async: bool = True
+        self,
+        call: "StoredCall",
+        tool: str,
+        services: ContextServices,
+        cursor: str | None = None,
+        *,
+        is_async: bool = True,
     ) -> None:
         message = call.message
         self.user_id = getattr(message, "user_id", None)
@@ -89,7 +95,7 @@ class Context:
         self.cursor = cursor
         """How far the call or subscription has come: the last `checkpoint`, or the cursor of an event after it; None at first."""
         self._tool = tool
-        self._means = means
+        self._services = services
         self._is_async = is_async
         self._cancelled = False
 
@@ -107,16 +113,16 @@ class Context:
     def cancel(self) -> None:
         """Say that nobody waits for the result any more: its programs are ended, and it can start no others."""
         self._cancelled = True
-        self._means.processes.stop()
+        self._services.processes.stop()
 
     def workspace(self) -> Path:
         """A folder of the thread's own, there for all its calls until the thread is closed or forgotten."""
-        return self._means.space.workspace()
+        return self._services.thread_resources.workspace()
 
     @property
     def state(self) -> MutableMapping[str, Any]:
         """A small dict of the thread's own, of what JSON can hold. Changes are kept together with the handler's result or event."""
-        return self._means.space.state
+        return self._services.thread_resources.state
 
     async def choose(
         self,
@@ -134,7 +140,7 @@ class Context:
         unless the toolset's durations say otherwise), or the answer is none of the choices, this raises `ToolError`. With `remember` the
         same question of the same tool is not asked again in this thread, or of this user.
         """
-        return await self._means.people.choose(prompt, choices, default, remember, expires_in)
+        return await self._services.interaction.choose(prompt, choices, default, remember, expires_in)
 
     async def oauth(self, provider: str, *, refused: str | None = None) -> str:
         """An access token of the user's. If there is none, the user is asked to authorise us, and the handler is suspended as in `choose`.
@@ -142,18 +148,18 @@ class Context:
         `refused` is a token that the provider's API has turned down: it is refreshed, or the user is asked again. If the user denies, or
         does not authorise us in time, this raises `ToolError`.
         """
-        return await self._means.people.oauth(provider, refused)
+        return await self._services.interaction.oauth(provider, refused)
 
     @_awaited
     async def view(self, view_type: str, content: object) -> None:
         """Show something to the user beside the conversation: any JSON. Of updates in quick succession only the last is sent."""
-        await self._means.views.show(view_type, content)
+        await self._services.views.show(view_type, content)
 
     @_awaited
     async def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """Show how far the call has come: as the view "progress"."""
         content = {"call_id": self.call_id, "operation": self._tool, "done": done, "total": total, "note": note}
-        await self._means.views.show(_PROGRESS, {key: value for key, value in content.items() if value is not None})
+        await self._services.views.show(_PROGRESS, {key: value for key, value in content.items() if value is not None})
 
     @_awaited
     async def checkpoint(self, cursor: str) -> None:
@@ -164,7 +170,7 @@ class Context:
         runs, whatever its annotations say, and should go on after `ctx.cursor`. Changes of `ctx.state` are stored with it. It raises if
         the call was cancelled.
         """
-        await self._means.checkpoint(checked_cursor(cursor))
+        await self._services.checkpoint(checked_cursor(cursor))
         self.cursor = cursor
 
     def run(
@@ -180,12 +186,12 @@ class Context:
 
         It and all it starts end with the call: when it is cancelled, and after a crash of the server.
         """
-        return self._means.processes.run(argv, cwd=cwd, env=env, input=input, timeout=timeout)
+        return self._services.processes.run(argv, cwd=cwd, env=env, input=input, timeout=timeout)
 
     @_awaited
     async def sleep(self, seconds: float) -> None:
         """Like `asyncio.sleep`, by the server's clock: the one that tests can advance."""
-        await self._means.clock.sleep(seconds)
+        await self._services.clock.sleep(seconds)
 
 
 class _CallLog(logging.LoggerAdapter[logging.Logger]):

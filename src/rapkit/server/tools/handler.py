@@ -27,11 +27,11 @@ def bound(signature: Signature, message: Invocation, context: Context | None) ->
     return arguments
 
 
-async def invoke(signature: Signature, arguments: dict[str, Any], threads: ThreadPool) -> Any:
+async def invoke(signature: Signature, arguments: dict[str, Any], thread_pool: ThreadPool) -> Any:
     """What the function returns; a plain function is called in a thread."""
     if signature.is_async:
         return await signature.function(**arguments)
-    return await threads.run(partial(signature.function, **arguments))
+    return await thread_pool.run(partial(signature.function, **arguments))
 
 
 async def output_of(

@@ -61,16 +61,16 @@ class Boxes:
         self._lease = lease
         self._enqueue = enqueue
 
-    def create(self, box: NewBox, letter: NewMail | None, tx: Transaction) -> bool:
-        if letter is not None and letter.box != box.id:
+    def create(self, box: NewBox, new_mail: NewMail | None, tx: Transaction) -> bool:
+        if new_mail is not None and new_mail.box != box.id:
             raise StoreError(
-                f"A letter that comes with box {box.id} is for box {letter.box}. It has to be for the same."
+                f"A letter that comes with box {box.id} is for box {new_mail.box}. It has to be for the same."
             )
         made = self._insert(box, None, None if box.idle else tx.now, tx) is not None
         if made and not box.idle:
             tx.due.add(box.kind)
-        if letter is not None:
-            self.accept(letter, tx)
+        if new_mail is not None:
+            self.accept(new_mail, tx)
         return made
 
     def create_claimed(self, box: NewBox, worker: str, tx: Transaction) -> Claim | None:
@@ -87,37 +87,37 @@ class Boxes:
         row = (box.id, box.kind, box.parent, box.root, box.name, sealed, tx.now, worker, due_at, box.share)
         return tx.row(sql.CREATE_BOX, row)
 
-    def accept(self, letter: NewMail, tx: Transaction) -> AcceptResult:
-        reception, kind, trace = self._admit(letter, tx)
+    def accept(self, new_mail: NewMail, tx: Transaction) -> AcceptResult:
+        accept_result, kind, trace = self._admit(new_mail, tx)
         if kind is not None:
-            self._put_in(letter, trace, 0, tx)
-            self._wake(letter.box, kind, tx)
-        return reception
+            self._put_in(new_mail, trace, 0, tx)
+            self._wake(new_mail.box, kind, tx)
+        return accept_result
 
-    def accept_claimed(self, letter: NewMail, worker: str, tx: Transaction) -> tuple[AcceptResult, Claim | None]:
-        reception, kind, trace = self._admit(letter, tx)
+    def accept_claimed(self, new_mail: NewMail, worker: str, tx: Transaction) -> tuple[AcceptResult, Claim | None]:
+        accept_result, kind, trace = self._admit(new_mail, tx)
         if kind is None:
-            return reception, None
-        row = tx.row(sql.CLAIM_IDLE_BOX, (worker, tx.now + self._lease.seconds, letter.box, tx.now))
+            return accept_result, None
+        row = tx.row(sql.CLAIM_IDLE_BOX, (worker, tx.now + self._lease.seconds, new_mail.box, tx.now))
         if row is None:
-            self._put_in(letter, trace, 0, tx)
-            self._wake(letter.box, kind, tx)
-            return reception, None
+            self._put_in(new_mail, trace, 0, tx)
+            self._wake(new_mail.box, kind, tx)
+            return accept_result, None
         number, *columns, epoch = row
         try:
             box = self._box(columns)
         except WrongKey as error:
-            self._put_in(letter, trace, 0, tx)
-            self._put_off(number, letter.box, error, tx)
-            return reception, None
-        mail = Mail(self._put_in(letter, trace, 1, tx), letter.kind, letter.body, tx.now, 1, trace or "")
-        return reception, Claim(box, worker, epoch, 1, (mail,), (), tx.now)
+            self._put_in(new_mail, trace, 0, tx)
+            self._put_off(number, new_mail.box, error, tx)
+            return accept_result, None
+        mail = Mail(self._put_in(new_mail, trace, 1, tx), new_mail.kind, new_mail.body, tx.now, 1, trace or "")
+        return accept_result, Claim(box, worker, epoch, 1, (mail,), (), tx.now)
 
-    def _admit(self, letter: NewMail, tx: Transaction) -> tuple[AcceptResult, str | None, str | None]:
+    def _admit(self, new_mail: NewMail, tx: Transaction) -> tuple[AcceptResult, str | None, str | None]:
         """Whether a letter is wanted and new; then also of what kind the box is, and the trace that the letter belongs to, if any."""
-        needed_kind, needed_key = letter.needs or (None, None)
-        key = None if letter.dedup is None else f"letter/{letter.dedup}"
-        found = tx.row(sql.BOX_FOR_LETTER, (letter.box, key, needed_kind, needed_key, tx.now))
+        needed_kind, needed_key = new_mail.needs or (None, None)
+        key = None if new_mail.dedup is None else f"letter/{new_mail.dedup}"
+        found = tx.row(sql.BOX_FOR_MAIL, (new_mail.box, key, needed_kind, needed_key, tx.now))
         kind, status, seen, wanted, trace = found
         if seen:
             return AcceptResult.DUPLICATE, None, None
@@ -126,12 +126,12 @@ class Boxes:
         if not wanted:
             return AcceptResult.UNWANTED, None, None
         if key is not None:
-            until = None if letter.remember_for is None else tx.now + letter.remember_for
-            tx.write(sql.SEE, (letter.box, key, until))
-        return AcceptResult.ACCEPTED, kind, letter.traceparent or trace
+            until = None if new_mail.remember_for is None else tx.now + new_mail.remember_for
+            tx.write(sql.SEE, (new_mail.box, key, until))
+        return AcceptResult.ACCEPTED, kind, new_mail.traceparent or trace
 
-    def _put_in(self, letter: NewMail, trace: str | None, attempts: int, tx: Transaction) -> int:
-        row = (letter.box, letter.kind, self._sealed(letter.body, tx), tx.now, attempts, trace)
+    def _put_in(self, new_mail: NewMail, trace: str | None, attempts: int, tx: Transaction) -> int:
+        row = (new_mail.box, new_mail.kind, self._sealed(new_mail.body, tx), tx.now, attempts, trace)
         seq: int = tx.row(sql.INSERT_MAIL, row)[0]
         return seq
 
@@ -272,7 +272,7 @@ class Boxes:
             if not tx.write(sql.FORGET_BOX, fence):
                 raise _fenced(id)
             tx.write(sql.SEE, (id, "", tx.now + commit.forget_for))
-            tx.write(sql.REMEMBER_LETTERS, (tx.now + commit.forget_for, id))
+            tx.write(sql.REMEMBER_MAIL, (tx.now + commit.forget_for, id))
         else:
             found = tx.row(sql.FENCE, fence)
             if found is None:
@@ -288,8 +288,8 @@ class Boxes:
             self.create(box, None, tx)
         for fact in commit.facts:
             self.write_fact(fact, tx)
-        for letter in commit.letters:
-            self.accept(letter, tx)
+        for new_mail in commit.new_mails:
+            self.accept(new_mail, tx)
         return [one for one in taken if one is not None]
 
     def _consume(self, id: str, commit: Commit, tx: Transaction) -> None:

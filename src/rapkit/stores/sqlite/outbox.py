@@ -138,8 +138,8 @@ class Outbox:
                 self._advance(lane, tx)
         return len(lanes)
 
-    def parcels(self, dead: bool, after: str, limit: int, tx: Transaction) -> list[OutboxRow]:
-        return [OutboxRow(*row) for row in tx.rows(sql.PARCELS, (dead, after, limit))]
+    def outbox_rows(self, dead: bool, after: str, limit: int, tx: Transaction) -> list[OutboxRow]:
+        return [OutboxRow(*row) for row in tx.rows(sql.OUTBOX_ROWS, (dead, after, limit))]
 
 
 def share_of(origin: str, latest: bool) -> str:

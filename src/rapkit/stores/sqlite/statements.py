@@ -28,7 +28,7 @@ CREATE_BOX: Final = """
 Epochs begin at the time, so that a claim from an earlier life of the same id is never taken for one of this life.
 """
 
-BOX_FOR_LETTER: Final = """
+BOX_FOR_MAIL: Final = """
     SELECT b.kind, b.status,
            ?2 IS NOT NULL AND EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = ?2 AND (expires_at IS NULL OR expires_at > ?5)),
            ?3 IS NULL OR r.box IS NOT NULL, r.traceparent
@@ -158,7 +158,7 @@ FORGET_BOX: Final = "DELETE FROM boxes WHERE id = ? AND epoch = ? AND worker = ?
 FENCE: Final = "SELECT length, status FROM boxes WHERE id = ? AND epoch = ? AND worker = ?"
 """The length of the journal and the status, if the claim is the box's last."""
 
-REMEMBER_LETTERS: Final = (
+REMEMBER_MAIL: Final = (
     "UPDATE seen SET expires_at = min(ifnull(expires_at, ?1), ?1) WHERE scope = ?2 AND key GLOB 'letter/*'"
 )
 """Remember the letters of a box that is forgotten no longer than its id."""
@@ -451,7 +451,7 @@ RECORDS: Final = """
 """
 """Records of a box."""
 
-PARCELS: Final = """
+OUTBOX_ROWS: Final = """
     SELECT id, lane, kind, origin, attempts, problem, created_at, due_at, dead_at FROM outbox
     WHERE (dead_at IS NOT NULL) = ? AND id > ? ORDER BY id LIMIT ?
 """

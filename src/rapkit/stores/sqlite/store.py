@@ -54,8 +54,8 @@ class SqliteStore:
         # Of the process, not of the file: a file that was copied or restored does not know that it was.
         self.incarnation = secrets.token_hex(16)
         self._keys = keys
-        self._bells: dict[str, asyncio.Event] = {}
-        self._writer = Writer(path, keys, clock, self._ring)
+        self._wakeups: dict[str, asyncio.Event] = {}
+        self._writer = Writer(path, keys, clock, self._notify)
         self._outbox = Outbox(keys, self.lease)
         self._boxes = Boxes(keys, self.lease, self._outbox.enqueue)
         self._leases = Leases(self.lease, (self._boxes.leave, self._outbox.leave), monotonic)
@@ -63,8 +63,8 @@ class SqliteStore:
     def derive(self, purpose: str) -> list[bytes]:
         return self._keys.derive(purpose)
 
-    async def create(self, box: NewBox, letter: NewMail | None = None) -> bool:
-        return await self._writer.run(partial(self._boxes.create, box, letter))
+    async def create(self, box: NewBox, new_mail: NewMail | None = None) -> bool:
+        return await self._writer.run(partial(self._boxes.create, box, new_mail))
 
     async def create_claimed(self, box: NewBox, worker: str) -> Claim | None:
         return await self._writer.run(
@@ -72,12 +72,12 @@ class SqliteStore:
             undo=lambda claim: partial(self._boxes.give_back, [claim] if claim else []),
         )
 
-    async def accept(self, letter: NewMail) -> AcceptResult:
-        return await self._writer.run(partial(self._boxes.accept, letter))
+    async def accept(self, new_mail: NewMail) -> AcceptResult:
+        return await self._writer.run(partial(self._boxes.accept, new_mail))
 
-    async def accept_claimed(self, letter: NewMail, worker: str) -> tuple[AcceptResult, Claim | None]:
+    async def accept_claimed(self, new_mail: NewMail, worker: str) -> tuple[AcceptResult, Claim | None]:
         return await self._writer.run(
-            partial(self._boxes.accept_claimed, letter, worker),
+            partial(self._boxes.accept_claimed, new_mail, worker),
             undo=lambda accepted: partial(self._boxes.give_back, [accepted[1]] if accepted[1] else []),
         )
 
@@ -93,7 +93,7 @@ class SqliteStore:
     async def claim(
         self, worker: str, kind: str, limit: int, mail_bytes: int = MAIL_BYTES, quota: Quota[str] | None = None
     ) -> list[Claim]:
-        self._bell(kind).clear()
+        self._wakeup(kind).clear()
         charged = await self._writer.run(
             partial(self._boxes.claim, worker, kind, limit, mail_bytes, quota),
             undo=lambda charged: partial(self._boxes.give_back, charged.claims),
@@ -128,7 +128,7 @@ class SqliteStore:
         return await self._writer.run(partial(self._boxes.post, outgoing, key, remember_for))
 
     async def take(self, worker: str, limit: int, quota: Quota[tuple[str, bool]] | None = None) -> list[TakenPost]:
-        self._bell(OUTBOX).clear()
+        self._wakeup(OUTBOX).clear()
         shares = (
             None if quota is None else Quota({share_of(*each): n for each, n in quota.listed.items()}, quota.others)
         )
@@ -144,8 +144,8 @@ class SqliteStore:
         def operation(tx: Transaction) -> None:
             if not self._outbox.settle(taken, settlement, tx):
                 return
-            if settlement.letter is not None:
-                self._boxes.accept(settlement.letter, tx)
+            if settlement.new_mail is not None:
+                self._boxes.accept(settlement.new_mail, tx)
             if settlement.fact is not None:
                 self._boxes.write_fact(settlement.fact, tx)
 
@@ -157,20 +157,20 @@ class SqliteStore:
     async def wait(self, topic: str, at_most: float) -> None:
         try:
             async with asyncio.timeout(at_most):
-                await self._bell(topic).wait()
+                await self._wakeup(topic).wait()
         except TimeoutError:
             pass
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Have everybody who waits look again, because the clock was set."""
-        self._ring(None)
+        self._notify(None)
 
-    def _bell(self, topic: str) -> asyncio.Event:
-        return self._bells.setdefault(topic, asyncio.Event())
+    def _wakeup(self, topic: str) -> asyncio.Event:
+        return self._wakeups.setdefault(topic, asyncio.Event())
 
-    def _ring(self, topics: set[str] | None) -> None:
-        for topic in list(self._bells) if topics is None else topics:
-            self._bell(topic).set()
+    def _notify(self, topics: set[str] | None) -> None:
+        for topic in list(self._wakeups) if topics is None else topics:
+            self._wakeup(topic).set()
 
     async def next_due(self, topic: str) -> float | None:
         # Also where nobody renews a lease, because nobody works until something is due.
@@ -238,7 +238,7 @@ class SqliteStore:
         return await self._writer.run(partial(self._boxes.records, box, kind), writes=False)
 
     async def outbox(self, dead: bool, after: str = "", limit: int = 100) -> list[OutboxRow]:
-        return await self._writer.run(partial(self._outbox.parcels, dead, after, limit), writes=False)
+        return await self._writer.run(partial(self._outbox.outbox_rows, dead, after, limit), writes=False)
 
     async def sweep(self, dead_letters_kept_for: float) -> int:
         def operation(tx: Transaction) -> int:

@@ -120,15 +120,15 @@ class Redirects:
         body = await self._record(box, FLOW, key)
         if body is None:
             return GONE
-        standing = await self._record(box, CLAIM, key)
-        claim = _Claim.read(standing)
+        sub_state = await self._record(box, CLAIM, key)
+        claim = _Claim.read(sub_state)
         if claim.done:
             return GONE
         now = self._clock.now()
         if claim.is_live(now):
             return BUSY
         mine = _Claim(new_id("claim"), now + LEASE)
-        if not await self._note(box, key, mine.to_bytes(), standing):
+        if not await self._note(box, key, mine.to_bytes(), sub_state):
             return (
                 BUSY  # somebody else was faster, or the call has just ended: it will be known when the page looks again
             )

@@ -161,11 +161,11 @@ class Vault:
     async def _lease(self, user: str, provider: str, stale: bytes) -> bytes | None:
         """The right to refresh, as soon as nobody else has it; None if the token has changed while we waited."""
         while await self._record(user, TOKEN, provider) == stale:
-            standing = await self._record(user, REFRESHING, provider)
+            sub_state = await self._record(user, REFRESHING, provider)
             now = self._clock.now()
-            if standing is None or not _is_live(standing, now):
+            if sub_state is None or not _is_live(sub_state, now):
                 lease = json.dumps({"by": new_id("refresh"), "until": now + LEASE}).encode()
-                if await self._note(user, REFRESHING, provider, lease, standing):
+                if await self._note(user, REFRESHING, provider, lease, sub_state):
                     return lease
             await self._clock.sleep(_LOOK_AGAIN_EVERY)
         return None
