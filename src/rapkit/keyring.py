@@ -1,4 +1,4 @@
-"""Keys for what is kept secret at rest.
+"""The keyring: keys that encrypt secrets at rest.
 
 The first key seals, all of them open: put a new key in front and keep the old one as long as something sealed with it may be stored.
 A sealed blob is `version | key id | nonce | ciphertext`, AES-256-GCM-SIV: random nonces, no limit on messages that matters.
@@ -62,7 +62,7 @@ class Keyring:
 
     @classmethod
     def random(cls) -> "Keyring":
-        """A key nobody else has: for what does not outlive the process."""
+        """A random key, for what does not outlive the process."""
         return cls(secrets.token_bytes(32))
 
     def seal(self, plain: bytes) -> bytes:

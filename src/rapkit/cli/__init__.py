@@ -1,4 +1,4 @@
-"""The command line: one file a command, loaded when it is used."""
+"""The command line: one module per command, imported when the command is used."""
 
 import difflib
 import shutil

@@ -1,4 +1,4 @@
-"""Talking to an agent from the command line: its client API, blocking.
+"""A blocking client for an agent's HTTP API.
 
 By hand rather than with our HTTP client, which does not hear Ctrl-C while it waits and cannot be interrupted by another thread.
 """
@@ -38,7 +38,7 @@ class AgentUnreachable(RapkitError):
 
 
 class _Gone(AgentUnreachable):
-    """There is nobody."""
+    """No agent answers at this URL."""
 
 
 class AgentTimeout(RapkitError):
@@ -257,7 +257,7 @@ class EventStreamReader:
                 ) from None
 
     def close(self) -> None:
-        """End it: whoever reads sees the end of the stream."""
+        """Close the stream; a reader sees its end."""
         self._closed = True
         if self._socket is not None:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""An agent that a command runs itself, for as long as the command lasts."""
+"""Host an agent inside a command, for as long as the command runs."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK = "127.0.0.1"
 _GRACE = 2.0  # for what is under way on other threads, when a command has what it wanted
-_MOMENT = 0.25  # for the same, when nobody wants to wait
+_MOMENT = 0.25  # for the same, when the user does not want to wait
 _PATIENCE = 5.0  # with an end that takes longer; what is left of it ends with the process
 
 log = logging.getLogger("rapkit.cli")
@@ -73,7 +73,7 @@ class AgentHost:
             raise self.problem
 
     def stop(self, *, at_once: bool) -> None:
-        """End it, and wait for that. `at_once`: completions under way are not waited for; they are made again by whoever works next."""
+        """End it, and wait for that. `at_once`: completions under way are not waited for; the next worker makes them again."""
         with self._changing:
             self._over, self._at_once = True, at_once
             if self._loop is not None:

@@ -1,4 +1,4 @@
-"""Which agent a command means: one that runs somewhere, or one of this folder's settings, run by the command itself."""
+"""Select the agent of a command: one that runs somewhere, or one that the command runs itself from this folder's settings."""
 
 import contextlib
 import dataclasses
@@ -48,7 +48,7 @@ class AgentSelection:
 
 
 class ReachedAgent:
-    """An agent that answers. `works`: somebody works on its threads. `said` is how we were told which one it is."""
+    """An agent that answers. `works`: a worker runs its threads. `said` are the options that selected it."""
 
     def __init__(
         self, api: AgentApi, said: CommandHints, *, works: bool = True, local_agent: LocalAgent | None = None
@@ -68,7 +68,7 @@ class ReachedAgent:
         return self._local_agent.look_at_servers() if self._local_agent is not None and self.is_ours else None
 
     def leave_at_once(self) -> None:
-        """When the command ends, and the agent with it, nobody wants to wait for what is under way."""
+        """When the command ends, and the agent with it, work under way is not waited for."""
         if self._local_agent is not None:
             self._local_agent.hurry()
 

@@ -1,4 +1,4 @@
-"""What `rapkit up` tells of an agent that runs: where it is, what it is kept in, and what it has to do."""
+"""The start-up banner of `rapkit up`: the agent's URL, its store, and its pending work."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which agent a command was told of, for the other commands that it names to whoever reads: they are about the same one."""
+"""Build the follow-up commands that a command prints, with the options that select the same agent."""
 
 import shlex
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _HIDDEN = "…"
 class CommandHints:
     """The options that stood on the command line. What comes from the environment, or is the default, need not be said again.
 
-    Commands are as somebody would type them, with these options where they take them. A token that is no reference is not repeated.
+    Commands are as a user would type them, with these options where they take them. A token that is no reference is not repeated.
     `kept_in` is the store of the agent that was found.
     """
 

@@ -1,4 +1,4 @@
-"""What a command shows to a tool server to be let in: a token, an AWS signature, a client certificate."""
+"""Credentials for a tool server: a token, an AWS signature, a client certificate."""
 
 import functools
 from collections.abc import Callable

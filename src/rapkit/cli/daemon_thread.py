@@ -1,4 +1,4 @@
-"""Work in a thread that nobody waits for when the program ends, unlike those of an executor: so Ctrl-C ends it at once."""
+"""Run work in a daemon thread, which does not delay the end of the program as an executor's threads would."""
 
 import threading
 from collections.abc import Callable
@@ -12,12 +12,12 @@ T = TypeVar("T")
 def run_in_daemon_thread(work: Callable[P, T], *given: P.args, **options: P.kwargs) -> "Future[T]":
     """Begin; the future has what it comes to."""
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # or whoever loses patience with it could cancel it, and it could not be set below
+    future.set_running_or_notify_cancel()  # or a caller could cancel it, and it could not be set below
 
     def run() -> None:
         try:
             result = work(*given, **options)
-        except BaseException as error:  # noqa: BLE001 - whoever waits for it is told
+        except BaseException as error:  # noqa: BLE001 - the waiting caller gets it
             future.set_exception(error)
         else:
             future.set_result(result)

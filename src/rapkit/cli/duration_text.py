@@ -1,4 +1,4 @@
-"""Spans of time as people say them."""
+"""Format durations for people."""
 
 
 def span(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The agent of some settings, run by the command itself if nobody else does."""
+"""The agent of the local settings, run by the command itself unless it already runs elsewhere."""
 
 import contextlib
 import functools
@@ -66,9 +66,9 @@ class LocalAgent:
         return self._host.url
 
     def take_over(self) -> bool:
-        """Run it, because nobody is there any more; whether it does. Any thread may ask, and as often as it likes.
+        """Run it, because it no longer runs elsewhere; returns whether it runs. Any thread may ask, and as often as it likes.
 
-        `AgentRefused` if it cannot run. That its port is taken is no reason: somebody else was quicker, and will do.
+        `AgentRefused` if it cannot run. That its port is taken is no reason: another process was quicker, and will do.
         """
         with self._one_at_a_time:
             if self._host is not None and not self._over:

@@ -1,4 +1,4 @@
-"""Ports as they are given on the command line."""
+"""The click type for ports."""
 
 from typing import Any
 

@@ -1,10 +1,10 @@
-"""Where tools reach the agent of some settings, and who else does."""
+"""Determine the agent's public URL, and check who may call it."""
 
 from rapkit.errors import ConfigError
 from rapkit.http.authentication import is_loopback_host
 from rapkit.settings.settings import Settings
 
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what to call back instead: nobody can be called back there
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what to call back instead: that is no address to call back
 
 
 def public_url(settings: Settings, port: int | None = None) -> str:
@@ -21,7 +21,7 @@ def public_url(settings: Settings, port: int | None = None) -> str:
 
 
 def check_who_may_call(settings: Settings) -> None:
-    """`ConfigError` if anybody on other machines could use the agent."""
+    """`ConfigError` if unauthenticated callers on other machines could use the agent."""
     if not settings.tokens and not is_loopback_host(settings.host):
         raise ConfigError(
             f"{settings.host} can be reached from other machines, and no token is configured: anybody could use your agent. "

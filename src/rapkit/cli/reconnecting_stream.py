@@ -1,4 +1,4 @@
-"""Following a thread from the command line, through restarts of its agent."""
+"""Follow a thread's events, reconnecting through restarts of its agent."""
 
 import threading
 import time

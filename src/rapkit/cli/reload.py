@@ -1,4 +1,4 @@
-"""A server that is started anew whenever its code changes."""
+"""Restart a server whenever its code changes."""
 
 import logging
 import signal

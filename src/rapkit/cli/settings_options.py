@@ -1,4 +1,4 @@
-"""The options that say what an agent's settings are. By themselves, so that commands without an agent need not load one."""
+"""The options for an agent's settings, in a module of their own so that other commands need not load an agent."""
 
 import dataclasses
 import functools

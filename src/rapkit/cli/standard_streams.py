@@ -1,4 +1,4 @@
-"""The standard streams, whatever the shell has made of them: closed, full, or of an encoding with few letters."""
+"""Make the standard streams safe to use when they are closed, full, or limited in encoding."""
 
 import contextlib
 import errno
@@ -31,7 +31,7 @@ class _Output(io.FileIO):
 
 
 class _Complaints(io.FileIO):
-    """Standard error, which nobody can be told about: what cannot be written there is lost, and the work goes on."""
+    """Standard error, whose failure cannot be reported: what cannot be written there is lost, and the work goes on."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
         try:

@@ -1,4 +1,4 @@
-"""Talking to a tool server from the command line."""
+"""A client for tool servers."""
 
 import json
 import re
@@ -76,7 +76,7 @@ def _check_url(url: str) -> None:
 
 
 def _meant(given: str) -> str:
-    """The URL that somebody probably means who gives something else."""
+    """The URL that the user probably meant."""
     if port := _PORT.fullmatch(given):
         return f"http://127.0.0.1:{port[1]}"
     return f"http://{given}" if _PLACE.fullmatch(given) else "http://127.0.0.1:8001"

@@ -1,4 +1,4 @@
-"""Finding the toolset a command is about."""
+"""Load the toolset that a command names."""
 
 import difflib
 import importlib
@@ -75,7 +75,7 @@ def _meant(place: str) -> str:
 
 
 def _module_name(path: Path) -> str:
-    # Tools for calendars live in calendar.py, and whoever imports the standard library's afterwards must not get ours.
+    # Tools for calendars live in calendar.py, and a later import of the standard library's must not get the user's.
     taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
     return f"{path.stem}_toolset" if taken else path.stem
 

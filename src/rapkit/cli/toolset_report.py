@@ -1,4 +1,4 @@
-"""What an agent found at its servers, for people and for machines."""
+"""Report which tools an agent found at its servers, as text or JSON."""
 
 import logging
 from collections.abc import Iterator, Sequence

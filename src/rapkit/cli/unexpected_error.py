@@ -1,4 +1,4 @@
-"""What nobody foresaw: the last resort of the command line."""
+"""Describe an unexpected exception in one sentence: the last resort of the command line."""
 
 import os
 
@@ -9,7 +9,7 @@ _LONGEST = 200
 
 
 def sentence_about(error: Exception) -> str:
-    """What went wrong and where, for whoever meets it and whoever mends it. If `RAPKIT_TRACEBACK` is set, it is raised instead."""
+    """What went wrong and where, for the user and for whom they report it to. If `RAPKIT_TRACEBACK` is set, it is raised instead."""
     if os.environ.get(_VARIABLE):
         raise error
     while isinstance(error, ExceptionGroup):

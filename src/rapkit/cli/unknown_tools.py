@@ -1,4 +1,4 @@
-"""Tools that an agent's settings name and no server offers. A slip there means that nobody is asked before a call, or waits for ever."""
+"""Detect tool names in an agent's settings that no server offers. A typo there disables a confirmation or a timeout."""
 
 import difflib
 from collections.abc import Mapping, Sequence

@@ -89,7 +89,7 @@ def _listen(settings: Settings) -> socket.socket:
     except ConfigError as taken:
         try:
             lasting = is_lasting(settings)
-        except RapkitError:  # somebody else's port, then
+        except RapkitError:  # another program's port, then
             lasting = None
         if lasting is None:
             raise
@@ -147,7 +147,7 @@ class _Up:
 
     @contextlib.asynccontextmanager
     async def _commanding(self) -> AsyncIterator[None]:
-        """The command of the bell runs when it rings. It finds the same agent as we do, whatever was said on our command line."""
+        """The on-accept command runs when it is triggered. It finds the same agent, whatever options this command was given."""
         if self._on_accept_command is None:
             yield
             return

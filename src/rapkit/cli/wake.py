@@ -39,7 +39,7 @@ def command(config: Path, flags: Flags, at_most: float | None, log_format: str, 
     """
     set_up_logging(log_format, log_level)
     settings = load_settings(config, flags)
-    # Who may use the client API is of no interest here: nobody is served.
+    # Who may use the client API does not matter here: it is not served.
     agent = dataclasses.replace(settings, tokens={}).agent()
     try:
         woken = asyncio.run(_wake(agent, url_of(settings), at_most))

@@ -1,4 +1,4 @@
-"""Which addresses we dial when a stranger names the URL.
+"""SSRF protection: which addresses may be dialled when another party supplies the URL.
 
 A name proves nothing and an address has many spellings, so strings are never trusted: the URL is read by the same
 parser that will dial it, every address behind its host is judged, and only judged addresses are handed out.
@@ -82,7 +82,7 @@ class Guard:
                 self._origins.add(_allowed_origin(entry))
             else:
                 self._networks.append(_allowed_network(entry))
-        # Bounded, because strangers choose the keys. A refusal is not remembered: it is rare, and cheap to repeat.
+        # Bounded, because other parties choose the keys. A refusal is not remembered: it is rare, and cheap to repeat.
         self._judge_origin = lru_cache(maxsize=1024)(self._judge_authority)
 
     def check_url(self, url: str) -> Target:

@@ -1,4 +1,4 @@
-"""Talking to addresses strangers gave us, fast and without being led astray."""
+"""The HTTP client for URLs supplied by other parties: pooled, guarded and bounded."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ class PoolLimits:
 
 
 class HttpResponse(NamedTuple):
-    """What the receiver said. Its body is not part of it: nobody may interpret that (INV-7). Only for a log: the `reason` of a refusal."""
+    """The response to a request. It has no body, which must not be interpreted (INV-7). The `reason` of a refusal is only for the log."""
 
     status: int
     retry_after: float | None = None
@@ -218,7 +218,7 @@ class HttpClient:
     def _opened(self, target: Target, task: asyncio.Task[_Route]) -> None:
         del self._opening[target.origin]
         if not task.cancelled():
-            task.exception()  # asyncio complains about errors nobody looked at, even if nobody waits any more
+            task.exception()  # asyncio complains about unretrieved errors, even if no task waits any more
 
     async def _find_route(self, target: Target) -> _Route:
         try:

@@ -1,4 +1,4 @@
-"""Looks names up in threads, so that a name whose DNS does not answer does not hold up the others.
+"""Resolve host names in threads, so that one name whose DNS does not answer does not delay the others.
 
 The operating system's lookup cannot be interrupted: one that hangs keeps its thread until the system gives up, which takes up to minutes.
 So every lookup has a thread of its own, the number of threads is bounded, and names share them:
@@ -116,7 +116,7 @@ class NameResolver:
                 found: Sequence[str] | Exception = self._lookup(host, port)
             except Exception as error:  # noqa: BLE001 - it is raised where the answer is awaited
                 found = error
-            with contextlib.suppress(RuntimeError):  # the event loop has ended; nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the event loop has ended; no task waits any more
                 loop.call_soon_threadsafe(end, found)
 
         def end(found: Sequence[str] | Exception) -> None:
@@ -139,7 +139,7 @@ class NameResolver:
         answer = self._asked.pop(host)
         if isinstance(found, Exception):
             answer.set_exception(found)
-            answer.exception()  # asyncio complains about errors that were not looked at, even if nobody waits any more
+            answer.exception()  # asyncio complains about unretrieved errors, even if no task waits any more
         else:
             answer.set_result(found)
 
@@ -150,4 +150,4 @@ class NameResolver:
         self._known[host] = trust
         self._known.move_to_end(host)
         while len(self._known) > _MOST_REMEMBERED:
-            self._known.popitem(last=False)  # strangers choose the names
+            self._known.popitem(last=False)  # other parties choose the names

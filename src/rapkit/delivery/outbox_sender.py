@@ -1,4 +1,4 @@
-"""Delivers the outbox: takes what is due, POSTs it, and settles it by what was answered.
+"""Deliver the outbox: take due POSTs, send them, and settle each by its response.
 
 An origin that does not answer holds up only itself: it can have so many POSTs in hand, and while it has them nothing more is taken for it.
 Origins that have not answered lately cannot hold up the others together either: some places are kept for origins that have.
@@ -35,7 +35,7 @@ log = logging.getLogger("rapkit.delivery")
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """How a POST ended for good. `status` is None when nobody answered; `sent_at` is when its last attempt began."""
+    """The final outcome of a POST. `status` is None when there was no response; `sent_at` is when its last attempt began."""
 
     outcome: Outcome
     status: int | None
@@ -45,7 +45,7 @@ class DeliveryOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """What is written together with a POST's fate."""
+    """What is written together with the final outcome of a POST."""
 
     new_mail: NewMail | None = None
     fact: Fact | None = None
@@ -119,7 +119,7 @@ def _remember(shares: "OrderedDict[_Share, None]", share: _Share) -> None:
     shares[share] = None
     shares.move_to_end(share)
     while len(shares) > _MOST_REMEMBERED:
-        shares.popitem(last=False)  # there is no end to the origins strangers can name
+        shares.popitem(last=False)  # other parties can name any number of origins
 
 
 class OutboxSender:
@@ -165,7 +165,7 @@ class OutboxSender:
 
     @property
     def poller(self) -> Poller[TakenPost]:
-        """What keeps POSTs in hand, for whoever wants only those delivered that are due."""
+        """The poller behind it, for callers that want to deliver only what is due."""
         return self._poller
 
     async def run(self) -> None:
@@ -177,11 +177,11 @@ class OutboxSender:
             watching.cancel()
 
     async def drain(self, patience: float) -> None:
-        """Let the POSTs under way end; what cannot is delivered again by whoever comes next."""
+        """Let the POSTs under way end; the next sender delivers again what cannot."""
         await self._poller.drain(patience)
 
     async def abort(self, ids: Sequence[str]) -> None:
-        """Stop these POSTs if they are in our hands, and wait until they are. They were deleted: nobody sends them again."""
+        """Stop these POSTs if this sender has them, and wait until they have stopped. They were deleted, so no sender sends them again."""
         tasks = [task for id in ids if (task := self._under_way.get(id))]
         # What was taken in the same flush may be on its way to us still; what is in others' hands never comes.
         self._aborted.update(dict.fromkeys(id for id in ids if id not in self._under_way))
@@ -297,7 +297,7 @@ class OutboxSender:
             settlement = await self._attempt(taken)
             if not outgoing.once:
                 await self._settle(taken, settlement)
-            self._on_attempt(taken, settlement)  # last, so that nothing depends on whoever counts
+            self._on_attempt(taken, settlement)  # last, so that nothing depends on the callback
         finally:
             self._one_less(_share(outgoing))
             if self._under_way.get(outgoing.id) is task:
@@ -333,7 +333,7 @@ class OutboxSender:
     def _one_less(self, share: _Share) -> None:
         self._places[share] -= 1
         if not self._places[share]:
-            del self._places[share]  # there is no end to the origins strangers can name
+            del self._places[share]  # other parties can name any number of origins
 
     def _has_answered(self, share: _Share) -> None:
         self._silent.pop(share, None)
@@ -405,7 +405,7 @@ class OutboxSender:
         self._has_answered(_share(outgoing))
         span.answered(answer.status)
         if outgoing.kind == PostKind.NOTICE and answer.status in _NOT_IMPLEMENTED:
-            # Notices are optional, and many servers have no endpoint for them: no reason to alarm a person.
+            # Notices are optional, and many servers have no endpoint for them: no reason for a warning.
             problem = f"{outgoing.origin} answered {answer.status} to a notice"
             log.debug("%s", problem, extra={"message_id": outgoing.id})
             return Settlement(Outcome.DEAD, problem)
@@ -413,7 +413,7 @@ class OutboxSender:
             case RetryDecision.DELIVERED:
                 return await self._end(taken, DeliveryOutcome(Outcome.DELIVERED, answer.status, None, sent_at))
             case RetryDecision.GONE if outgoing.kind == PostKind.CANCELLED:
-                # nobody waits for it, as it should be
+                # no call waits for it, as it should be
                 return await self._end(taken, DeliveryOutcome(Outcome.DELIVERED, answer.status, None, sent_at))
             case RetryDecision.RETRY:
                 return await self._try_again(taken, answer, f"{outgoing.origin} answered {answer.status}", sent_at)
@@ -463,7 +463,7 @@ class OutboxSender:
             log.info("not shown: %s", delivery_outcome.problem, extra={"message_id": taken.outgoing.id})
             return Settlement(Outcome.DROPPED, delivery_outcome.problem)
         if delivery_outcome.outcome is Outcome.DEAD:
-            # The reason is for whoever runs this: it is no part of the fate, which threads and models are told.
+            # The reason is for the operator. It is not part of the outcome, which threads and models see.
             said = f"; it says: {reason}" if reason else ""
             log.warning("undeliverable: %s%s", delivery_outcome.problem, said, extra={"message_id": taken.outgoing.id})
         consequence = await self._report(taken, delivery_outcome)

@@ -1,6 +1,6 @@
-"""What a receiver says about a refusal, as our log may hold it.
+"""Extract from a problem document the reason for a refusal, in a form that is safe to log.
 
-It is a stranger's text, and the stranger has seen our secrets: what was sent to it in headers, and URLs with what they carry, are left out
+The text is untrusted, and its sender has seen our secrets: what was sent to it in headers, and URLs with what they carry, are left out
 of it, so is what is long enough to be a secret, and what is no text. Nothing is decided by it, and no model sees it (INV-7).
 """
 

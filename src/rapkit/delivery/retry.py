@@ -1,4 +1,4 @@
-"""When to POST again, and when to stop.
+"""Retry policies: when to POST again, and when to give up.
 
 No clock and no randomness: the caller says how many attempts were made, how old the message is, and brings the dice.
 """
@@ -18,7 +18,7 @@ class PostKind(StrEnum):
     INVOCATION = "invocation"
     CALLBACK = "callback"
     FINAL = "final"  # a callback after which nothing follows on its lane
-    CANCELLED = "cancelled"  # one that ends a call because somebody wanted that, who may be gone by now
+    CANCELLED = "cancelled"  # the result of a cancelled call, whose receiver may be gone by now
     QUESTION = "question"  # a callback that asks the user something, for whose answer a call waits
     VIEW = "view"  # a callback of which only the newest matters
     ANSWER = "answer"
@@ -39,7 +39,7 @@ def retry_decision(status: int) -> RetryDecision:
 
     Every 4xx is final (INV-5, CB-4), 408 and 429 included: a RAP receiver that is merely busy says 503.
 
-    A 3xx is tried again, never followed: following would dial an address nobody checked, and a redirect is what
+    A 3xx is tried again, never followed: following would dial an unchecked address, and a redirect is what
     maintenance pages and half-made proxies answer, so it may be gone in an hour. An acknowledged result lost for good
     costs more than a few POSTs in vain, and the horizon bounds those.
     """

@@ -1,4 +1,4 @@
-"""Who sent a message, and which message it is: the Standard Webhooks headers.
+"""The Standard Webhooks headers: sign messages, and verify who sent one and which one it is.
 
 The id stays the same over retries, so a receiver can tell one event delivered twice from two equal events. The
 signature covers id, timestamp and body; several secrets give several signatures, so that secrets can be rotated
@@ -45,7 +45,7 @@ class SignatureCheck(StrEnum):
 class IncomingSignature:
     """A message that may come in pieces, and the signature that goes with it.
 
-    Anything missing or malformed is a plain no, whatever a stranger sends. Without secrets nothing is ever verified.
+    Anything missing or malformed is a plain no, whatever is sent. Without secrets nothing is ever verified.
     """
 
     def __init__(self, headers: Mapping[str, str], secrets: Sequence[str]) -> None:

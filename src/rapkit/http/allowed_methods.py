@@ -1,4 +1,4 @@
-"""Which methods an endpoint answers."""
+"""Restrict an endpoint to certain HTTP methods."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 

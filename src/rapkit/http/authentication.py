@@ -1,10 +1,10 @@
-"""Who calls: bearer tokens, signatures and client certificates, all with names.
+"""Authenticate callers by bearer token, signature or client certificate, and map each to a name.
 
 What belongs to a caller (calls, threads, cancellations) is kept under the name, so that a token or a secret can be rotated without losing
 anything: give the name two of them for a while. A token and a secret of one name are one caller.
 
 A signature is that of Standard Webhooks, or that of AWS (`rapkit.http.sigv4`). The first covers a message id, a time within five minutes of
-ours and the body, not the path. Whoever gets hold of a signed request can send it again for that long: an invocation repeated runs once, a
+ours and the body, not the path. A copy of a signed request can be replayed for that long: an invocation repeated runs once, a
 notice repeated changes nothing.
 """
 
@@ -24,7 +24,7 @@ from rapkit.http.rejected_log import RejectedLog
 from rapkit.http.sigv4 import NotAuthentic, SigV4Keys
 
 LOCAL = "local"
-"""The name of everybody on this machine, when there are neither tokens nor secrets."""
+"""The name of every caller on this machine when neither tokens nor secrets are configured."""
 
 Named = Mapping[str, str | Sequence[str]]
 """Tokens or secrets by the caller's name; several while they are rotated."""
@@ -35,10 +35,10 @@ _SIGNED = tuple(name.encode() for name in (signatures.MESSAGE_ID, signatures.TIM
 
 
 class Callers:
-    """Names callers by their tokens, signatures and certificates; without any, everybody who connects from this machine is `local`.
+    """Names callers by their tokens, signatures and certificates; without any, every caller from this machine is `local`.
 
     `now` is what the time in a signature is compared with. `certificates` are names in client certificates, by the caller's name; if there
-    are none, every verified certificate is good. Whoever is none of them is told of with `turned_away`.
+    are none, every verified certificate is good. Requests of unknown callers are logged through `turned_away`.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Callers:
         return bool(self._secrets) and all(name in headers for name in _SIGNED)
 
     def identify_signed(self, scope: Scope, headers: Mapping[bytes, bytes], body: bytes) -> str:
-        """The name of the caller who signed this very request a moment ago; `NotAuthentic` for a stranger."""
+        """The name of the caller that signed this request a moment ago; `NotAuthentic` for an unknown one."""
         if self._aws_keys is not None and self._aws_keys.signed(headers):
             return self._aws_keys.identify(scope, body)
         given = {name.decode(): headers.get(name, b"").decode("latin-1") for name in _SIGNED}

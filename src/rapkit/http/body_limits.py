@@ -1,4 +1,4 @@
-"""Bounds on the time a request body takes, and on what is read of a body that was answered before it was read.
+"""Limits on how long a request body may take, and on how much of a body is read after the response was sent.
 
 A deadline on the whole body would refuse every attempt of a sender behind a slow link, so there is one on progress. Past it the answer is
 503: RAP senders retry a 5xx or a reset for days, but take a 4xx as final.

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on a connection: uvicorn's protocol on httptools, with bounds on everything a peer can send, leave unsent, or leave unread.
+"""HTTP/1.1 on one connection: uvicorn's httptools protocol, with limits on everything a peer can send, hold back or leave unread.
 
 The parser (llhttp) is strict about what makes a request ambiguous: a repeated Content-Length, one beside a Transfer-Encoding, folded
 headers. What it does not bound is bounded here; see `HttpLimits`.

@@ -1,4 +1,4 @@
-"""Serving an app on a port of this machine until a signal ends it."""
+"""Serve an ASGI app on a local port until a signal stops it."""
 
 import asyncio
 import contextlib
@@ -74,7 +74,7 @@ def serve_until_signal(
         except RapkitError:
             raise
         except Exception as error:
-            # Nobody sits in front of a service to run it once more and see how it came about.
+            # A service has no operator at the terminal who could run it again to see the cause.
             log.critical("serving has ended, and nobody foresaw why", exc_info=error)
             raise
 

@@ -1,4 +1,4 @@
-"""A page of numbers for Prometheus."""
+"""The endpoint that serves metrics to Prometheus."""
 
 from collections.abc import Awaitable, Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""Whether a server may hand out URLs that begin with http://.
+"""Check whether a server may hand out URLs that begin with http://.
 
 Callback URLs and the URLs that answers and OAuth redirects come to are secrets (TRA-2). Over plain HTTP every machine on the way can read
 them.

@@ -1,4 +1,4 @@
-"""Requests that were turned away because nobody knew who sent them, as the log tells of them."""
+"""Log requests that were rejected as unauthenticated, at a bounded rate."""
 
 import logging
 import time
@@ -14,7 +14,10 @@ log = logging.getLogger("rapkit.http")
 
 
 class RejectedLog:
-    """Tells the same of an address once a minute, and of all once a second: strangers choose how often they come, and from how many."""
+    """Logs the same rejection once a minute per address, and one a second overall.
+
+    Clients choose how often they call, and from how many addresses.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._one = RateLimit(_OF_ONE_ADDRESS, clock)

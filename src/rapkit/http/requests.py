@@ -1,4 +1,4 @@
-"""Requests as they come in, and how they are answered."""
+"""Read and authenticate requests, and write responses and problem documents."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was sent, by somebody we know."""
+    """An authenticated request."""
 
     caller: str
     body: bytes = field(repr=False)
@@ -55,8 +55,8 @@ async def read_request(
 ) -> Request:
     """The whole request once it is known who sent it, or a `Refusal`.
 
-    Whoever shows a token is known before the body is read, whoever signed it after; strangers get no further than that. With `is_json` a
-    body that is not declared to be JSON is refused; RAP messages are taken whatever they are declared to be.
+    A caller with a token is authenticated before the body is read, one that signed it afterwards; unknown callers are rejected then. With
+    `is_json` a body that is not declared to be JSON is refused; RAP messages are taken whatever they are declared to be.
     """
     headers = dict(scope["headers"])
     caller = identify(scope, callers)
@@ -195,7 +195,10 @@ def host_of(scope: Scope) -> bytes:
 
 
 def asked_url(scope: Scope) -> str:
-    """The address under which whoever sent a request knows us, up to where our own paths begin; "" if the Host header is no host."""
+    """The base URL under which the sender of a request reaches this server, up to where its own paths begin.
+
+    "" if the Host header is no host.
+    """
     host = host_of(scope).decode("latin-1").strip()
     if not host:
         address, port = scope.get("server") or ("localhost", None)
@@ -253,13 +256,13 @@ _TITLES = {
 
 
 def retry_later(detail: str, seconds: float) -> Refusal:
-    """What somebody is told who may try again after so many seconds. Never 429: RAP senders do not come back after a 4xx."""
+    """The refusal of a request that may be retried after so many seconds. Never 429: RAP senders do not come back after a 4xx."""
     after = max(1, math.ceil(seconds))
     return Refusal(503, f"{detail} Send it again in {after} s.", ((b"retry-after", str(after).encode()),))
 
 
 def _turned_away(callers: Callers, scope: Scope, why: str) -> Refusal:
-    # Whoever sent it may not look at our answer, so whoever runs this is told too.
+    # The sender may not read the response, so the operator is told too.
     callers.turned_away.tell(address_of(scope), why)
     return unauthorized(callers)
 
@@ -280,7 +283,7 @@ def _what_is_missing(callers: Callers, scope: Scope, headers: Mapping[bytes, byt
 
 
 def unauthorized(callers: Callers) -> Refusal:
-    """What a stranger is told."""
+    """The refusal of an unauthenticated request."""
     if callers.local_only:
         return Refusal(
             401,

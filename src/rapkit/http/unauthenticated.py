@@ -1,4 +1,4 @@
-"""Endpoints anybody may knock at, because what is sent carries its own proof: users' answers, OAuth redirects, webhooks."""
+"""Endpoints without authentication, because each request carries its own proof: users' answers, OAuth redirects, webhooks."""
 
 from ipaddress import IPv6Address, ip_address
 
@@ -11,9 +11,9 @@ _IPV6_SITE_BITS = 64
 
 
 class UnauthenticatedEndpoint:
-    """An endpoint with limits on what strangers can make it do: requests a second and address, the body's size, and the time it takes.
+    """An endpoint with limits for unauthenticated clients: on requests a second and address, on the body's size, and on time.
 
-    What is past them is refused in words, before or while the endpoint reads its body; it must let that `Refusal` through.
+    A request beyond them is refused in words, before or while the endpoint reads its body; it must let that `Refusal` through.
     """
 
     def __init__(self, endpoint: ASGIApp, rate: RateLimit, largest: int) -> None:
@@ -40,13 +40,13 @@ class UnauthenticatedEndpoint:
 
 
 def check_rate(rate: RateLimit, scope: Scope) -> None:
-    """Count a request against whoever sends it; a `Refusal` if that are too many."""
+    """Count a request against its client; raises a `Refusal` if there are too many."""
     if wait := rate.wait(rate_key(scope)):
         raise retry_later("Too many requests come from your address.", wait)
 
 
 def rate_key(scope: Scope) -> str:
-    """Who it is that requests are counted for: an address, or the 64 bits of an IPv6 address that a household or a host has to itself."""
+    """The key that requests are counted by: an IPv4 address, or the 64-bit prefix that a site or host has in IPv6."""
     address = address_of(scope) or ""
     try:
         parsed = ip_address(address)

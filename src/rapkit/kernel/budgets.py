@@ -1,4 +1,4 @@
-"""How much a thread may use, and what happens when it has."""
+"""The budget of a thread: what it has used, its limits, and grants of more."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def used_up(thread: Thread, limits: ThreadLimits) -> str | None:
 
 
 def receive_grant(draft: StepBuilder, grant: Grant) -> None:
-    """Somebody grants the thread more. If that is what it waited for, it goes on."""
+    """A client grants the thread more. If the thread waited for that, it resumes."""
     thread = draft.thread
     if grant != Grant():
         draft.change(granted=thread.granted + Granted(grant.slices, grant.tokens, grant.cost), told_of_stop=False)

@@ -1,4 +1,4 @@
-"""Tools every thread has. Most run within the turn: their result is there before anything else can happen (SUB-16)."""
+"""The tools every thread has. Most run within the turn: their result is there before anything else can happen (SUB-16)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Builtin:
 
 
 def offered(thread: Thread, limits: ThreadLimits) -> tuple[ModelTool, ...]:
-    """The tools of ours a thread is offered; the same ones all its life."""
+    """The built-in tools that a thread is offered; the same ones for its whole lifetime."""
     return tuple(each.tool for each in BUILTINS.values() if each.is_for(thread, limits))
 
 

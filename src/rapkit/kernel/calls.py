@@ -1,4 +1,4 @@
-"""Calls: their answers, in time, late or never, and their cancellation."""
+"""Tool calls: their results, in time, late or never, and their cancellation."""
 
 from dataclasses import replace
 
@@ -26,7 +26,8 @@ _LONG_WAIT = 60.0
 def receive_result(draft: StepBuilder, result: ToolResult) -> None:
     """Record a tool's answer; ask the model to go on once every call is answered.
 
-    A result nobody waits for is ignored, not an error (CB-8): the tool did its part, and a 5xx would only make it send the same again.
+    A result that no call waits for is ignored, not an error (CB-8): the tool did its part, and a 5xx would only make it send the same
+    again.
     """
     thread = draft.thread
     if draft.awaits_tool(result.id):
@@ -115,7 +116,7 @@ def receive_timer(draft: StepBuilder, timer: TimerDue) -> None:
     """The time of a call is over, that of its question, or that for which its late answer would have been taken."""
     expired, timed = expired_call(timer.key), timed_call(timer.key)
     if expired in draft.thread.expired:
-        # Nobody waits for it; the journal tells only what becomes of its events.
+        # No call waits for it; the journal records only what becomes of its events.
         refuse_early(draft, expired, draft.take_expired(expired).early)
     elif timed in draft.thread.timers:
         # What came in the same mail may have put another timer in its place, which is not due.

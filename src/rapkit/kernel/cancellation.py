@@ -1,4 +1,4 @@
-"""Taking back a call that was made."""
+"""Cancel a pending call."""
 
 from rapkit.kernel.effects import TellCancelled
 from rapkit.kernel.events import refuse_early

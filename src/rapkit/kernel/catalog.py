@@ -1,4 +1,4 @@
-"""What the loaded toolsets offer to the model, under which names, and what is wrong with them."""
+"""The catalog of tools offered to the model: their names, their servers, and which tools are withheld and why."""
 
 import re
 from collections import defaultdict
@@ -46,7 +46,7 @@ class OfferedTool:
 
     @property
     def tool(self) -> ModelTool:
-        """The tool as the model is told of it. The text is a stranger's (RUN-9): it is passed on, and nothing else is done with it."""
+        """The tool as the model is told of it. The text is untrusted (RUN-9): it is passed on, and nothing else is done with it."""
         return ModelTool(self.name, self.definition.description, self.definition.inputSchema)
 
     def display(self, arguments: dict[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""Child threads that a model has made: what they and their parents say to each other. Only direct relatives talk."""
+"""Child threads that the model spawned: tasks, messages and reports between a thread and its direct parent or children."""
 
 from dataclasses import replace
 

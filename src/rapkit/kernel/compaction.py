@@ -1,7 +1,7 @@
-"""Making room in what the model is shown: a summary of what was said long ago takes its place.
+"""Compaction: replace the oldest part of what the model is shown by a summary.
 
-The journal stays as it is. A summary is a line of it that says up to which line it goes, so that whoever inherits the journal up to an
-earlier line sees what it always saw. Calls that go on are named with it, because the model may want to cancel them, or hear of them.
+The journal stays as it is. A summary is a line of it that says up to which line it goes, so that a thread that inherits the journal up to
+an earlier line sees what it always saw. Calls that go on are named with it, because the model may want to cancel them, or hear of them.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a model is asked, and what it replies, for any provider."""
+"""The request to a model and its reply, independent of any provider."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""Events of subscriptions: into this thread, into a child of their own, or kept until their call is confirmed."""
+"""Subscription events: deliver them into this thread or a child of their own, or keep them until their call is confirmed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ _NOT_CONFIRMED = "its call did not become a subscription"
 
 
 def receive_event(draft: StepBuilder, event: SubscriptionEvent) -> None:
-    """An event: inline if it is associative (SUB-12), else in a child thread (SUB-13). One nobody listens to is discarded (SUB-15)."""
+    """An event: inline if it is associative (SUB-12), else in a child thread (SUB-13). One without a subscription is discarded (SUB-15)."""
     call_id = event.tool_call_id
     thread = draft.thread
     if draft.awaits_tool(call_id):
@@ -131,7 +131,7 @@ def make_event_children(draft: StepBuilder) -> None:
 def _make_child(draft: StepBuilder, event: WaitingEvent) -> None:
     """A child with our history up to the event, and the event. It refers to that history, and copies none of it."""
     thread = draft.thread
-    # Nobody looks on there, and strangers' texts decide: what the user need not be asked about here, is asked about there.
+    # No user watches there, and untrusted text decides: permissions that the user gave here do not apply there.
     child = next_child(draft, event.upto, for_event=True, allowed=())
     draft.change(children=(*thread.children, child.id))
     draft.journal(ChildMade(child.id, event.call_id, event.seq))

@@ -1,4 +1,4 @@
-"""Toolsets a thread has to do without, because their servers could not be asked what they offer (DIS-12)."""
+"""Toolsets that a thread has to do without, because discovery of their servers failed (DIS-12)."""
 
 from rapkit.kernel.catalog import Catalog
 from rapkit.kernel.effects import Step

@@ -1,7 +1,7 @@
-"""What a model is shown of a journal.
+"""The projection: turn a journal into the conversation that a model is shown.
 
 The journal is what happened, in the order in which it was accepted. Strict providers want every call answered right behind it, and roles in
-turn. So a call has a place for its answer: it says that the call is still running until the answer comes, and for ever if the model was
+turn. So a call has a slot for its answer: it says that the call is still running until the answer comes, and for ever if the model was
 told so in the meantime. Whatever comes later (a late answer, an event) is a call and an answer of its own, made up for the model, that
 names the original call in an argument `kind`. Nothing is ever rewritten: the same journal always gives the same conversation, except that
 a call says so as long as the user is asked about it.

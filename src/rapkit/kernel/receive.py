@@ -1,4 +1,4 @@
-"""What a thread does when something happens to it.
+"""Receive a message: how a thread reacts to what happens to it.
 
 No clock, no network, no database: the caller stores the returned thread and its entries, then carries out the effects in order.
 """
@@ -148,7 +148,7 @@ def close(draft: StepBuilder, by: str, report: str | None = None) -> None:
 
 
 def _sent_to(draft: StepBuilder) -> dict[str, str]:
-    """The servers of the calls that may still call back. Those that were made in this very step never leave, and are nobody's."""
+    """The servers of the calls that may still call back. Those that were made in this very step never leave, and have no server yet."""
     thread = draft.thread
     live = thread.live_calls & draft.before.live_calls
     calls: dict[str, Subscription | Pending | Expired] = {**thread.subscriptions, **thread.pending, **thread.expired}

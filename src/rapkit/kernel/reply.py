@@ -1,4 +1,4 @@
-"""What a thread does with what the model said, or with its failure to say anything."""
+"""Handle the model's reply: make its calls, or handle its failure."""
 
 import json
 from dataclasses import replace
@@ -205,7 +205,7 @@ def model_failed(
     """
     draft = StepBuilder(thread, now, limits)
     failures = thread.failures + 1
-    # What it took nobody says; that it was asked counts.
+    # Its usage is unknown; that it was asked counts.
     draft.change(failures=failures, usage=thread.usage + Usage(requests=1))
     if _is_told(thread, failures, limits):
         draft.journal(Failed(problem))
@@ -235,7 +235,7 @@ def worker_lost(thread: Thread, attempts: int, now: float, limits: ThreadLimits)
 
 
 def out_of_budget(thread: Thread, reason: str, until: float | None, now: float, limits: ThreadLimits) -> Step:
-    """The model is not asked, because that would be more than somebody has allowed. It is asked at `until`, or when more is granted."""
+    """The model is not asked, because that would exceed a budget. It is asked at `until`, or when more is granted."""
     draft = StepBuilder(thread, now, limits)
     if not thread.for_event:
         _park(draft, reason, until or 0.0, keep_asking=True)
@@ -248,7 +248,7 @@ def out_of_budget(thread: Thread, reason: str, until: float | None, now: float, 
 
 
 def _give_up(draft: StepBuilder, reason: str, way_out: str) -> None:
-    """Stop, until a person goes on with it; nobody would with a thread that was made for an event, so that one is closed."""
+    """Stop until a person resumes the thread. A thread that was made for an event is closed instead, because no person follows it."""
     if draft.thread.for_event:
         close(draft, f"the thread itself, which was made for one event. {reason}")
     else:
@@ -256,7 +256,7 @@ def _give_up(draft: StepBuilder, reason: str, way_out: str) -> None:
 
 
 def _park(draft: StepBuilder, reason: str, retry_at: float = 0.0, *, keep_asking: bool = False) -> None:
-    """Stop until somebody goes on with the thread; with `keep_asking` it knows that the model is still to be asked.
+    """Stop until a client resumes the thread; with `keep_asking` it knows that the model is still to be asked.
 
     The user is told, and a parent that would wait in vain for what comes next: once, however often the thread is woken in vain.
     """

@@ -1,4 +1,4 @@
-"""A step in the making."""
+"""`StepBuilder`: collects the changes, entries and effects of one step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -187,7 +187,7 @@ def due_at(thread: Thread, call_id: str, limits: ThreadLimits) -> float | None:
     if asked and limits.question_timeout is not None:
         return min(asked) + limits.question_timeout
     if choices:
-        # A person decides now, and however long that takes is not the tool's time. That a tool was authorised nobody tells us.
+        # A person decides now, and however long that takes is not the tool's time. The runtime is not told that a tool was authorised.
         return None
     call = thread.pending.get(call_id)
     if call is None:

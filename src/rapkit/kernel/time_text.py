@@ -1,4 +1,4 @@
-"""Moments as people and models write them. What time it is now is not known here."""
+"""Format and parse times for people and models. The current time is always passed in."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError

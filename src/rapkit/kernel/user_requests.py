@@ -1,4 +1,4 @@
-"""What tools and the model want from the user, and what is shown to the user. The call stays pending; the model is not asked."""
+"""Requests to the user (choices, questions, authorisations) and views. Meanwhile the call stays pending and the model is not asked."""
 
 from dataclasses import replace
 
@@ -78,7 +78,7 @@ def _too_long(asked: UserChoice) -> str | None:
 
 
 def refuse_question(draft: StepBuilder, call_id: str, reason: str) -> None:
-    """A call asked the user what nobody will answer: it is cancelled, because it would wait for ever. A subscription goes on."""
+    """A call asked the user a question that cannot be answered: it is cancelled, because it would wait for ever. A subscription goes on."""
     draft.ignore("user_choice", reason, call_id)
     if draft.awaits_tool(call_id):
         call = cancel_pending(draft, call_id)
@@ -130,7 +130,7 @@ def receive_answer(draft: StepBuilder, answer: AnswerFor) -> None:
 
 
 def receive_question_over(draft: StepBuilder, call_id: str) -> None:
-    """Nobody has answered in time: what was asked is dismissed, and where to authorise is shown no more.
+    """The user has not answered in time: what was asked is dismissed, and where to authorise is shown no more.
 
     Whether the user has authorised the tool we do not know. So its call goes on, and has all its time again.
     """
@@ -154,7 +154,7 @@ def _begin_anew(draft: StepBuilder, call_id: str) -> None:
 
 
 def _take(draft: StepBuilder, call_id: str, made: ChoiceMadeEntry, problem: str | None = None) -> None:
-    """What became of the first question of a call goes to whoever asked it: a tool, the model, or us."""
+    """Pass the outcome of a call's first question on to what asked it: a tool, the model, or the runtime."""
     choice, *others = draft.thread.choices[call_id]
     left = tuple(replace(other, asked_at=draft.now) if number == 0 else other for number, other in enumerate(others))
     choices = without(draft.thread.choices, call_id)

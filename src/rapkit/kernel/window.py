@@ -1,4 +1,4 @@
-"""How much of a conversation a model is shown.
+"""The window: bound how much of a conversation a model is shown.
 
 A provider refuses a question that is too long, now and each time after, so one big answer would end a thread for good. Nothing is lost: the
 journal has the whole.

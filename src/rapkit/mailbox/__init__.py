@@ -1,7 +1,7 @@
-"""The seam between what rapkit decides and where it is kept.
+"""The interface between rapkit's logic and its stores.
 
 A box is something that lives long and runs seldom: a conversation thread in the runtime, an invocation or a subscription in a tool server.
-Letters are put into it, a worker claims it, acts, and commits everything that follows from it at once. `Store` is the list of promises;
+Mail is put into it; a worker claims it, acts, and commits everything that follows at once. `Store` lists the guarantees;
 `tests/mailbox/contract.py` holds any implementation to them.
 """
 

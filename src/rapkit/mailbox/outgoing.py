@@ -1,4 +1,4 @@
-"""POSTs that wait in the outbox."""
+"""Outgoing POSTs in the outbox, and their settlement."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,9 +11,9 @@ class Outgoing:
     """A POST to be made after the commit that carries it.
 
     Within a `lane` the outbox is first-in-first-out: the next is due only when the one before was delivered or given up. `origin` is the
-    part of the URL that may be known to anybody who reads the database. A `once` POST is deleted before it is sent: at most once, no retry.
-    `kind` picks the retry policy. `id` is unique and stays the same over all attempts. `traceparent` is the W3C trace context the POST
-    belongs to, if any. `reference` is not sent: it tells the sender of the POST what to do when the POST has ended.
+    part of the URL that may be known to everyone who can read the database. A `once` POST is deleted before it is sent: at most once, no
+    retry. `kind` picks the retry policy. `id` is unique and stays the same over all attempts. `traceparent` is the W3C trace context the
+    POST belongs to, if any. `reference` is not sent: it tells the sender of the POST what to do when the POST has ended.
 
     Of a lane of `latest` POSTs only the newest matters: one that is put into the lane replaces those that wait there, and the one that a
     sender has in hand is not tried again.
@@ -54,9 +54,9 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How an attempt ended, with a letter and a fact that follow from it, all written together. Both are dropped if their box is gone.
+    """How an attempt ended, with mail and a fact that follow from it, all written together. Both are dropped if their box is gone.
 
-    The letter comes first, so that the fact can drop the record that the letter needs: then no other letter that needs it is accepted.
+    The mail is written first, so that the fact can drop the record that the mail needs: then no other mail that needs it is accepted.
     """
 
     outcome: Outcome

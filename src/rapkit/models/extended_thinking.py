@@ -1,4 +1,4 @@
-"""Claude's extended thinking, with a budget of tokens, and what it asks of a conversation.
+"""Claude's extended thinking with a token budget, and what it requires of a conversation.
 
 A round of calls and answers at the end has to begin with what was thought, or the question is refused. A pair of call and answer that we
 made up has no thoughts, nor has a reply of another model. Adaptive thinking, which newer models have, asks for nothing of the kind.

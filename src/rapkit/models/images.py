@@ -1,4 +1,4 @@
-"""Images in answers, as far as a provider takes them.
+"""Images in tool results, as far as the provider accepts them.
 
 One that a provider refuses has the whole conversation refused, now and each time after. So what is not surely good is only mentioned.
 """

@@ -1,4 +1,4 @@
-"""A model of any provider, through pydantic-ai."""
+"""`ProviderModel`: a model of any provider, through pydantic-ai."""
 
 import json
 from collections.abc import Callable
@@ -203,4 +203,4 @@ def _cost(response: ModelResponse) -> float:
     try:
         return float(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):
-        return 0.0  # nobody knows the price
+        return 0.0  # the price is unknown

@@ -1,4 +1,4 @@
-"""What a provider's failure means: one sentence for a person, and whether to ask again."""
+"""Explain a provider's failure in one sentence, and decide whether to retry."""
 
 import os
 import re

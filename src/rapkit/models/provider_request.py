@@ -1,4 +1,4 @@
-"""A question as pydantic-ai puts it to a provider."""
+"""Build the pydantic-ai request for a completion."""
 
 import json
 import re
@@ -28,7 +28,10 @@ NOTHING = "(empty)"
 
 
 class ProviderRequest:
-    """How one model is asked. With `tells`, it is told what nobody called for, instead of being shown a pair of call and answer."""
+    """Builds the requests for one model.
+
+    With `tells`, the model is told in text what it did not call for, instead of being shown a pair of call and answer.
+    """
 
     def __init__(
         self, model: PydanticModel[Any], offered: ToolDefinitions, instructions: str, *, takes_images: bool, tells: bool

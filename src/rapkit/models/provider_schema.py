@@ -1,7 +1,8 @@
-"""Schemas of tools as every provider takes them.
+"""Rewrite the input schemas of tools into a form that every provider accepts.
 
-A schema is a stranger's, and one that a provider does not like has every question refused. So it is sent in the newest draft, with names
-that are taken everywhere, and if that cannot be, as words only. Nothing is lost: arguments are checked against the real schema anyway.
+Schemas are untrusted, and a provider refuses every request with a schema that it does not support. So it is sent in the newest draft, with
+names that are taken everywhere, and if that cannot be, as words only. Nothing is lost: arguments are checked against the real schema
+anyway.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a provider wants to see again beside text and calls: its reasoning, signed or encrypted, in the order in which it came.
+"""Store a provider's reasoning, signed or encrypted, and send it back in its original order.
 
 A reply's thoughts are a list of JSON values: where they came from, then the reply's parts in order. Of text and calls only what the journal
 does not have anyway is kept: the place between the thoughts, and a provider's own marks.

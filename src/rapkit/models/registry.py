@@ -1,4 +1,4 @@
-"""Which model a name means."""
+"""Open the model that a name stands for."""
 
 import re
 from pathlib import Path

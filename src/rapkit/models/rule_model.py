@@ -1,4 +1,4 @@
-"""A model made of rules."""
+"""A model that replies by rules."""
 
 import asyncio
 import itertools

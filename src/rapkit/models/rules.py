@@ -1,4 +1,4 @@
-"""The rules of a scripted model: what was heard, and what is said to it."""
+"""The rules of a scripted model: what they match, and what they reply."""
 
 import re
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""A model that says what it was told to say: for demos and tests, without a key and without chance."""
+"""`Scripted`: a deterministic model for demos and tests that needs no API key."""
 
 import inspect
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""The tools of a question as a provider is offered them."""
+"""The tools of a request as they are sent to a provider."""
 
 import logging
 from typing import Any
@@ -68,7 +68,7 @@ def _definition(tool: ModelTool, shown: ProviderSchema) -> ToolDefinition:
         own = f"\n{schema['description']}" if isinstance(schema.get("description"), str) else ""
         schema = {**schema, "description": f"…{description[MAX_DESCRIPTION - 1 :]}{own}"}
         description = description[: MAX_DESCRIPTION - 1] + "…"
-    # Strict mode takes a small part of JSON Schema only, and the schemas are strangers'.
+    # Strict mode takes a small part of JSON Schema only, and the schemas are untrusted.
     return ToolDefinition(
         name=shown_name(tool.name), parameters_json_schema=schema, description=description, strict=False
     )

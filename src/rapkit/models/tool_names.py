@@ -1,4 +1,4 @@
-"""Names of tools and of their arguments as every provider takes them.
+"""Rewrite tool and argument names into a form that every provider accepts.
 
 A RAP tool may be called `repo.issues.list`, up to 128 characters; providers take 64 letters, digits, `_` and `-`, and refuse the whole
 question otherwise. An argument may be called anything; there they take a dot as well.

@@ -1,4 +1,4 @@
-"""What was heard in a conversation, piece by piece: the user's texts, answers of tools, events of subscriptions, words of other threads."""
+"""The incoming side of a conversation, item by item: user texts, tool results, events and messages of other threads."""
 
 import re
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Literal
 from rapkit.kernel.conversation import Conversation, Said, SaidCall, ToolAnswer
 from rapkit.protocol import TextContent
 
-# A pair of call and answer that nobody made: an event, an answer that came after the model had been told that its call still runs, or what
-# a parent or child thread says.
+# A pair of call and answer that the model did not make: an event, an answer that came after the model had been told that its call still
+# runs, or what a parent or child thread says.
 _MADE_UP = re.compile(r"(?P<what>interrupt|result|task|message|report):(?P<id>\S+) \((?P<state>.*)\)")
 _KINDS: "dict[str, Kind]" = {
     "interrupt": "event",
@@ -91,6 +91,6 @@ def _answered(answer: ToolAnswer, call: SaidCall | None) -> TranscriptPiece:
 
 
 def made_up(call: SaidCall) -> re.Match[str] | None:
-    """What a call is about that nobody made: `what`, the `id` of the real one and the `state` it is in. None for a real one."""
+    """What a synthetic call is about: `what`, the `id` of the real one and the `state` it is in. None for a real one."""
     kind = call.arguments.get("kind")
     return _MADE_UP.match(kind) if isinstance(kind, str) else None

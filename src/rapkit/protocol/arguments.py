@@ -1,4 +1,4 @@
-"""Whether a call's arguments fit the tool, and if not, what a person or a model should change (INV-3, INV-10)."""
+"""Validate a call's arguments against its tool, and explain what a person or a model should change (INV-3, INV-10)."""
 
 import json
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What a tool server POSTs to a call's callback URL."""
+"""The callback messages: what a tool server POSTs to a call's callback URL."""
 
 from typing import Annotated, ClassVar, Literal, Self
 

@@ -1,4 +1,4 @@
-"""What a tool server wrote otherwise than the protocol says, and can be used all the same.
+"""Accept deviations from the protocol that tool servers are known to make.
 
 A result that is refused is lost to its thread. So content and display segments of types we do not know, base64 without padding or with line
 breaks, half of a surrogate pair, a second id that is none, and a result that says nothing are no reason to refuse one. What we write

@@ -1,4 +1,4 @@
-"""How much work a schema makes of given arguments, before any of it is done.
+"""Estimate what it costs to validate arguments against a schema, before doing so.
 
 The validator cannot be interrupted and keeps the whole process waiting. A page of schema can make it visit each value of the
 arguments thousands of times, or, where it refers back to itself in two places, twice as often with each level they nest. So

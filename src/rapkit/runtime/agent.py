@@ -1,4 +1,4 @@
-"""`Agent`: durable threads in a program of your own."""
+"""`Agent`: durable threads in your own program."""
 
 import contextlib
 import logging

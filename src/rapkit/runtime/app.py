@@ -1,4 +1,4 @@
-"""The agent as an ASGI app: where tools call back, and what clients use."""
+"""The agent as an ASGI app: the callback endpoint and the client API."""
 
 import contextlib
 import logging

@@ -1,8 +1,8 @@
-"""The audit log: a line when a call is made, when its server has it or will not get it, and when it is answered (RUN-10).
+"""The audit log: one line when a call is made, when its server accepted it or never will, and when it is answered (RUN-10).
 
-Also when the user is asked something, when a schedule speaks, and when a thread stops until somebody goes on with it.
+Also when the user is asked something, when a schedule speaks, and when a thread stops until a client resumes it.
 
-Who wants arguments and answers finds them in the journal; here they would be in everybody's logs.
+Who wants arguments and answers finds them in the journal; here they would be in every log.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Who looks at which thread in this process, and what they are told as it happens. Nothing here is needed for anything else."""
+"""Broadcast updates of threads to the watchers in this process. Best effort; correctness never depends on it."""
 
 import asyncio
 import contextlib
@@ -33,14 +33,14 @@ class MaybeChanged:
 
 @dataclass(frozen=True, slots=True)
 class BroadcastEnded:
-    """Nobody will be told anything any more."""
+    """No more messages will follow."""
 
 
 BroadcastMessage = Delta | Reset | Changed | MaybeChanged | BroadcastEnded
 
 
 class Watcher:
-    """One who looks on."""
+    """A queue of messages for one watcher of a thread."""
 
     def __init__(self) -> None:
         self._news: deque[BroadcastMessage] = deque()
@@ -50,7 +50,7 @@ class Watcher:
     def tell(self, news: BroadcastMessage) -> None:
         """Keep it until it is asked for.
 
-        Changes are never missed. Pieces of text are, by who is slow: once they are in the journal, or void, nobody needs them.
+        Changes are never lost. A slow watcher can lose pieces of text, which no watcher needs once they are in the journal or void.
         """
         full = len(self._news) >= _MOST_UNSEEN
         if full:
@@ -88,12 +88,12 @@ class Broadcast:
 
     @property
     def watched(self) -> int:
-        """How many threads somebody looks at."""
+        """How many threads are watched."""
         return len(self._watchers)
 
     @contextlib.contextmanager
     def watch(self, thread_id: str) -> Iterator[Watcher]:
-        """Look at a thread as long as the context lasts."""
+        """Watch a thread for as long as the context lasts."""
         watcher = Watcher()
         if self._over:
             watcher.tell(BroadcastEnded())
@@ -106,18 +106,18 @@ class Broadcast:
                 del self._watchers[thread_id]
 
     def tell(self, thread_id: str, news: BroadcastMessage) -> None:
-        """Tell everybody who looks at a thread."""
+        """Tell every watcher of a thread."""
         if thread_id in self._watchers:
             for watcher in self._watchers[thread_id]:
                 watcher.tell(news)
 
     @property
     def over(self) -> bool:
-        """Whether everybody was sent away: the process is about to stop."""
+        """Whether the broadcast has ended, because the process is about to stop."""
         return self._over
 
     def end(self) -> None:
-        """Send everybody away: the process is about to stop, and open connections would keep it from that."""
+        """End all watches: the process is about to stop, and open connections would delay that."""
         self._over = True
         for watchers in self._watchers.values():
             for watcher in watchers:

@@ -1,4 +1,4 @@
-"""Going on with threads that were parked because a budget was used up, once there is a larger one, or none."""
+"""Resume threads that were parked over budget, once the budget is larger or removed."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ class BudgetRelease:
     """Lets parked threads go on that have something left to spend, if the agent has.
 
     It looks at some of them at a time, so that neither the store nor the model has to do with all of them at once. When all were looked at
-    it writes down what they may spend: where that is as it was, nobody need look again. `worker` is a name that no other process has or
+    it writes down what they may spend: where that is unchanged, no process looks again. `worker` is a name that no other process has or
     ever had.
     """
 

@@ -1,4 +1,4 @@
-"""What an agent has spent, with all its threads and in all its processes.
+"""Track what an agent has spent, over all its threads and processes.
 
 What was spent in a period stands in one record, its ledger: one sum for those who have ended, and one entry for each process that runs. It
 is changed by compare-and-set only, so whatever happens to a process between two steps, an amount stands in the ledger once or not yet. A
@@ -116,8 +116,9 @@ class _Account:
         """The ledger is like this now."""
         entry = ledger.running.get(self.name)
         if entry is None:
-            # What we had entered is in the sum: we have ended, or were silent for so long that somebody took us for lost. A write of which
-            # we do not know whether it happened cannot be in there, too: it would have made the entry a fresh one, that nobody moves.
+            # What we had entered is in the sum: we have ended, or were silent for so long that another process took this one for lost. A
+            # write of which we do not know whether it happened cannot be in there, too: it would have made the entry a fresh one, that no
+            # process moves.
             self.own -= self.entered
         self.entered = _NOTHING if entry is None else entry.spent
         self.others = ledger.total() - self.entered
@@ -171,7 +172,7 @@ class BudgetUsage:
     async def start(self) -> None:
         """Drop the ledgers of periods that have been over for days."""
         for per in get_args(Per):  # also of the length that the budget had before it was changed
-            # Not as soon as they are over: clocks differ, and somebody may still be writing.
+            # Not as soon as they are over: clocks differ, and another process may still be writing.
             oldest = period_name(per, self._now() - _KEPT)
             for record in await self._store.records(_BOX.id, _kind(per)):
                 if record.key < oldest:
@@ -214,7 +215,7 @@ class BudgetUsage:
 
     def _current(self) -> _Account:
         if self._account.period != self._budget.period_of(self._now()):
-            # What was not written yet of the period before is not missed: nobody asks for it any more.
+            # What was not written yet of the period before is not missed: no budget depends on it any more.
             self._account = self._open()
         return self._account
 
@@ -268,7 +269,7 @@ def _usage(account: _Account) -> Usage:
 
 
 def _amount(usage: Usage) -> _Amount:
-    # A model may be anybody's: one that says nonsense about its price is not to stop the agent.
+    # A model may be third-party code: one that reports a nonsensical price must not stop the agent.
     nanos = round(usage.cost * _NANOS) if is_price(usage.cost) else 0
     return _Amount(usage.requests, usage.input_tokens, usage.output_tokens, nanos)
 

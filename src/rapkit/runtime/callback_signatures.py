@@ -1,4 +1,4 @@
-"""Which callbacks have to be signed, and whether they are (Standard Webhooks)."""
+"""Require and verify the signatures of callbacks (Standard Webhooks)."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class CallbackSignatures:
         """Return if the callback was signed, a moment ago; else a `Refusal` says why not, and the thread knows of it."""
         check = signed.check(self._clock.now())
         if check is SignatureCheck.STALE:
-            # An honest sender signs each attempt anew; what is sent again by somebody else is never taken.
+            # An honest sender signs each attempt anew; a replay by another party is never accepted.
             raise retry_later("Its webhook-timestamp is more than 5 minutes away from our time.", _RETRY_WHEN_STALE)
         if check is SignatureCheck.BAD:
             where = {"thread_id": call.thread_id, "call_id": call.call_id}

@@ -1,4 +1,4 @@
-"""Where tools call back: a URL that is proof of the one call it was made for.
+"""Callback URLs: each contains a signed token that is valid for one call only.
 
 A token is made when an invocation is sent and never stored; the same call always has the same one, so that a server recognises a
 repetition. It is good as long as the call is live: until its result, for a subscription until its end, for a call that was given up four

@@ -1,4 +1,4 @@
-"""What tools say about their calls: checked, made durable, then acknowledged (CB-7, CB-10, CB-14)."""
+"""Receive callbacks: validate them, make them durable, then acknowledge (CB-7, CB-10, CB-14)."""
 
 import hashlib
 import logging
@@ -29,15 +29,15 @@ _NOTHING_LIVE = (
 
 Headers = Mapping[bytes, bytes]
 Accept = Callable[[NewMail], Awaitable[AcceptResult]]
-"""Puts a letter into a thread's mail, durably."""
+"""Puts mail into a thread's box, durably."""
 Remembers = Callable[[str, str], Awaitable[bool]]
-"""Whether a letter to a thread with this `dedup` would be a repetition."""
+"""Whether mail to a thread with this `dedup` would be a duplicate."""
 
 
 class CallbackReceiver:
-    """The door through which tools' messages come in.
+    """Receives the callbacks of tools.
 
-    Whoever waits for an answer that is refused for good is told so, before its sender is (CB-15).
+    A thread that waits for an answer learns that it was refused for good before the sender does (CB-15).
     """
 
     def __init__(

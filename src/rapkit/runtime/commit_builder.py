@@ -1,4 +1,4 @@
-"""From a step of the kernel to a commit of the store."""
+"""Translate a step of the kernel into a commit of the store."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What an agent is, put together once and not changed while it runs."""
+"""The configuration of an agent, assembled once and immutable while the agent runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -72,7 +72,7 @@ class Capacity:
 class AgentConfig:
     """An agent: its model, its servers, its store, where it is reached, and how far it goes.
 
-    `toolsets` are those of the servers that run in this process. `on_accept` is called when there is something to do; see `Doorbell`.
+    `toolsets` are those of the servers that run in this process. `on_accept` is called when there is something to do; see `WakeHook`.
     `lasting`: it is run for good, not only as long as some command.
     """
 

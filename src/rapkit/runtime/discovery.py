@@ -1,4 +1,4 @@
-"""Asking servers what they offer."""
+"""Discovery: fetch the toolset documents of tool servers."""
 
 import asyncio
 import hashlib
@@ -68,7 +68,7 @@ class Discovery:
             task = self._under_way[server.base] = asyncio.create_task(self._fetch(server))
             task.add_done_callback(partial(self._over, server.base))
         else:
-            # It may have begun before whoever asks now could know of a change; the one after it has not.
+            # The running fetch may have begun before the caller knew of a change; the next one has not.
             task = self._next.get(server.base) or asyncio.create_task(self._fetch_after(server, running))
             self._next[server.base] = task
         await asyncio.wait({task})
@@ -76,7 +76,7 @@ class Discovery:
 
     def _over(self, base: str, done: "asyncio.Task[Fetched]") -> None:
         if not done.cancelled():
-            done.exception()  # asyncio complains about errors nobody looked at, even if nobody waits any more
+            done.exception()  # asyncio complains about unretrieved errors, even if no task waits any more
         del self._under_way[base]
         if (task := self._next.pop(base, None)) is not None:
             self._under_way[base] = task

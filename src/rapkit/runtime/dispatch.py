@@ -1,4 +1,4 @@
-"""The POSTs that follow from a step: invocations, users' choices, notices.
+"""Build the POSTs that follow from a step: invocations, users' choices, notices.
 
 What lies in the outbox holds no secret of ours: callback URLs and bearer tokens are put in when a POST is sent. The first two lines of its
 body say which server it is for and how to make the same callback URL again, the rest is the message.
@@ -98,7 +98,7 @@ class Dispatch:
         try:
             return origin_of_in_process(url) or self._guard.check_url(url).origin
         except ForbiddenTarget:
-            return _UNKNOWN_ORIGIN  # the courier will give it up, and say why
+            return _UNKNOWN_ORIGIN  # the outbox sender will give it up, and say why
 
     def answer_url(self, server: str, catalog: Catalog, response_url: str) -> str | None:
         """Where a user's choice goes that a tool of this server asked for; None if it may not be sent there."""

@@ -1,6 +1,7 @@
-"""The alarm of an agent without a worker: rings when something is due and nobody comes.
+"""For an agent without a worker: call the wake hook when something is due and no worker takes it.
 
-What is accepted rings by itself. This is for what becomes due by time: timers, retries, schedules, the threads of a process that was lost.
+Accepted mail calls the hook by itself. This timer is for what becomes due by time: timers, retries, schedules, the threads of a process
+that was lost.
 """
 
 import logging
@@ -25,9 +26,9 @@ async def soonest(store: Store, topics: Sequence[str]) -> float | None:
 
 
 class DueTimer:
-    """Looks what is due when, and rings at that time; then less and less often, as long as nobody does it.
+    """Finds out what is due when, and calls the wake hook at that time; then less and less often, as long as no worker takes it.
 
-    What somebody has in hand is not rung for, however long it takes, as long as that one lives.
+    It does not call for what a live worker has claimed, however long that takes.
     """
 
     def __init__(self, store: Store, topics: Sequence[str], clock: Clock, wake_hook: WakeHook) -> None:
@@ -51,16 +52,16 @@ class DueTimer:
             await self._clock.sleep(self._look(due))
 
     def _look(self, due: float | None) -> float:
-        """Ring, if it is time to; seconds until the next look."""
+        """Call the hook if it is time to; returns the seconds until the next look."""
         if due != 0:
             self._ring_at, self._in_vain, self._heard = None, False, self._wake_hook.rung
             if due is None or due > self._store.lease.seconds:
-                # It was done. Before that, it may just be in the hands of somebody who is lost with it.
+                # It was done. Before that, it may be claimed by a worker that is lost.
                 self._patience = _PATIENCE
             return _LOOK_EVERY if due is None else min(due, _LOOK_EVERY)
         now = self._clock.now()
         if self._ring_at is None:
-            # If it has rung since nothing was due, it was for this: whoever heard it is on the way.
+            # If the hook was called since nothing was due, it was for this: the worker is on its way.
             self._ring_at = now if self._wake_hook.rung == self._heard else now + self._patience
         if now >= self._ring_at:
             if self._in_vain:

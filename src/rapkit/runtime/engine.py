@@ -1,4 +1,4 @@
-"""A running agent: what receives, and what works."""
+"""A running agent: its store, its receiver and its workers."""
 
 import asyncio
 import contextlib
@@ -131,7 +131,7 @@ class AgentEngine:
         return self._worker is not None
 
     def callback_url(self, thread_id: str, call_id: str) -> str:
-        """Where a call is answered: whoever has it can speak into the conversation."""
+        """The callback URL of a call. A holder of it can speak into the conversation."""
         return self._callback_urls.callback_url(thread_id, call_id, "")
 
     @property
@@ -147,7 +147,7 @@ class AgentEngine:
         if accept_result in (AcceptResult.ACCEPTED, AcceptResult.DUPLICATE):
             self._wake_hook.trigger(
                 new_mail.box
-            )  # for a duplicate too: whoever accepted it first may have died before it rang
+            )  # for a duplicate too: the process that accepted it first may have died before it called the hook
         return accept_result
 
     def _interrupt(self, thread_id: str) -> None:
@@ -171,7 +171,7 @@ class AgentEngine:
     # Working
 
     async def start(self, *, worker: bool) -> None:
-        """Begin to work, or without a worker only to ring when there is something to do."""
+        """Start the worker; without one, only call the wake hook when there is something to do."""
         await self._configure()
         if worker:
             active_worker = Worker(self._worker_services)
@@ -184,7 +184,7 @@ class AgentEngine:
             self._due_timer = background.start(alarm.run, "looking at what is due")
 
     async def _configure(self) -> None:
-        """Have the store know the schedules: they are due for whoever works next."""
+        """Have the store know the schedules: they are due for the next worker."""
         if not self._configured and self._config.schedules is not None:
             await Schedules(self._store, self._name, self._config.schedules, self._clock.now).reconcile()
         self._configured = True

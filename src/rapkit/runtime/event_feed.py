@@ -1,4 +1,4 @@
-"""What somebody who follows a thread is told, in which order, so that it can be taken up again anywhere."""
+"""The event feed of a thread: an ordered stream that a client can resume at any position."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class JournalLine:
 
 
 class EventName(StrEnum):
-    """What somebody who follows a thread is told of."""
+    """The events of a thread's feed."""
 
     ENTRY = "entry"
     STATUS = "status"
@@ -51,7 +51,7 @@ class EventName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ThreadEvent:
-    """Something that happened in a thread. Those with a `seq` come again to whoever says up to which number they have them.
+    """Something that happened in a thread. A client that resumes says up to which `seq` it has the events.
 
     `entry` carries the line; `status` the status; `choice` the question a call has open now; `oauth` where to authorise, as long as that is
     open; `view` the latest content, None if it was cleared; `delta` a piece of text, which is void after `reset`. With `more` another event
@@ -97,7 +97,7 @@ async def check_state(store: Store, thread_id: str) -> None:
 
 
 def is_running(box: Box, thread: Thread) -> bool:
-    """Whether somebody is at it, or will be at once."""
+    """Whether a worker runs it, or will at once."""
     return box.busy or (thread.wants_model and thread.parked is None)
 
 

@@ -1,4 +1,4 @@
-"""Which answer to a tool's question counts: the first. It is put down whose that was, so that the same one can be told the same again."""
+"""Record the first answer to each question, so that only that one counts and its sender can repeat the request."""
 
 import hashlib
 from dataclasses import dataclass

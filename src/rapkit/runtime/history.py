@@ -1,4 +1,4 @@
-"""The journal of a thread as a model is shown it: read from the store, in a window, together with what it inherits."""
+"""Read a thread's journal from the store as the model is shown it, within the window and with inherited entries."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace

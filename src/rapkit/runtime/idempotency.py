@@ -1,10 +1,10 @@
-"""Requests that may come twice: whoever repeats one with its key gets the answer of the first, and nothing is done again.
+"""Idempotency keys: a repeated request gets the first one's answer, and nothing is done twice.
 
-What a key was used for is noted before anything is done, so that after a crash the repetition finds it and finishes the work; that the work
-itself happens once is for its id to see to.
+What a key was used for is recorded before anything is done, so that after a crash the repetition finds it and finishes the work; that the
+work itself happens once is for its id to see to.
 
-A note is good for almost four days: as long as it is known which letters came. For four more it refuses its key; then it goes. Notes lie in
-many small places by what their keys look like, and whoever puts one down clears away what is too old in the same place.
+A record is valid for almost four days, as long as duplicate mail is recognised. For four more days its key is refused; then it goes.
+Records are spread over many small buckets by key, and a request that adds one removes expired ones from the same bucket.
 """
 
 import asyncio
@@ -43,12 +43,12 @@ class IdempotentRequest:
 
     @property
     def box(self) -> NewBox:
-        """The box beside which it is noted: one of several, so that requests do not wait for each other."""
+        """The box of its record: one of several, so that requests do not wait for each other."""
         return NewBox(f"rapkit/requests/{self.place[:_DIGITS]}", "requests", idle=True)
 
     @property
     def record_kind(self) -> str:
-        """Where on the shelf: a part of it that holds so few notes that all of them can be looked through."""
+        """The bucket within the box, small enough to be read as a whole."""
         return f"noted/{self.place[_DIGITS : 2 * _DIGITS]}"
 
 
@@ -93,7 +93,7 @@ class IdempotencyKeys:
         return await self._store.records(request.box.id, request.record_kind)
 
     async def _clear(self, request: IdempotentRequest) -> None:
-        """Drop notes beside which this one will lie and that are too old; not many at once, because somebody waits."""
+        """Drop expired records of the same bucket; only a few at once, because a client waits."""
         over = [each for each in await self._neighbours(request) if self._is_over(json.loads(each.body))]
         over.sort(key=lambda record: record.key != request.place)  # an old note under this key has to go first
         drops = [(Fact(request.box.id, each.kind, each.key, None), each.body) for each in over[:_MOST_CLEARED]]

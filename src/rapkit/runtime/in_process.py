@@ -1,7 +1,7 @@
-"""Toolsets that are served in the agent's own process.
+"""Toolsets that run in the agent's own process.
 
-The agent reaches them directly, under a URL that nobody else can name. Of their routes only those are mounted in the agent's app that are
-made for strangers, such as where a browser comes back to after authorising, and webhooks: those carry their own proof.
+The agent reaches them directly, under a URL that has no meaning elsewhere. Of their routes only those are mounted in the agent's app that
+are unauthenticated, such as where a browser comes back to after authorising, and webhooks: those carry their own proof.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class InProcess(Protocol):
         """Its routes."""
 
     def lifespan(self, _app: object = None, *, loopback_callbacks: bool = ..., within: str | None = ...) -> Any:
-        """The context in which it works. `within` is the URL below which we serve what it has for strangers."""
+        """The context in which it works. `within` is the URL below which the agent serves its unauthenticated endpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +138,14 @@ class TransportRouter:
         self._toolsets = {toolset.name: toolset.app for toolset in toolsets}
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
-        """POST, to one of our own or to anybody."""
+        """POST to an in-process toolset or to any server."""
         if url.startswith(_SCHEME):
             status, _ = await self._ask("POST", url, body, {"content-type": "application/json", **headers})
             return HttpResponse(status)
         return await self._transport(url).post(url, body, headers)
 
     async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
-        """GET, from one of our own or from anybody."""
+        """GET from an in-process toolset or from any server."""
         if url.startswith(_SCHEME):
             return await self._ask("GET", url, b"", headers)
         return await self._transport(url).get(url, headers, limit=limit)

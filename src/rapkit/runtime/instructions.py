@@ -1,4 +1,4 @@
-"""What the model is told before the conversation."""
+"""Build the instructions that precede the conversation."""
 
 from datetime import UTC, datetime
 from functools import lru_cache

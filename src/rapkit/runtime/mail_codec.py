@@ -1,7 +1,7 @@
-"""How what happens to a thread is kept in its mail.
+"""Encode incoming messages of a thread as mail, and decode them.
 
-The kind of a letter says what it is and, behind a slash, which call it is about, so that a letter which cannot be read can still be told
-to whoever waits for it.
+The kind of a mail says what it is and, behind a slash, which call it is about, so that unreadable mail can still be reported
+to the call that waits for it.
 """
 
 from pydantic import TypeAdapter
@@ -63,7 +63,7 @@ _OURS: dict[str, TypeAdapter[Incoming]] = {
 
 
 def encode_mail(thread_id: str, message: Incoming, *, dedup: str | None = None, live: str | None = None) -> NewMail:
-    """A letter of our own to a thread; with `live` only wanted as long as that call is."""
+    """Encode a message of the runtime to a thread; with `live` it is only wanted as long as that call is live."""
     name = name_of(message)
     call_id = call_of(message)
     return NewMail(
@@ -101,7 +101,7 @@ def ended(call_id: str) -> str:
 
 
 def decode_mail(mail: Mail) -> Incoming:
-    """What a letter says; if it cannot be read, that."""
+    """Decode mail; unreadable mail is decoded as `SetAside`."""
     name, _, call_id = mail.kind.partition("/")
     try:
         if name in _CALLBACKS:
@@ -112,6 +112,6 @@ def decode_mail(mail: Mail) -> Incoming:
 
 
 def set_aside(mail: Mail, reason: str) -> SetAside:
-    """A letter that is not even looked at."""
+    """Mail that is set aside unread."""
     name, _, call_id = mail.kind.partition("/")
     return SetAside(name, reason, call_id or None)

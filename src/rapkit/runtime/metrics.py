@@ -1,4 +1,4 @@
-"""What an agent counts, for Prometheus."""
+"""Prometheus metrics of an agent."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from rapkit.kernel.completion import Reply
 from rapkit.mailbox import Claim, Load, Settlement, TakenPost
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-_UP_TO_A_DAY = (*_SECONDS, 900.0, 3600.0, 4 * 3600.0, 86400.0)  # a letter waits for as long as no process runs
+_UP_TO_A_DAY = (*_SECONDS, 900.0, 3600.0, 4 * 3600.0, 86400.0)  # mail waits for as long as no process runs
 _PATIENCE_WITH_STORE = 1.0
 
 log = logging.getLogger("rapkit.metrics")
@@ -114,7 +114,7 @@ class AgentMetrics:
             self._slices.observe(time.perf_counter() - begun)
 
     def _woken(self, claim: Claim) -> None:
-        """The oldest letter that nobody was handed before: how long it waited, by the store's clock."""
+        """How long the oldest mail that is handed out for the first time has waited, by the store's clock."""
         for mail in claim.mail:
             if mail.attempts == 1:
                 self._wakes.observe(max(0.0, claim.now - mail.accepted_at))
@@ -140,7 +140,7 @@ class AgentMetrics:
         self._callbacks.labels(str(status)).inc()
 
     def attempt(self, taken: TakenPost, settlement: Settlement) -> None:
-        """A POST was attempted: what a courier tells its `on_attempt`."""
+        """Count an attempted POST: the `on_attempt` of an outbox sender."""
         self._attempts.labels(taken.outgoing.kind, settlement.outcome).inc()
 
     def gauge(self, name: str, says: str, function: Callable[[], float]) -> None:

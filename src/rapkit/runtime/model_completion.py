@@ -1,4 +1,4 @@
-"""Asking the model: whether it may be asked, what it is shown, and what follows from what it says."""
+"""Request a completion from the model: check the budget, build the request, apply the reply, compact if needed."""
 
 import asyncio
 import logging
@@ -42,7 +42,7 @@ class ModelCompletion:
     async def ask(self, thread: Thread, view: JournalView, catalog: Catalog) -> Step:
         """Ask the model, if there is money left for it; for a summary first, if it would be shown too much.
 
-        Raises `Interrupted` if somebody wants that.
+        Raises `Interrupted` if the slice is interrupted.
         """
         clock, limits = self._services.clock, self._limits
         if reason := used_up(thread, limits):
@@ -98,11 +98,11 @@ class ModelCompletion:
         patience = services.config.patience.completion
 
         def tell(text: str) -> None:
-            if not question.for_summary:  # which nobody has asked for
+            if not question.for_summary:  # which no client has asked for
                 services.broadcast.tell(thread_id, Delta(text))
 
         model = services.config.model
-        taken = Usage(requests=1)  # at least: what a completion took that was cut off, nobody says
+        taken = Usage(requests=1)  # at least: the usage of an interrupted completion is unknown
         with services.metrics.completion() as outcome, services.tracing.completion(model.name, thread_id) as span:
             try:
                 self.began = True
@@ -126,7 +126,7 @@ class ModelCompletion:
         return self._limits.cost is not None or (budget is not None and budget.cost is not None)
 
     async def _interruptible(self, completing: Coroutine[Any, Any, Reply]) -> Reply:
-        """What a completion gives, unless somebody interrupts it because there is something more urgent."""
+        """The reply of a completion, unless something more urgent interrupts it."""
         if self._more_urgent.is_set():
             completing.close()
             raise Interrupted

@@ -1,8 +1,8 @@
-"""Messages that come to threads by themselves, again and again: which there are, and sending them when they are due.
+"""Schedules: messages sent to threads at times given by cron expressions.
 
 Each schedule is a box of its own that knows the next time it is due. That one follows from the time before it and never from what the clock
-says, so a clock that is set back has nothing sent twice, and what came due while nobody ran, or was leapt over, is sent late. The messages
-and the next time are written in one commit: whoever dies before it has sent nothing, whoever dies after it has sent all.
+says, so a clock that is set back has nothing sent twice, and what came due while no worker ran, or was leapt over, is sent late. The
+messages and the next time are written in one commit: a worker that dies before it has sent nothing, one that dies after it has sent all.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ def check_names(schedules: Sequence[Schedule]) -> None:
 class _ScheduleState:
     """How a schedule stands: what it is, when it is due next, and to which thread it goes. One that is removed is not due any more.
 
-    What is removed is kept, and not ended: whoever configures it again at the same moment has put a letter into this box, which would be
+    A removed schedule is kept, not ended: a process that configures it again at the same moment has put mail into this box, which would be
     gone with it.
     """
 
@@ -160,7 +160,7 @@ class Schedules:
         after = ""
         while boxes := await self._store.boxes(SCHEDULE, after=after, limit=_PAGE):
             for box in boxes:
-                # One that was removed and is busy may have been configured again just now, by whoever started before us.
+                # One that was removed and is busy may have been configured again just now, by a process that started before this one.
                 if box.id not in configured and (box.status == _IN_USE or box.busy):
                     await self._store.accept(NewMail(box.id, _REMOVED, b""))
             after = boxes[-1].id
@@ -171,7 +171,7 @@ class Schedules:
         return await self._store.claim(self._worker, SCHEDULE, limit)
 
     async def _carry_out(self, claim: Claim) -> None:
-        """All of it. If somebody else has the schedule by now, nothing happened."""
+        """Run one claim. If another worker has the schedule by now, nothing happened."""
         try:
             commit = await self._made(claim)
             await retry_store_operation(lambda: self._store.commit(claim, commit))
@@ -301,7 +301,10 @@ def _thread_box(id: str, user_id: str | None) -> NewBox:
 
 
 def _thread_id(schedule: Schedule, due: float) -> str:
-    """An id like any other thread's, which is the same whoever makes the thread, and however often: threads are listed by their ids."""
+    """An id like any other thread's, which is the same whichever worker creates the thread, and however often.
+
+    Threads are listed by their ids.
+    """
     return f"thr_{int(due * 1000):012x}{_digest([schedule.name, schedule.user_id, due])[:16]}"
 
 

@@ -1,4 +1,4 @@
-"""A tool server an agent may use."""
+"""`Server`: a tool server that an agent may use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

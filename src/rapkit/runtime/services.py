@@ -1,4 +1,4 @@
-"""What everything in one running agent shares."""
+"""The services that all components of a running agent share."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from rapkit.tracing import Tracing
 
 @dataclass(frozen=True, slots=True)
 class AgentServices:
-    """The store, the courier, the clock and the rest, under one worker's name."""
+    """The store, the outbox sender, the clock and the rest, for one worker."""
 
     config: AgentConfig
     worker: str

@@ -1,4 +1,4 @@
-"""One slice of a thread: load, step, commit, act. Nothing of the thread is kept when it is over (RUN-8)."""
+"""One slice of a thread: load, step, commit, act. No state of the thread is kept in memory afterwards (RUN-8)."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ class Slice:
         self._asking = ModelCompletion(services)
 
     async def run(self) -> None:
-        """Do all of it. If somebody else has the thread by now, nothing happened."""
+        """Run the slice. If another worker has the thread by now, nothing happened."""
         try:
             with self._services.tracing.slice(self._claim):
                 await self._run()
@@ -94,7 +94,7 @@ class Slice:
             await self._commit(thread, step, keep=True, charge=True, **mail)
             await self._commit(thread_now, worker_lost(thread_now, self._claim.attempts - 1, now, self._limits))
             return
-        # What the model is shown and offered. Nobody but us appends to the journal, so it can be read while we do.
+        # What the model is shown and offered. Only this worker appends to the journal, so it can be read while we do.
         most = self._services.config.capacity.conversation
         reading = asyncio.create_task(view_of(self._store, thread, step, self._limits, most))
         finding = asyncio.create_task(self._services.toolsets.catalog(thread.root))
@@ -131,7 +131,7 @@ class Slice:
                 incoming.append(mail_codec.set_aside(mail, aside[mail.seq]))
                 continue
             incoming.append(await self._read(thread, mail))
-        # Timers come last: what has come is not given up because nobody was there to take it.
+        # Timers come last: what has come is not given up because no worker ran in time.
         incoming += [TimerDue(key) for key in self._claim.timers]
         return incoming, aside
 
@@ -204,7 +204,7 @@ class Slice:
         return await self._commits.make(before, step, self._catalog, **rest)
 
     async def _commit(self, before: Thread, step: Step, **rest: object) -> None:
-        """Write it; then whoever looks on is told. What fails is reported, and nothing is built on it (RUN-5).
+        """Commit; then tell the watchers. What fails is reported, and nothing is built on it (RUN-5).
 
         A commit that ends the claim is written however often it takes: if it was written after all, the repetition is fenced. One that
         keeps it could be written twice, so that we start over from what is stored.
@@ -220,13 +220,13 @@ class Slice:
 
     async def _try_commit(self, commit: Commit) -> None:
         outbox_sender = self._services.outbox_sender
-        # If all its POSTs go to one place, they are in the courier's hands as soon as they are stored.
+        # If all its POSTs go to one place, the outbox sender has them as soon as they are stored.
         with outbox_sender.place_for(commit.outgoing if len(origins(commit.outgoing)) == 1 else ()) as sender:
             since = asyncio.get_running_loop().time()
             outbox_sender.submit(await self._store.commit(self._claim, commit, sender), since)
 
     async def _give_back(self) -> None:
-        """We are told to stop: somebody else may take the thread at once.
+        """This worker is told to stop: another may take the thread at once.
 
         It is not counted against it, unless the model was being asked: one that takes longer than there ever is time for would be asked,
         and paid, for ever.

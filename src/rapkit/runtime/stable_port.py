@@ -1,4 +1,4 @@
-"""The port of an agent that was given none: the same after a restart, because the callback URLs of calls under way contain it."""
+"""Choose the port of an agent that has none configured, and keep it over restarts, because callback URLs contain it."""
 
 import logging
 import socket
@@ -56,7 +56,7 @@ async def note_receiver(store: Store, url: str) -> None:
 
 
 async def warn_if_elsewhere(store: Store, url: str) -> None:
-    """Say so if whoever wakes an agent would have tools call back at another place than where it receives."""
+    """Warn if a process that wakes an agent would have tools call back at another URL than where the agent receives."""
     for record in await store.records(_PORT_BOX.id, _RECEIVES):
         if (receives := record.body.decode()) != url:
             log.warning(

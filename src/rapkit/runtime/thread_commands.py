@@ -1,4 +1,4 @@
-"""What clients can do with threads. Whatever is said to have happened is durable when it is said."""
+"""Commands on threads for clients. A command is durable when it returns."""
 
 import contextlib
 import math
@@ -104,7 +104,7 @@ class ThreadCommands(ThreadQueries):
         """Close a thread; one that is closed stays so."""
         with contextlib.suppress(ThreadClosed):
             await self._accept(thread_id, CloseThread(), dedup="close")
-            self._interrupt(thread_id)  # what the model would say now, nobody wants to hear
+            self._interrupt(thread_id)  # the model's reply is no longer wanted
 
     async def cancel(self, thread_id: str, call_id: str, key: str | None = None) -> None:
         """Cancel a pending call, or an active subscription."""
@@ -184,9 +184,9 @@ class ThreadCommands(ThreadQueries):
             raise ThreadError(f"The question of {call_id!r} was answered already, and only the first answer counts.")
 
     async def _first_answer(self, thread_id: str, call_id: str, question: str, answer: GivenAnswer) -> GivenAnswer:
-        """The first answer to a question, which is this one if there is none. It is in the mail then, whoever gave it.
+        """The first answer to a question, which is this one if there is none. It is in the mail then, whichever request gave it.
 
-        Who gave it may have died before it could send it; and there is one letter per question: a second answer must not be taken for one
+        Who gave it may have died before it could send it; and there is one mail per question: a second answer must not be taken for one
         to the question that is asked next.
         """
         thread = read_thread(await self._box(thread_id))

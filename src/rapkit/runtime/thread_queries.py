@@ -1,4 +1,4 @@
-"""Threads as they are: one of them, many, a whole family, and what happens in one."""
+"""Queries on threads for clients: one thread, lists, families, journals and event feeds."""
 
 import contextlib
 import re
@@ -165,7 +165,7 @@ class ThreadQueries:
     async def follow(self, thread_id: str, after: int = 0, skip: int = 0) -> AsyncGenerator[ThreadEvent, None]:
         """What has happened since line `after`, and what happens from now on, until the thread is closed.
 
-        `skip` events of the line behind `after` are left out: those somebody has who did not get all of it.
+        `skip` events of the line behind `after` are left out: those that a client already has of it.
         """
         await self._box(thread_id)
         following = EventFeed(self._store, self._broadcast, thread_id, after, skip)

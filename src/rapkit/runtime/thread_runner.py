@@ -1,4 +1,4 @@
-"""Runs threads that have something to do: one slice at a time each, many of them at once (RUN-1, RUN-2)."""
+"""Claim threads that are due and run their slices: one at a time per thread, many threads at once (RUN-1, RUN-2)."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ class ThreadRunner:
         await self.poller.drain(patience)
 
     async def accept(self, new_mail: NewMail) -> AcceptResult:
-        """Put a letter into a thread's mail; the thread runs at once if nothing else is due for it and there is room."""
+        """Put mail into a thread's box; the thread runs at once if nothing else is due for it and there is room."""
         store = self._services.store
         if not self.poller.reserve():
             return await store.accept(new_mail)

@@ -1,4 +1,4 @@
-"""The toolsets of a session: fetched when it begins, kept in the store, shared by all its threads (DIS-6)."""
+"""The toolsets of a session: fetched when it begins, cached in the store, shared by all its threads (DIS-6)."""
 
 import asyncio
 import logging
@@ -207,7 +207,7 @@ class Toolsets:
                 return session
             box = await self._store.box(root)
             if box is None or box.status == "closed":
-                return session  # nobody will ask for it again
+                return session  # it will not be asked for again
 
     async def _keep(self, server: Server, fetched: Fetched | DiscoveryFailed, cached: str | None) -> str | None:
         """The digest of the document to be used: the one that was fetched, else the one that is known (DIS-7), else none (DIS-12)."""

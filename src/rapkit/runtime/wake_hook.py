@@ -1,6 +1,6 @@
-"""The doorbell: telling somebody outside that an agent has something to do.
+"""The wake hook: call the author's `on_accept` when the agent has something to do.
 
-An agent without a worker only receives. Whoever has it woken, be it another process or a serverless platform, learns from this bell when.
+An agent without a worker only receives. This hook tells what wakes it, another process or a serverless platform, when to do so.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ log = logging.getLogger("rapkit.doorbell")
 
 
 class WakeHook:
-    """Calls a function of the user's in the background. Best effort: what it is about is in the store, whether the bell is heard or not.
+    """Calls a function of the user's in the background. Best effort: the work is in the store, whether the hook succeeds or not.
 
-    `rung` is how often.
+    `rung` counts the calls.
     """
 
     def __init__(self, on_accept: OnAccept | None) -> None:
@@ -46,7 +46,7 @@ class WakeHook:
         if thread_id in self._calls:
             self._again.add(thread_id)
             return
-        # In a context of ours: what a request has set is no business of whoever hears the bell.
+        # In a context of its own: what a request has set must not leak into the hook.
         self._calls[thread_id] = asyncio.create_task(self._trigger(thread_id), context=self._context.copy())
 
     async def _trigger(self, thread_id: str) -> None:
@@ -71,7 +71,7 @@ class WakeHook:
                     if inspect.isawaitable(called):
                         await called
         except Exception as error:
-            # Whatever it is, it is not ours, and must not become anybody's trouble: the message is safe, and the bell rings again.
+            # Errors of the user's function must not disturb the agent: the message is safe, and the hook is called again.
             log.error("on_accept failed: %r", error, exc_info=error, extra={"thread_id": thread_id or None})
 
     async def close(self) -> None:

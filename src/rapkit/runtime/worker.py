@@ -1,4 +1,4 @@
-"""A shift: work done under one worker's name, either until it is told to stop or until nothing is due."""
+"""A worker of an agent: runs threads, schedules and deliveries, either until stopped or until nothing is due."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ TOPICS = (SCHEDULE, THREAD, OUTBOX)
 
 @dataclass(frozen=True, slots=True)
 class WorkerServices:
-    """What all shifts of one running agent share."""
+    """The services that all workers of one running agent share."""
 
     config: AgentConfig
     store: Store
@@ -46,7 +46,7 @@ class WorkerServices:
 
 
 class Worker:
-    """A worker, a courier, and whoever sees to schedules and budgets. `threads` and `posts` say what they have done."""
+    """Runs a thread runner, an outbox sender, schedules and budgets. `threads` and `posts` count what was done."""
 
     def __init__(self, services: WorkerServices) -> None:
         self._services = services
@@ -97,7 +97,7 @@ class Worker:
 
     @property
     def threads(self) -> int:
-        """How many threads ran, in a shift that was to finish."""
+        """How many threads ran, for a worker that was to finish."""
         return len(self._ran or ())
 
     @property
@@ -122,15 +122,15 @@ class Worker:
         return healthy and not any(task.done() for task in self._tasks)
 
     async def accept(self, new_mail: NewMail) -> AcceptResult:
-        """Put a letter into a thread's mail; the thread runs at once if there is room."""
+        """Put mail into a thread's box; the thread runs at once if there is room."""
         return await self._thread_runner.accept(new_mail)
 
     def interrupt(self, thread_id: str) -> None:
-        """If the model is being asked for this thread in this shift, let it be."""
+        """Interrupt the completion of this thread, if this worker runs one."""
         self._thread_runner.interrupt(thread_id)
 
     def _began(self, thread_id: str) -> None:
-        if self._ran is not None:  # a shift that never ends would never forget
+        if self._ran is not None:  # a worker that never ends would never forget
             self._ran.add(thread_id)
 
     def _attempted(self, taken: TakenPost, settlement: Settlement) -> None:
@@ -158,7 +158,7 @@ class Worker:
         self._keeping.append(background.start(self.maintenance.renew, "renewing the lease"))
 
     async def stop(self) -> None:
-        """End in order: no new slices, let running ones end, send what they said, leave the rest to whoever comes next."""
+        """End in order: no new slices, let running ones end, send what they said, leave the rest to the next worker."""
         try:
             await background.end(*self._working, *self._budget_release)
             await self._schedules.drain(self._grace)
@@ -228,7 +228,7 @@ class Worker:
         bells = {
             asyncio.create_task(self._store.wait(poller.topic, _LOOK_AGAIN_AFTER))
             for poller in self._pollers
-            if poller.has_room  # else it rings and rings, and nothing can be begun
+            if poller.has_room  # else it would be notified again and again with no room to begin anything
         }
         try:
             await asyncio.wait(in_progress | bells, return_when=asyncio.FIRST_COMPLETED)

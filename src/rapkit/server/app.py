@@ -86,7 +86,7 @@ def make_app(
                 for webhook in webhooks
             ),
         ],
-        redirect_slashes=False,  # nobody in RAP follows a redirect, and it would go wherever the Host header says
+        redirect_slashes=False,  # no RAP peer follows a redirect, and it would go wherever the Host header says
         default=nothing_here,
         lifespan=lifespan,
     )

@@ -1,4 +1,4 @@
-"""The line in the log, and the count, for every call that ended or was suspended."""
+"""Log and count every call that ended or was suspended."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Our hold on a claimed box: what is committed under it, and the POSTs that leave with it."""
+"""A claimed box: commits under the claim, and the POSTs that leave with them."""
 
 import asyncio
 import logging
@@ -79,7 +79,8 @@ class ClaimedBox:
         try:
             await retry_store_operation(lambda: self.commit(commit))
         except Fenced as error:
-            # It was cancelled, or taken over: whoever has it now ends it. Or it is our own commit, written when its fate was open.
+            # It was cancelled, or taken over: the worker that has it now ends it. Or an earlier attempt of this commit was written after
+            # all.
             log.debug("%s", error)
             return False
         return True

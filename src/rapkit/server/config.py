@@ -1,4 +1,4 @@
-"""What a running toolset is made from."""
+"""The configuration of a running toolset."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -28,7 +28,7 @@ class Durations:
     user is retried that does not reach the runtime, before it is given up. `answer`: how long a question stays open
     unless it says otherwise. `authorise`: how long a user may take to authorise us. `subscription_outage`: how long a subscription may
     fail without progress before it is given up. `keep_threads`: how long after its last call a thread's workspace and state are kept if
-    nobody says that it closed. `keep_dead_letters`: how long undeliverable callbacks can be looked at and sent again. `grace`: how long
+    no notice says that it closed. `keep_dead_letters`: how long undeliverable callbacks can be looked at and sent again. `grace`: how long
     running handlers may go on when the server is stopped. `lease`: how long a server that is lost without a word keeps its calls from
     the next start, or from other servers on the same store; shorter is a faster recovery, and too short takes calls from a server that
     is merely slow.

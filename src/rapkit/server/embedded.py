@@ -1,4 +1,4 @@
-"""Started by another program with RAP_EMBEDDED=1: on a free loopback port, which is the one line on standard output."""
+"""Embedded mode (RAP_EMBEDDED=1): listen on a free loopback port and print it as the only line on standard output."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""A toolset at work: its store, its workers, its courier, and the doors through which requests come in."""
+"""A running toolset: its store, its runners, its outbox sender, and the operations behind its endpoints."""
 
 import asyncio
 import contextlib
@@ -67,7 +67,7 @@ class ToolsetEnvironment:
 
 
 class Admission(StrEnum):
-    """What becomes of an invocation at the door."""
+    """What becomes of an invocation when it is received."""
 
     ACCEPTED = "accepted"
     REPEATED = "repeated"
@@ -185,7 +185,7 @@ class ToolsetEngine:
         await self._forget_stand_in(caller, thread_id)
 
     async def _forget_stand_in(self, caller: str, thread_id: str) -> None:
-        """If the thread stood in for a user nobody named, what was kept for that user goes with it."""
+        """If the thread stood in for an unnamed user, what was kept for that user goes with it."""
         box = stand_in_box(self.toolset, caller, thread_id)
         for provider in self._config.oauth:
             await self.oauth.vault.delete(box.id, provider)
@@ -224,7 +224,7 @@ class ToolsetEngine:
         return accept_result in (AcceptResult.ACCEPTED, AcceptResult.DUPLICATE)
 
     async def emit(self, topic: str, payload: object, id: str | None) -> None:
-        """Make an event of a topic durable; it reaches everybody who is subscribed by then."""
+        """Make an event of a topic durable; it reaches all that are subscribed by then."""
         await self._topics.emit(topic, payload, id)
 
     async def problem(self) -> str | None:
@@ -260,7 +260,7 @@ class ToolsetEngine:
         try:
             return self._guard.check_url(url).origin
         except ForbiddenTarget:
-            # Allowed when it was accepted, and no longer: the courier will give it up, and say why.
+            # Allowed when it was accepted, and no longer: the outbox sender will give it up, and say why.
             return _UNKNOWN_ORIGIN
 
     async def _quiet(self, thread: str) -> None:
@@ -318,7 +318,7 @@ class ToolsetEngine:
             await background.end(delivering)
             await self._outbox_sender.drain(grace)
         finally:
-            # Also if somebody could not wait: whoever starts next need not wait for the end of our lease.
+            # Also on a hurried stop: the next process need not wait for the end of this lease.
             await background.end(renewing, delivering)
             await self._maintenance.retire()
 

@@ -1,4 +1,4 @@
-"""An invocation as it is kept: who called, and the body exactly as it came.
+"""An invocation as it is stored: the caller, and the body exactly as received.
 
 The ids under which it is kept are hashes, so that no caller can choose one that collides with another's, whatever is in its fields.
 """

@@ -1,7 +1,7 @@
-"""What a toolset counts, for Prometheus.
+"""Prometheus metrics of a toolset.
 
 Every toolset has a registry of its own, and its name on every series, so that several in one process can be told apart. Labels have few
-values, whatever strangers send: an operation that is none of ours is "unknown".
+values, whatever clients send: an operation that is none of ours is "unknown".
 """
 
 from collections.abc import Callable, Container
@@ -46,7 +46,7 @@ class ToolsetMetrics:
             self._invocations.series(outcome)  # from 0 on: a series that begins with its first count has no rate of it
 
     def invocation(self, outcome: str) -> None:
-        """An invocation was answered at the door: accepted, repeated, stale, refused or busy."""
+        """Count a received invocation: accepted, repeated, stale, refused or busy."""
         self._invocations.add(outcome)
 
     def call(self, operation: str | None, outcome: Ended, seconds: float) -> None:
@@ -65,7 +65,7 @@ class ToolsetMetrics:
         self._events.add(self._known(operation))
 
     def callback(self, taken: TakenPost, settlement: Settlement) -> None:
-        """A POST was attempted: what a courier tells its `on_attempt`."""
+        """Count an attempted POST: the `on_attempt` of an outbox sender."""
         self._attempts.add(taken.outgoing.kind, settlement.outcome)
 
     def gauge(self, name: str, says: str, function: Callable[[], float]) -> None:

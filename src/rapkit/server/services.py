@@ -1,4 +1,4 @@
-"""What everything in one running toolset shares."""
+"""The services that all components of a running toolset share."""
 
 import logging
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _PROCESS = "process"
 
 @dataclass(frozen=True, slots=True)
 class ToolsetServices:
-    """The store, the courier, the clock and the rest, under one worker's name."""
+    """The store, the outbox sender, the clock and the rest, for one worker."""
 
     config: ToolsetConfig
     worker: str
@@ -40,7 +40,7 @@ class ToolsetServices:
     origin_of: Callable[[str], str]
 
     def processes(self, claimed_box: ClaimedBox) -> Processes:
-        """The programs that are run under a hold, each known to the store before it is started."""
+        """The subprocesses run under a claim, each recorded in the store before it is started."""
 
         async def record(token: str) -> None:
             if not await claimed_box.commit_with_retry(Commit(put=[Record(_PROCESS, token)], keep=True, charge=True)):
@@ -61,5 +61,5 @@ class ToolsetServices:
                 log.error("programs that a lost server ran may still run: %s", error)
 
     def claimed_box(self, claim: Claim, callback_url: str) -> ClaimedBox:
-        """Our hold on a claimed box that calls back there."""
+        """A claimed box that calls back to this URL."""
         return ClaimedBox(self.store, self.outbox_sender, claim, callback_url, self.origin_of)

@@ -1,4 +1,4 @@
-"""Serving a toolset on a port of this machine."""
+"""Serve a toolset in a process of its own."""
 
 import contextlib
 import contextvars
@@ -61,7 +61,7 @@ def serve(
     """Serve until SIGINT or SIGTERM, then end in order. `on_start` is told the URL once requests are accepted; by default people are.
 
     With RAP_EMBEDDED=1 in the environment it is a free loopback port, whatever was asked for, and `{"port": N}` is the only line on
-    standard output. `ConfigError` if it cannot be served that way: the port is taken, or it would be open to strangers.
+    standard output. `ConfigError` if it cannot be served that way: the port is taken, or it would accept unauthenticated calls.
     """
     if is_loading():
         raise ConfigError('tools.run() is called while the file is loaded. Put it under: if __name__ == "__main__":')

@@ -1,4 +1,4 @@
-"""Threads for handlers that are plain functions.
+"""A thread pool for handlers that are plain functions.
 
 The standard pool joins its threads when the interpreter exits, so one handler that sleeps for an hour would keep a stopped server alive
 for an hour. These are daemons: what they were doing is in the store, and is dealt with after the restart.
@@ -65,9 +65,9 @@ class ThreadPool:
         while (job := self._jobs.get()) is not None:
             try:
                 result, error = job.context.run(job.function), None
-            except BaseException as raised:  # noqa: BLE001 - it belongs to whoever awaits the job
+            except BaseException as raised:  # noqa: BLE001 - it belongs to the caller that awaits the job
                 result, error = None, raised
-            self._idle.release()  # before anybody hears of the result: whoever comes next is to find this thread, not start another
+            self._idle.release()  # before the result is known: the next caller is to find this thread, not start another
             try:
                 job.loop.call_soon_threadsafe(_resolve, job.future, result, error)
             except RuntimeError:

@@ -1,4 +1,4 @@
-"""A toolset: tools, and the server that makes them durable."""
+"""`Toolset`: a set of tools, and the server that makes them durable."""
 
 import contextlib
 import hashlib
@@ -351,7 +351,7 @@ class Toolset:
     ) -> AsyncIterator[None]:
         """Work as long as the context lasts. `tools.app` does it by itself unless it is mounted in another app.
 
-        `within` is for whoever serves only what is for strangers, such as links for users: the URL below which that is.
+        `within` is for an app that serves only the unauthenticated endpoints, such as links for users: the URL below which they are.
         """
         if self._engine is not None:
             yield  # mounted and served at once: started already
@@ -421,7 +421,7 @@ class Toolset:
             serve(self, host, port, tls=tls_of(self, tls_cert, tls_key, client_ca))
         except ConfigError as error:
             if is_loading():
-                raise  # whoever loads the file says it better
+                raise  # the loader of the file reports it better
             raise SystemExit(f"{self.name}: {error}") from None
 
     def _check_not_running(self, what: str) -> None:

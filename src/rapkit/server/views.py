@@ -1,4 +1,4 @@
-"""What a call shows while it runs: views, and its progress as one of them.
+"""The views that a call shows while it runs, including its progress.
 
 Runtimes keep the latest content of a view, so only the latest is worth sending: one that has not left when the next one comes is replaced.
 Views have lanes of their own, one for each type of view of a call, so that they never hold up a result.

@@ -1,4 +1,4 @@
-"""Where the agent of some settings is: the part of them that is enough to talk to one that runs.
+"""The part of the settings that locates a running agent: enough to talk to it, without loading what an agent needs to run.
 
 By itself, because it is read in a moment: the rest of the settings is made of what an agent is made of, which takes longer to load than
 most commands take.

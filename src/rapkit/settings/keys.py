@@ -1,4 +1,4 @@
-"""Every key of `rapkit.toml` and every variable of the environment that is read: the one list of them.
+"""The list of all keys of `rapkit.toml` and all environment variables that rapkit reads.
 
 `rapkit.settings` takes from it which keys there may be, and the reference page is made of it. All texts are for people, and may hold
 Markdown code.

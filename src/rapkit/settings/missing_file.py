@@ -1,4 +1,4 @@
-"""What is said to somebody who has no settings yet."""
+"""The error text for a user without a settings file."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ New here? `rapkit demo` needs no key and no servers. `rapkit new my_tools` makes
 
 
 def _nearby(path: Path) -> Path | None:
-    """Where one is, if somebody is only in the wrong folder."""
+    """Where a settings file is, if the user is only in the wrong folder."""
     here = Path.cwd()
     above = next((each / path for each in here.parents if (each / path).is_file()), None)
     return above or next((each.relative_to(here) for each in sorted(here.glob(f"*/{path}"))), None)

@@ -1,4 +1,4 @@
-"""What can be configured of an agent: read from `rapkit.toml`, the environment and flags.
+"""The settings of an agent, read from `rapkit.toml`, the environment and flags.
 
 Flags win over the environment, the environment over the file. Relative paths in the file are relative to its folder; those in flags and
 variables to the current one.

@@ -1,4 +1,4 @@
-"""A TOML file of settings, read table by table: every key is known, every value of its type, or `ConfigError` says what is possible.
+"""Read a TOML settings file table by table: unknown keys and wrong types raise `ConfigError`, which lists what is possible.
 
 Who reads a file wants to know all that is wrong with it, not only the first thing. So keys that are not known are only noted, and whatever
 `attempt` reads may be wrong; `check` raises what was found, all at once.
@@ -17,7 +17,7 @@ from rapkit.errors import ConfigError
 _FILE = "file:"
 _OFF = "off"
 _PERHAPS_SECRET = ("tokens",)
-"""What is meant elsewhere when it is wrong here, and is not repeated: tokens can be counted, and can be what opens a door."""
+"""What is meant elsewhere when it is wrong here, and is not repeated: tokens can be counted, and can be credentials."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
@@ -53,7 +53,7 @@ class TomlTable:
     def read(cls, path: Path, keys: Sequence[str], homes: Homes, *, absent: str) -> "TomlTable":
         """The whole file; `absent` is what to do if there is none.
 
-        `homes` are the titles of the tables that have a key, to be named to whoever writes it elsewhere.
+        `homes` are the titles of the tables that have a key, to be named in the error when it is written elsewhere.
         """
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark

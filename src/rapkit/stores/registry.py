@@ -1,4 +1,4 @@
-"""Which store a URL means."""
+"""Open the store that a URL stands for."""
 
 from rapkit.errors import ConfigError, StoreError
 from rapkit.keyring import load_keyring

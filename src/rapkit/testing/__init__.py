@@ -1,4 +1,4 @@
-"""Toolsets and agents in tests: in memory, called, asked back, crashed, with a clock that tests advance.
+"""Test toolsets and agents in memory: call them, answer their questions, crash them, and advance their clock.
 
 async with testing.serve(tools) as client:
     result = await client.call("forecast", city="Oslo")

@@ -1,4 +1,4 @@
-"""Whether anything happens: what a test waits for when it wants to know that nothing more will."""
+"""Track activity, so that a test can wait until nothing more happens."""
 
 import asyncio
 from collections.abc import Callable
@@ -104,7 +104,7 @@ class _WatchedThreads(ThreadPool):
 
     async def run(self, function: Callable[[], T]) -> T:
         """The function's result."""
-        # Two of them: the thread goes on if whoever waits for it is cancelled, and its result comes a little after its end.
+        # Two of them: the thread goes on if its waiter is cancelled, and its result comes a little after its end.
         ending, hearing = self._activity.begin(), self._activity.begin()
         loop = asyncio.get_running_loop()
 

@@ -1,4 +1,4 @@
-"""An agent at work with its tools, and nothing around them but a test."""
+"""An agent with its tools in memory, as a test fixture."""
 
 import contextlib
 import itertools
@@ -97,7 +97,7 @@ class AgentFixture:
             yield
 
     async def start(self) -> None:
-        """Start everybody."""
+        """Start all processes."""
         for served in self.served.values():
             await served.process.start()
         await self.process.start()
@@ -111,7 +111,7 @@ class AgentFixture:
                 stack.push_async_callback(fake.close)
 
     def find(self, name: str) -> CrashableProcess:
-        """Somebody who can be lost, by name."""
+        """A process that can be crashed, by name."""
         if name not in self.processes:
             raise ValueError(f"There is no {name!r} that could be lost. There are: {', '.join(self.processes)}.")
         return self.processes[name]

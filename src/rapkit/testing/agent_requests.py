@@ -1,4 +1,4 @@
-"""What the user of an agent is asked, and how a test answers."""
+"""Requests to the user of an agent, and how a test answers them."""
 
 from typing import TYPE_CHECKING
 

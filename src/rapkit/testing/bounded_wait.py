@@ -1,4 +1,4 @@
-"""Waiting in a test, with an end, and with words for what came instead."""
+"""Wait in a test with a time limit, and explain what happened instead."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

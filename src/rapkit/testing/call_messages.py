@@ -1,4 +1,4 @@
-"""What one call has sent, and whether it was allowed to: the obligations of a tool server, watched in every test."""
+"""The messages of one call, checked against the obligations of a tool server."""
 
 from dataclasses import dataclass, field
 

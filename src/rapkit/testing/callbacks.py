@@ -1,4 +1,4 @@
-"""The runtime's end of the callback URLs, which can be out of order."""
+"""The runtime's callback endpoint in a test, which can be made to fail."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Calls under way, and what tests wait for: their questions, their results and their events."""
+"""Calls in progress, and what tests wait for: questions, results and events."""
 
 from collections.abc import AsyncIterator
 from typing import TypeVar

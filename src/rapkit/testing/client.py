@@ -1,4 +1,4 @@
-"""A runtime in a test: somebody who calls a toolset, on behalf of a user, in a thread."""
+"""A runtime in a test: calls a toolset for a user, in a thread."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ class Client:
         """The same server, called by another caller, for another user or in another thread. `user_id=None` is for nobody in particular."""
         identity = self._identity
         if caller is not None:
-            self._fixture.server.requests.credentials(caller, b"", "/invoke")  # a name nobody has is found now
+            self._fixture.server.requests.credentials(caller, b"", "/invoke")  # an unknown name is found now
             identity = replace(identity, caller=caller)
         if thread_id is not None:
             identity = replace(identity, thread_id=thread_id)
@@ -122,7 +122,7 @@ class Client:
 
     @property
     def messages(self) -> list[Callback]:
-        """Everything the server has sent so far, to anybody, in order."""
+        """Everything the server has sent so far, to any caller, in order."""
         return list(self._fixture.inbox.messages)
 
     @property

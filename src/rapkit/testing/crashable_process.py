@@ -1,4 +1,4 @@
-"""A process in a test: it works on a store of its own, can be lost at any moment, and be started again."""
+"""A process in a test that works on a store of its own and can be crashed and restarted."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,13 +15,13 @@ _A_CENTURY = 100 * 365 * 24 * 3600.0
 _MEMORY = ":memory:"
 
 Work = Callable[[CrashableRun], AbstractAsyncContextManager[None]]
-"""The context in which a process works, for one life of it."""
+"""The context in which a process works, for one run of it."""
 
 
 class CrashableProcess:
-    """Something that works on a store in memory, life after life.
+    """A process that works on a store in memory, run after run.
 
-    It has hold of what it claimed until it is lost, however far the clock is advanced.
+    It holds what it claimed until it crashes, however far the clock is advanced.
     """
 
     def __init__(self, work: Work, clock: Clock, activity: Activity) -> None:
@@ -44,7 +44,7 @@ class CrashableProcess:
         self.crashable_run = CrashableRun(self.store, self._activity)
         self._ending = asyncio.Event()
         started = asyncio.Event()
-        # In a task of its own, so that whoever started it need not be the one who ends it.
+        # In a task of its own, so that one task can start it and another end it.
         self._running = asyncio.create_task(self._run(self.crashable_run, started, self._ending))
         starting = asyncio.create_task(started.wait())
         await asyncio.wait((self._running, starting), return_when=asyncio.FIRST_COMPLETED)

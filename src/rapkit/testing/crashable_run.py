@@ -1,7 +1,7 @@
-"""One run of the server, from its start to its end, which can come at any moment and without a word.
+"""One run of a crashable process, which can end at any store operation or POST.
 
 A process that is killed writes nothing more and sends nothing more. Ours cannot be killed, so from the moment of its death whatever it
-tries is refused: it may go through all the motions of cleaning up, and none of it reaches anybody.
+tries is refused: it may go through all the motions of cleaning up, and none of it has any effect.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from rapkit.testing.activity import Activity
 
 _LOOK_AGAIN_AFTER = 5.0
 _IN_THE_BACKGROUND = frozenset(("claim", "take", "held", "settle", "wait"))
-"""What nobody but a background task asks for: it would go on asking, and complain."""
+"""Operations that only background tasks use: they would retry, and log errors."""
 _LOOKING = frozenset(
     (
         "backlog",
@@ -43,7 +43,7 @@ class TwoWayTransport(Poster, Fetcher, Protocol):
 
 
 class CrashableRun:
-    """A run of the server, and all it has hold of: the store, and the line to those who called.
+    """A run of the server, and what it uses: the store, and the transport to its callers.
 
     `workers` are the names under which it holds what it claimed; `topics` is what it waits for; `operations` counts what it has done.
     """
@@ -62,17 +62,17 @@ class CrashableRun:
 
     @property
     def store(self) -> Store:
-        """The store, as long as the life lasts. Closing it closes nothing: the next life goes on with it."""
+        """The store, as long as the run lasts. Closing it closes nothing: the next run goes on with it."""
         return cast("Store", _CrashableStore(self))
 
     @contextlib.asynccontextmanager
     async def transport(self, poster: Poster) -> AsyncIterator[Poster]:
-        """The way out, as long as the life lasts."""
+        """The transport for POSTs, as long as the run lasts."""
         yield _CrashablePoster(self, poster)
 
     @contextlib.asynccontextmanager
     async def both_ways(self, transport: TwoWayTransport) -> AsyncIterator[TwoWayTransport]:
-        """The way out for POSTs and GETs, as long as the life lasts."""
+        """The transport for POSTs and GETs, as long as the run lasts."""
         yield _CrashableTransport(self, transport)
 
     def end_after(self, operations: int, then: Callable[[], None] = lambda: None, *, unheard: bool = False) -> None:
@@ -85,7 +85,7 @@ class CrashableRun:
         self._unheard = unheard
 
     async def end(self) -> None:
-        """End now. What the store was asked for already happens, and nobody hears of it."""
+        """End now. What the store was asked for already happens, and its result is lost."""
         self.over = True
         while self._under_way:
             await asyncio.sleep(0)
@@ -98,7 +98,7 @@ class CrashableRun:
         if name == "wait":
             topic, *_ = arguments
             self.topics.add(topic)
-            # Not as long as was asked for: what is due later is due by another clock, and whoever sets that one rings.
+            # Not as long as was asked for: what is due later is due by another clock, and setting that one notifies the store.
             await self._real.wait(topic, _LOOK_AGAIN_AFTER)
             return None
         if name == "renew":
@@ -120,7 +120,7 @@ class CrashableRun:
         return result
 
     def _is_last(self, name: str) -> bool:
-        """Whether the life is to end with this operation."""
+        """Whether the run is to end with this operation."""
         if self._left is None or (self._unheard and name in _LOOKING):
             return False
         self._left -= 1

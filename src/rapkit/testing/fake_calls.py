@@ -1,4 +1,4 @@
-"""Calls of tools that a test answers by hand: now, later, twice or never."""
+"""Calls of fake tools, which a test answers by hand: now, later, twice or never."""
 
 import itertools
 from collections import deque

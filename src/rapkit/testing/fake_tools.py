@@ -1,4 +1,4 @@
-"""Tool servers that do nothing by themselves: the test answers their calls."""
+"""Fake tool servers, whose calls the test answers."""
 
 import asyncio
 import inspect
@@ -64,7 +64,7 @@ class FakeTool:
         self._answers = answers
 
     async def call(self) -> FakeCall:
-        """The next call that nobody has looked at yet."""
+        """The next call that the test has not looked at yet."""
 
         async def find() -> FakeCall | None:
             return self._unseen.popleft() if self._unseen else None
@@ -144,7 +144,7 @@ class FakeTools:
         calls = "\n".join(f"  {call}" for call in self._calls.values())
         return f"What came to {self.name!r}:\n{calls or '  nothing'}"
 
-    # What the test's surroundings do
+    # What the test's environment does
 
     def open(self, outside: FakeToolsEnvironment) -> None:
         """Begin to answer."""

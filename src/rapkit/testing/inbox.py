@@ -1,4 +1,4 @@
-"""Everything the server has sent, call by call."""
+"""Everything the server has sent, by call."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""A network with no wire: POSTs and GETs go straight to those who are in the test, by their URLs."""
+"""An in-memory network: POSTs and GETs go straight to the participants of the test, by URL."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -13,14 +13,14 @@ from rapkit.testing.requests import Reply, request
 
 
 class NetworkHost(Protocol):
-    """Somebody who answers requests."""
+    """A host that answers requests."""
 
     async def send(self, method: str, url: str, body: bytes = ..., headers: Mapping[str, str] | None = ...) -> Reply:
         """One request to a URL of theirs."""
 
 
 class Network:
-    """Everybody by their base URLs. Who is down cannot be reached, and loses nothing."""
+    """All hosts by their base URLs. A host that is down cannot be reached, and loses nothing."""
 
     def __init__(self, activity: Activity) -> None:
         self._activity = activity
@@ -28,7 +28,7 @@ class Network:
         self._down: set[str] = set()
 
     def add(self, name: str, base: str, place: NetworkHost) -> None:
-        """Have somebody answer below a base URL."""
+        """Add a host below a base URL."""
         self._places[name] = (base.rstrip("/"), place)
 
     def down(self, name: str) -> None:

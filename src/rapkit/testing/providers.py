@@ -1,4 +1,4 @@
-"""OAuth providers that need no network: their users are tests."""
+"""In-memory OAuth providers, whose users are played by the test."""
 
 import itertools
 from dataclasses import dataclass, field, replace
@@ -78,7 +78,7 @@ class Providers:
         return f"{provider.authorize_url}?{urlencode({'state': state, 'redirect_uri': redirect_uri})}"
 
     async def exchange(self, provider: OAuthProvider, code: str, verifier: str, redirect_uri: str) -> Token:
-        """The token for a code, once, for whoever began the flow it is from."""
+        """The token for a code, once, for the flow it is from."""
         self._check(provider)
         grant = self._grants.pop(code, None)
         if grant is None:

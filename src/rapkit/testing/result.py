@@ -1,4 +1,4 @@
-"""What a call was answered with."""
+"""The result of a call."""
 
 import base64
 import json

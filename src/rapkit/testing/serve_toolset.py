@@ -1,4 +1,4 @@
-"""Serving a toolset to a test."""
+"""Serve a toolset to a test."""
 
 import contextlib
 import tempfile

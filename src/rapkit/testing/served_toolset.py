@@ -1,4 +1,4 @@
-"""A toolset that is served in a test, by a process that can be lost."""
+"""A toolset served in a test, by a process that can crash."""
 
 import contextlib
 from collections.abc import AsyncIterator

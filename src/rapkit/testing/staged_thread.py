@@ -1,4 +1,4 @@
-"""A thread of an agent in a test: what is said, what happened, and what people are asked."""
+"""A thread of an agent in a test: send messages, read its journal, answer its questions."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload

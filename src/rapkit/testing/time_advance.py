@@ -1,4 +1,4 @@
-"""Time in a test: what all processes wait for happens in order, each thing at its time."""
+"""Advance time in a test: everything that processes wait for happens in order, at its time."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""A toolset at work with nothing around it but a test."""
+"""A toolset in memory, as a test fixture."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ _OK = 200
 
 
 class ToolsetFixture:
-    """The server's surroundings, and the server in them, which can be lost and started again."""
+    """The server's environment, and the server in it, which can be crashed and restarted."""
 
     def __init__(self, tools: Toolset, patience: float, workspaces: Path) -> None:
         self.activity = Activity()

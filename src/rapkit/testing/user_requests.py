@@ -1,4 +1,4 @@
-"""What the people behind a call are asked, and how they answer."""
+"""Requests to the user behind a call, and how a test answers them."""
 
 from urllib.parse import urlencode
 

@@ -9,7 +9,7 @@ log = logging.getLogger("rapkit.background")
 
 
 def start(work: Callable[[], Awaitable[None]], what: str) -> "asyncio.Task[None]":
-    """Begin to work. It is meant to go on until it is ended; should it fail, that is said."""
+    """Start a background task, which runs until it is ended; a failure is logged."""
     return asyncio.create_task(_run(work, what))
 
 
@@ -24,7 +24,7 @@ async def _run(work: Callable[[], Awaitable[None]], what: str) -> None:
 
 
 async def end(*tasks: "asyncio.Task[Any]") -> None:
-    """Cancel, and wait until it has ended."""
+    """Cancel tasks, and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -15,7 +15,7 @@ log = logging.getLogger("rapkit.background")
 
 
 class Maintenance:
-    """What every process owes its store: that it is alive, and that what has expired goes."""
+    """Renews the lease of a process, checks its store, and sweeps what has expired."""
 
     def __init__(self, store: Store, worker: str, dead_letters_kept_for: float) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class Maintenance:
             self._renewed_at = monotonic()
 
     async def check_store(self) -> None:
-        """For who does not `renew`: renew once, unless that was done a moment ago."""
+        """For processes that do not `renew`: renew once, unless that was done a moment ago."""
         if self._renewing_since is None and monotonic() - self._renewed_at >= self._store.lease.renew_every:
             try:
                 async with asyncio.timeout(_PATIENCE_WITH_STORE):
@@ -62,7 +62,7 @@ class Maintenance:
     def store_problem(self) -> str | None:
         """Why messages cannot be accepted now, as the last renewal of the lease has found; None if they can.
 
-        It is shown to strangers, so it names no file. The log does.
+        It is shown to unauthenticated clients, so it names no file. The log does.
         """
         since = self._renewing_since
         if since is not None and monotonic() - since > _PATIENCE_WITH_STORE:
@@ -100,7 +100,7 @@ class Maintenance:
             pass
 
     async def retire(self) -> None:
-        """Whoever starts next need not wait for the end of our lease."""
+        """End the lease, so that the next process need not wait for its end."""
         try:
             await self._store.retire(self._worker)
         except StoreError as error:

@@ -1,4 +1,4 @@
-"""Work through what is due: fetch, start, wait for the bell, fetch again."""
+"""Poll a store for due work: fetch, start, wait for a notification, fetch again."""
 
 import asyncio
 import contextvars
@@ -21,7 +21,7 @@ log = logging.getLogger("rapkit.pump")
 
 
 class Poller(Generic[T]):
-    """Keeps up to `limit` things of one topic in hand at once.
+    """Works on up to `limit` items of one topic at once.
 
     `fetch(n)` claims up to n of them in the store; `work` does one, and handles its own failures. What is due later, or was made due by
     another process, is found too: the wait between two fetches has an end.
@@ -64,7 +64,7 @@ class Poller(Generic[T]):
         return self.free > 0
 
     async def fill(self) -> int:
-        """Begin what is due, as far as there is room; how much there was. For whoever does not want to `run` for ever."""
+        """Begin what is due, as far as there is room; how much there was. For callers that do not want to `run` for ever."""
         wanted = min(_BATCH, self.free)
         if wanted <= 0:
             return 0
@@ -74,14 +74,14 @@ class Poller(Generic[T]):
         return len(fetched)
 
     def reserve(self, count: int = 1) -> bool:
-        """Keep places for what is about to be handed to us, if there are as many. Whoever gets them must `release` them."""
+        """Reserve capacity for work about to be submitted, if there is enough. The caller must `release` it."""
         if not self._running or self.free < count:
             return False
         self._reserved += count
         return True
 
     def release(self, count: int = 1) -> None:
-        """Give reserved places back, also after they were used: what was handed to us counts by itself."""
+        """Give reserved capacity back, also after it was used: submitted work counts by itself."""
         self._reserved -= count
         self._room.set()
 
@@ -97,8 +97,8 @@ class Poller(Generic[T]):
             self._room.set()
 
     def submit(self, thing: T) -> None:
-        """Start on something, whoever fetched it."""
-        # In a context of ours, not of whoever hands it to us: what a request has set is no business of the work.
+        """Start work on an item that the caller has claimed."""
+        # In the poller's context, not the caller's: what a request has set must not leak into the work.
         task = asyncio.create_task(self._work(thing), context=self._context.copy())
         self._tasks.add(task)
         task.add_done_callback(self._finished)

@@ -1,4 +1,4 @@
-"""Asking a store that fails until it no longer does."""
+"""Retry a store operation until it succeeds."""
 
 import asyncio
 import logging

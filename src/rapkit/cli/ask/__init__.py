@@ -213,12 +213,12 @@ class _AskCommand:
         return self._awaiting.wait()
 
     def interrupted(self) -> None:
-        """Say what becomes of it when nobody waits any longer; on a terminal not behind the ^C."""
+        """Say what becomes of it when the command stops waiting; on a terminal not behind the ^C."""
         self._note("")
         _tell(f"Not waiting any longer. {self.what_next()}")
 
     def _note(self, line: str) -> None:
-        """What goes on meanwhile, for somebody who watches."""
+        """Show what goes on meanwhile on the terminal."""
         if sys.stderr.isatty():
             _tell(line)
 
@@ -275,7 +275,7 @@ class _AskCommand:
         return f"Thread {self._thread_id}"
 
     def what_next(self) -> str:
-        """What becomes of the thread when nobody waits, and how to wait again."""
+        """What becomes of the thread when the command stops waiting, and how to wait again."""
         if not self._thread_id:
             return _perhaps(self._agent.said)
         goes_on = f"goes on {when_it_works(self._agent)}" if self._agent.is_ours else "goes on"

@@ -1,4 +1,4 @@
-"""Waiting for the answer to one message, through restarts of the agent."""
+"""Wait for the answer to one message, through restarts of the agent."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class AnswerWait:
         self.usage: dict[str, float] = dict.fromkeys(_USAGE, 0)
 
     def wait(self) -> AnswerOutcome:
-        """Until there is an answer, or will be none, or somebody is asked first, or it is time."""
+        """Wait until there is an answer or will be none, the user is asked a question, or the time is over."""
         try:
             for event in self._following:
                 outcome = self._heed(event)

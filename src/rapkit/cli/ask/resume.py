@@ -1,4 +1,4 @@
-"""What is waited for by somebody who says nothing new to a thread."""
+"""Find out what `rapkit ask --resume` has to wait for."""
 
 from typing import Any
 

@@ -140,7 +140,7 @@ def _call_and_wait(call: OutgoingCall, timeout: float | None, as_json: bool) -> 
                 call.cancel()  # perhaps it came there all the same, and only the acknowledgement was lost
             raise
         except BaseException as left:
-            # Also when nobody reads any more what we print, as after `| head -1`.
+            # Also when the output is closed, as after `| head -1`.
             if isinstance(left, Terminated) and sys.stderr.isatty():
                 click.echo(err=True)  # not behind the ^C
             _cancel(call, listener, "not waiting any longer")
@@ -160,7 +160,7 @@ def _cancel(call: OutgoingCall, listener: CallbackListener, why: str) -> None:
     click.echo(f"{why}; cancelled the call {call.id} on the server", err=True)
     if call.is_subscription:
         return
-    # What it still has to say is that it was cancelled, and that is sent for days unless somebody takes it.
+    # What it still has to say is that it was cancelled, and that is retried for days unless it is received.
     ends_at = time.monotonic() + _LAST_WORDS
     while message := listener.next(_left(ends_at)):
         if not isinstance(message, Typed) and call.heard(message):

@@ -1,4 +1,4 @@
-"""A callback URL on this machine, for as long as a command waits."""
+"""A local HTTP listener for callbacks, open while a command waits."""
 
 import contextlib
 import queue
@@ -20,7 +20,7 @@ _MOMENT = 1.0  # for an acknowledgement that is under way
 
 
 class CallbackListener:
-    """Receives callbacks under a URL nobody can guess, and hands them on in the order they came."""
+    """Receives callbacks under an unguessable URL, and hands them on in the order they came."""
 
     def __init__(self) -> None:
         self._messages: queue.Queue[Callback | Typed] = queue.Queue()
@@ -45,7 +45,7 @@ class CallbackListener:
         self._server.server_close()
 
     def hand_on(self, typed: Typed) -> None:
-        """What somebody types comes between the messages."""
+        """Queue typed input between the messages."""
         self._messages.put(typed)
 
     def next(self, timeout: float | None) -> Callback | Typed | None:

@@ -1,4 +1,4 @@
-"""A call that the command line makes: sent, heard of, and cancelled if nobody waits for its end."""
+"""A call made from the command line: send it, read its callbacks, cancel it."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ from rapkit.errors import DeliveryError
 from rapkit.protocol import Callback, SubscriptionEvent, ToolResult, UserChoice
 
 _CANCELLING = "/cancel_tool_call"
-_PATIENCE = 5.0  # with a notice, while somebody waits for the end of the command
+_PATIENCE = 5.0  # for a notice, while the user waits for the end of the command
 _ACCEPTED = 200
 _NEEDS_A_TOKEN = (401, 403)
 _REFUSALS = range(400, 500)
@@ -47,7 +47,7 @@ class OutgoingCall:
         return self.has_ended
 
     def may_answer(self, question: UserChoice) -> bool:
-        """Whether the answer goes to the server that was called: nobody else may have us send something, nor what proves who we are."""
+        """Whether the answer goes to the server that was called: no other server may make the command send requests or credentials."""
         return _origin(question.response_url) in (_origin(self._base_url), _origin(self._endpoint))
 
     def answer(self, question: UserChoice, selected: int) -> tuple[str | None, bool]:
@@ -64,7 +64,7 @@ class OutgoingCall:
         return f" {self._access.advice_when_refused}" if status in _NEEDS_A_TOKEN else ""
 
     def cancel(self) -> str | None:
-        """Tell the server that nobody waits for it (CAN-1), once; what went wrong if that did."""
+        """Tell the server, once, that the call is cancelled (CAN-1); returns what went wrong, if anything."""
         url = self._base_url + _CANCELLING
         notice = {"thread_id": self._invocation["group_id"], "tool_call_id": self.id}
         try:

@@ -1,4 +1,4 @@
-"""The questions of a call, and whoever sits at the terminal."""
+"""Prompt for answers to a call's questions on the terminal."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ from rapkit.protocol import UserChoice
 class QuestionPrompt:
     """Has questions answered one after the other, each once. All of it is on standard error.
 
-    Where nobody can be asked, they are told how to answer instead: without a terminal, or when the answer is to go to somebody else.
+    Without a terminal, or when the answer would go to another server, it prints how to answer instead.
     """
 
     def __init__(self, call: OutgoingCall, hand_on: Callable[[Typed], None], *, as_json: bool) -> None:
@@ -47,7 +47,7 @@ class QuestionPrompt:
         _say_how(question)
 
     def typed(self, typed: Typed) -> None:
-        """Somebody typed something: an answer, if they had been asked by then."""
+        """Handle typed input: an answer, if a question was shown by then."""
         if typed.line is None:
             self._nobody_types()
             return
@@ -63,7 +63,7 @@ class QuestionPrompt:
         self._answer(question, selected, self._keyboard)
 
     def _nobody_types(self) -> None:
-        """Any more, so that nobody can be asked from now on."""
+        """Stop asking: from now on the questions are only printed."""
         self._keyboard = None
         if self._open:
             click.echo(err=True)  # not behind the prompt

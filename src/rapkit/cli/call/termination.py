@@ -1,4 +1,4 @@
-"""Being told to end while there is still something to put in order."""
+"""Handle SIGINT and SIGTERM while there is still something to clean up."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ _AT_ONCE = 0.25
 
 
 class Terminated(BaseException):
-    """A signal told us to end; `exit_code` is what shells expect then. Like `KeyboardInterrupt` it is nobody's error."""
+    """A signal told the command to end; `exit_code` is what shells expect then. Like `KeyboardInterrupt` it is not an error."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"signal {number}")
@@ -24,7 +24,7 @@ class Terminated(BaseException):
 def hearing_the_first(now: Callable[[], float] = time.monotonic) -> Iterator[None]:
     """The first signal that tells us to end raises `Terminated`, wherever we are; a second one ends the process at once.
 
-    Those that whoever started us wants to be ignored are. `now` is the clock that tells the second from the first that came twice.
+    Signals that the parent process ignores stay ignored. `now` is the clock that tells the second from the first that came twice.
     """
     numbers = [getattr(signal, name) for name in _HEARD if hasattr(signal, name)]
     heard = {number: before for number in numbers if (before := signal.getsignal(number)) is not signal.SIG_IGN}

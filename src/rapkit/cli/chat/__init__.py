@@ -77,7 +77,7 @@ def _painted_chat(
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-    # What nobody sees any more is not worth an error when the process ends.
+    # Output that is no longer visible is not worth an error when the process ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return signal.SIGHUP
 
@@ -102,7 +102,7 @@ def _in_memory(api: AgentApi) -> bool:
 
 
 def _again(selection: AgentSelection, thread_id: str) -> str:
-    """The command that comes back to a thread. Without the token, which is nobody's business."""
+    """The command that returns to a thread, without the secret token."""
     words = ["rapkit", "chat"]
     if selection.url:
         words += ["--url", selection.url]
@@ -115,7 +115,7 @@ def _again(selection: AgentSelection, thread_id: str) -> str:
 
 
 def _latest(api: AgentApi) -> str | None:
-    """The latest thread that nobody else has made; None if there is none, and a new one will do."""
+    """The latest thread without a parent; None if there is none, so that a new one is begun."""
     threads = api.get("threads", limit=_MOST_THREADS)["threads"]
     ours = (each["thread_id"] for each in threads if each["status"] != "closed" and each["parent_id"] is None)
     return next(ours, None)

@@ -1,4 +1,4 @@
-"""Blocking work beside an event loop."""
+"""Run blocking work beside an event loop, and feed a thread's events into it."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ T = TypeVar("T")
 async def in_thread(work: Callable[[], T]) -> T:
     """What `work` returns, from a thread of its own.
 
-    Not `asyncio.to_thread`: nobody waits for the thread when the program ends, however long an agent that hangs takes to answer.
+    Not `asyncio.to_thread`: the program does not wait for the thread at its end, however long a hanging agent takes to answer.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -36,7 +36,7 @@ async def in_thread(work: Callable[[], T]) -> T:
             result = work()
         except BaseException as raised:  # noqa: BLE001 (it is raised again where it is waited for)
             error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits any more
             loop.call_soon_threadsafe(done, result, error)
 
     threading.Thread(target=run, name="chat request", daemon=True).start()

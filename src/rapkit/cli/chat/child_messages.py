@@ -1,4 +1,4 @@
-"""What the model says in child threads, for somebody who reads only the parent."""
+"""Show what the model says in child threads to a user who follows only the parent."""
 
 from dataclasses import dataclass
 from typing import Any

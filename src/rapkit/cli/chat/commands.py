@@ -1,4 +1,4 @@
-"""What can be typed instead of a message: `/threads`, `/switch` and the like."""
+"""The chat's slash commands: `/threads`, `/switch` and the like."""
 
 import asyncio
 import difflib

@@ -1,4 +1,4 @@
-"""The thread that is on the screen: what is known of it, and what there is to print when something happens to it."""
+"""The thread that the chat displays: its known state, and the output for its events."""
 
 import datetime
 import time

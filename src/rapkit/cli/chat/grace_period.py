@@ -1,4 +1,4 @@
-"""The moment after a question went away by itself: what is pressed then was meant for it, and for nothing else."""
+"""The grace period after a question disappears: keys pressed then were meant for the question, and are ignored."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class GracePeriod:
 
     @property
     def is_now(self) -> bool:
-        """Whether nobody can have seen yet that it is gone."""
+        """Whether the user cannot have seen yet that it is gone."""
         return self._ends_at is not None and self._clock() < self._ends_at
 
     def claim_words(self) -> bool:

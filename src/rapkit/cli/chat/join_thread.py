@@ -1,4 +1,4 @@
-"""Coming to a thread that exists already."""
+"""Join an existing thread."""
 
 from rapkit.cli.agent_api import AgentApi
 from rapkit.cli.chat.block import Block

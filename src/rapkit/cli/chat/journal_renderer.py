@@ -1,4 +1,4 @@
-"""The lines of a thread's journal as a person reads them."""
+"""Render journal entries for people."""
 
 import datetime
 from dataclasses import replace
@@ -141,7 +141,7 @@ class JournalRenderer:
         self._asked[entry["call_id"]] = entry
         if self._asked_elsewhere:
             return []
-        blocks = [_prompt(entry["prompt"].strip())]  # all of it: nobody may answer what they cannot read
+        blocks = [_prompt(entry["prompt"].strip())]  # all of it: users must be able to read what they answer
         for number, choice in enumerate(entry["choices"]):
             stands = " (default)" if number == entry.get("default") else ""
             blocks.append(Block(f"{choice}{stands}", f"  {number + 1} "))

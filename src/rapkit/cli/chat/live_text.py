@@ -1,4 +1,4 @@
-"""What goes on right now, above the line that the user types in: it becomes a part of the transcript, or void."""
+"""The text above the input line that shows what is happening now."""
 
 from rapkit.cli.chat.block import wrapped
 from rapkit.cli.chat.displayed_thread import DisplayedThread

@@ -1,4 +1,4 @@
-"""A chat without a terminal that can be painted on: lines in, lines out."""
+"""A chat without a full terminal: lines in, lines out."""
 
 import itertools
 import secrets
@@ -34,7 +34,7 @@ What else a chat can do needs a terminal that can move its cursor; {_INSTEAD}"""
 class PlainChat:
     """Each line of standard input is a message, or the answer to a question; what comes of it is printed, and then the next one is read.
 
-    `RapkitError` if one cannot be sent, unless there is a `prompt`: then whoever sits there is told, and goes on. Where they are `typed`,
+    `RapkitError` if one cannot be sent, unless there is a `prompt`: then the user is told, and goes on. Where they are `typed`,
     lines like /help are commands: who types them knows a chat, and does not mean to say them to a model.
     """
 
@@ -48,7 +48,7 @@ class PlainChat:
         self._offered: set[tuple[str, float]] = set()
 
     def run(self, thread_id: str | None) -> None:
-        """Until the input ends, or whoever types it leaves."""
+        """Run until the input ends, or the user leaves."""
         if thread_id is not None:
             self._displayed, blocks, after = join(self._api, thread_id, asked_elsewhere=False)
             _print(blocks)
@@ -66,7 +66,7 @@ class PlainChat:
             except (UnicodeDecodeError, AgentRefused) as error:
                 refused = isinstance(error, AgentRefused)
                 if not self._prompt:
-                    # Nobody reads along who could put it right, and what follows may build on it.
+                    # No user reads along who could correct it, and what follows may depend on it.
                     why = (
                         f"was not taken: {error}"
                         if refused

@@ -1,4 +1,4 @@
-"""The questions of a thread, put to the user in a picker."""
+"""Put a thread's questions to the user in a picker."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""What a tool answered, short enough to be read in passing."""
+"""Render tool results in a shortened form."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""The terminal: what was said scrolls away at the top; below it is what goes on, the line the user types in, and the toolbar."""
+"""The chat's screen: scrolling output on top; below it the live text, the input line and the toolbar."""
 
 import asyncio
 import os
@@ -238,7 +238,7 @@ class Screen:
         return fragments[:1] if self.picker is not None and self._rows < _LOW else fragments
 
     def _read_out(self, _app: Application[None]) -> None:
-        """Before it is shown: nobody may answer what they cannot read, so what does not fit here is printed above, all of it."""
+        """Before it is shown: users must be able to read what they answer, so what does not fit here is printed above, all of it."""
         picker = self.picker
         if picker is not None and not picker.is_read_out and picker.is_cut(self.columns, self._picker_room()):
             picker.is_read_out = True

@@ -1,4 +1,4 @@
-"""Sending what the user says, until the agent has it."""
+"""Send the user's messages until the agent has accepted them."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Which tool servers an agent in this process does not reach."""
+"""Watch which tool servers an agent in this process cannot reach."""
 
 import asyncio
 import itertools
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 Look = Callable[[], "Future[dict[str, str]] | None"]
-"""Asks all servers; has what is wrong with those that do not answer as they should, by their names. None if nobody can be asked."""
+"""Asks all servers; has what is wrong with those that do not answer as they should, by their names. None if no server can be asked."""
 
 _PAUSES = (5.0, 10.0, 30.0, 60.0)  # between two looks, while something is wrong
 
@@ -28,7 +28,7 @@ class ServerWatch:
         self._warnings: set[str] = set()
 
     async def run(self) -> None:
-        """Until nothing is wrong with any, or nobody can be asked any more."""
+        """Run until all servers answer, or none can be asked any more."""
         for pause in itertools.chain(self._pauses, itertools.repeat(self._pauses[-1])):
             asked = self._look()
             if asked is None:

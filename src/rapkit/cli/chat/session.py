@@ -1,4 +1,4 @@
-"""One chat in a terminal: a thread that is followed, what is said to it, and what it asks."""
+"""A chat session in a terminal: follow a thread, send messages, answer its questions."""
 
 import asyncio
 import signal
@@ -131,7 +131,7 @@ class Chat:
         self._screen.leave()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside; it ends with the chat. If it fails in a way that nobody has thought of, the chat ends with it."""
+        """Do something beside; it ends with the chat. An unexpected failure ends the chat."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)

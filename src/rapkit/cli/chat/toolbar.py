@@ -1,4 +1,4 @@
-"""What stands below the line that the user types in: the thread, and what it waits for."""
+"""The toolbar below the input line: the thread, and what it waits for."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the user has said and the thread has not heard yet."""
+"""Messages that the user has typed and the thread has not received yet."""
 
 import secrets
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ class Unsent:
             self._messages.remove(message)
 
     def drop_stored(self, to: DisplayedThread) -> None:
-        """Those that are safe with a thread that nobody looks at any more."""
+        """Drop those that are stored in a thread that is no longer displayed."""
         self._messages = [each for each in self._messages if each.to is not to or not each.is_stored]
 
     def of(self, to: DisplayedThread) -> Iterator[UnsentMessage]:

@@ -1,4 +1,4 @@
-"""What an agent in this process warns of, shown in the chat."""
+"""Show log warnings of an agent in this process in the chat."""
 
 import asyncio
 import contextlib

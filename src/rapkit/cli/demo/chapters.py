@@ -1,4 +1,4 @@
-"""The chapters of the demo, and what they mean."""
+"""The chapters of the demo and their captions."""
 
 from rapkit.cli.demo.demo_state import Chapter
 

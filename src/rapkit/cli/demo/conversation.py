@@ -1,4 +1,4 @@
-"""The thread of the demo, as its client API shows it: every line of its journal, and of its children's, is told once."""
+"""The demo's thread as the client API shows it. Each journal entry, also of its children, is reported once."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The story of the demo, chapter by chapter. Whatever it says it has seen: in the client API, in files, in the process table."""
+"""The script of the demo, chapter by chapter. It reports only what it has observed: in the API, in files, in the process table."""
 
 import hashlib
 import hmac
@@ -21,7 +21,7 @@ BUILD = 42
 SERVICE = "shop"
 ALERT = "every tenth request takes more than a second"
 
-_TO_READ = 4.0  # seconds that a chapter is shown at least, to somebody who reads along
+_TO_READ = 4.0  # seconds that a chapter is shown at least, to a user who reads along
 _TO_READ_A_QUESTION = 3.0
 _ASLEEP = 1.5  # and that the agent is watched while it sleeps
 _DEAD = 0.5
@@ -57,7 +57,7 @@ class DemoScript:
             part()
         except OutputLost:
             raise
-        except (RapkitError, OSError) as error:  # of somebody who should have answered
+        except (RapkitError, OSError) as error:  # of a process that should have answered
             raise DemoFailed(f"{self._demo_state.chapter.title}: {error}", self._participants.tails()) from error
         self._watch.let_read(_TO_READ)
 

@@ -1,4 +1,4 @@
-"""What there is to see of the demo at a moment, whoever shows it."""
+"""The state of the demo at a moment, independent of how it is displayed."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ Kind = Literal["user", "agent", "child", "out", "in", "shell", "note", "worker"]
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """A part of the story: what happens, and what it means, in a sentence or two."""
+    """A part of the script: what happens, and what it means, in a sentence or two."""
 
     title: str
     meaning: str
@@ -49,10 +49,10 @@ class ThreadSeen:
 
 
 class DemoOutput(Protocol):
-    """How a scene is shown."""
+    """Displays the state of the demo."""
 
     paced: bool
-    """Whether somebody reads along, and is to be given the time."""
+    """Whether a user reads along and needs the time to."""
 
     def chapter(self, demo_state: "DemoState") -> None:
         """Another chapter began."""
@@ -63,7 +63,7 @@ class DemoOutput(Protocol):
 
 @dataclass
 class DemoState:
-    """Chapters, lines, processes. Only the story changes it; whoever shows it may look at any time."""
+    """Chapters, lines, processes. Only the script changes it; a display may read it at any time."""
 
     shown: DemoOutput
     subtitle: str = ""

@@ -1,4 +1,4 @@
-"""The demo as a live picture: the chapter, who is alive, what is said."""
+"""The live display of the demo: the chapter, the processes, the messages."""
 
 from types import TracebackType
 from typing import Self
@@ -52,7 +52,7 @@ class LiveDisplay:
         self._live.stop()
 
     def chapter(self, demo_state: DemoState) -> None:
-        """It is drawn several times a second, so there is nothing to do but to know the scene."""
+        """It is drawn several times a second, so it only needs to keep the state."""
         self._demo_state = demo_state
 
     def line(self, line: DemoLine) -> None:
@@ -65,7 +65,7 @@ class LiveDisplay:
 
 
 class Drawn:
-    """The scene, as large as the terminal is now."""
+    """The state of the demo, drawn in the current size of the terminal."""
 
     def __init__(self, demo_state: DemoState) -> None:
         self._demo_state = demo_state

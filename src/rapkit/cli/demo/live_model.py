@@ -1,4 +1,4 @@
-"""Which real model plays in `rapkit demo --live`."""
+"""Choose the real model for `rapkit demo --live`."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Who takes part in the demo: a runtime that only receives, two tool servers, and the workers that come and go."""
+"""The participants of the demo: a runtime that only receives, two tool servers, and workers started on demand."""
 
 import json
 import re
@@ -31,7 +31,7 @@ When a child thread reports that an alert is harmless, call roll_out: it asks th
 
 
 class Participants:
-    """The processes, in the folder of a household; nothing runs before it is started."""
+    """The processes, in the folder of a sandbox; nothing runs before it is started."""
 
     def __init__(self, sandbox: Sandbox, model: str = SCRIPT) -> None:
         self.model = model

@@ -1,4 +1,4 @@
-"""The demo in plain lines, one for whatever happens: for logs, pipes and terminals that can do no more."""
+"""The demo as plain lines, for logs, pipes and simple terminals."""
 
 import textwrap
 from collections.abc import Sequence

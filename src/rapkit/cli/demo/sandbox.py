@@ -1,4 +1,4 @@
-"""Where the demo lives: a temporary folder and the processes it has started, all of which end with it, whatever happens."""
+"""The demo's sandbox: a temporary folder and the processes started in it, all of which are removed at the end."""
 
 import os
 import shutil
@@ -75,7 +75,7 @@ class Sandbox:
             self._watchdog.stdin.write(f"{word}\n")
             if word == "done":
                 self._watchdog.stdin.close()
-        except BrokenPipeError:  # somebody has killed it: then we are on our own
+        except BrokenPipeError:  # it was killed: go on without it
             return
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and being told to end."""
+"""Handle SIGINT and SIGTERM in the demo."""
 
 import contextlib
 import signal
@@ -8,7 +8,7 @@ _HEARD = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 class DemoStopped(Exception):
-    """Somebody wants the demo to end; `exit_code` is what shells expect then."""
+    """A signal told the demo to end; `exit_code` is what shells expect then."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"signal {number}")

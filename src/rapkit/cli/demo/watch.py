@@ -1,4 +1,4 @@
-"""Looking on, until what is to happen has happened."""
+"""Wait for expected events of the demo."""
 
 import time
 from collections.abc import Callable
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 _TO_READ_A_LINE = 2.0
 _AT_REST = 20.0  # without a worker and without a call: nothing will come of it
-_ENOUGH = 42.0  # after this nobody is given more time to read
+_ENOUGH = 42.0  # after this no more time to read is given
 
 
 class Watch:
-    """Sees all that goes on and keeps the scene up to date. Nothing is waited for longer than `patience` seconds.
+    """Observes what goes on and keeps the demo's state up to date. Nothing is waited for longer than `patience` seconds.
 
-    `stopped` raises if somebody wants the demo to end.
+    `stopped` raises if a signal has told the demo to end.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a check comes to."""
+"""The result of one check."""
 
 from dataclasses import dataclass
 from typing import Literal

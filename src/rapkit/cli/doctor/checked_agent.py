@@ -1,4 +1,4 @@
-"""What is examined: an agent's settings, as far as they can be read."""
+"""The agent that doctor checks: its settings, as far as they can be read."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

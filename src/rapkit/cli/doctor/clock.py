@@ -1,4 +1,4 @@
-"""Whether the clock can be believed: timers, schedules, leases and signatures go by it."""
+"""Check the clock, on which timers, schedules, leases and signatures depend."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Whether there are settings, and what they say."""
+"""Check that settings exist and are valid."""
 
 import re
 import shlex

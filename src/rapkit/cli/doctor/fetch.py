@@ -1,4 +1,4 @@
-"""One request, made the way an agent makes it, from a thread of its own."""
+"""Make one HTTP request as an agent would, from a thread of its own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

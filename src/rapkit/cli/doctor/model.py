@@ -1,4 +1,4 @@
-"""Whether the model can be used."""
+"""Check that the model can be used."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""How many files and connections a process may have open."""
+"""Check the limit on open files and connections."""
 
 from rapkit.cli.doctor.check_result import CheckResult
 from rapkit.cli.doctor.checked_agent import CheckedAgent

@@ -1,4 +1,4 @@
-"""Somebody who listens for a moment where an agent would."""
+"""Listen briefly where an agent would, to test reachability."""
 
 import secrets
 import threading
@@ -10,7 +10,7 @@ from rapkit.http.http_server import listen
 
 
 class ProbeListener:
-    """Answers a secret `word` to whoever asks for it, and nothing to anybody else. `ConfigError` if the port is taken."""
+    """Answers a request for a secret path with a `word`, and no other request. `ConfigError` if the port is taken."""
 
     def __init__(self, host: str, port: int) -> None:
         self.word = f"rapkit-doctor-{secrets.token_urlsafe(16)}"
@@ -34,7 +34,7 @@ class ProbeListener:
 
 def _handler(word: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        timeout = 5  # whoever connects and says nothing would keep all others waiting
+        timeout = 5  # a client that connects and sends nothing would keep all others waiting
 
         def do_GET(self) -> None:
             known = self.path.endswith(f"/{word}")

@@ -1,8 +1,8 @@
-"""Whether tools can call back: that something answers at the agent's public URL, and that it is this agent.
+"""Check that tools can call back: that something answers at the agent's public URL, and that it is this agent.
 
-Nobody can be asked to call back without calling one of his tools. So what can be known from here is checked: that it is not an address of
-this machine alone while servers are elsewhere, that its name is known, its certificate good, and that what listens where the agent does is
-what answers there. If the agent does not run, we listen in its place for a moment.
+A server cannot be asked to call back without calling one of its tools. So what can be known from here is checked: that it is not an address
+of this machine alone while servers are elsewhere, that its name is known, its certificate good, and that what listens where the agent does
+is what answers there. If the agent does not run, doctor listens in its place for a moment.
 """
 
 import dataclasses
@@ -69,7 +69,7 @@ def _unknown_name(url: str) -> CheckResult | None:
 def _who_answers(settings: Settings, url: str) -> CheckResult:
     here = is_loopback_host(urlsplit(url).hostname or "")
     try:
-        # Whoever is at a wrong address elsewhere would learn the token.
+        # A server at a wrong address would learn the token.
         agent = AgentApi(url, _token(settings) if here else None, patience=_PATIENCE).get("agent")
         store = agent["store"]
     except AgentUnreachable as error:
@@ -90,7 +90,7 @@ def _who_answers(settings: Settings, url: str) -> CheckResult:
 
 
 def _alike(settings: Settings, url: str, there: AgentRefused) -> CheckResult:
-    """Somebody answers who wants a token that we do not show him. See whether the agent here says the same to that."""
+    """A server answers that wants a token which is not sent to it. Compare with what the local agent answers to that."""
     local = AgentApi(_local_url(settings), patience=_PATIENCE)
     try:
         local.get("agent")

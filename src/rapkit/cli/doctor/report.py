@@ -1,4 +1,4 @@
-"""What was found, for people and for machines."""
+"""Report the results of the checks, as text or JSON."""
 
 import contextlib
 import json

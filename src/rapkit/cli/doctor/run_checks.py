@@ -1,4 +1,4 @@
-"""Making all checks at the same time, none for longer than it may take."""
+"""Run all checks concurrently, each within a time limit."""
 
 import queue
 import threading
@@ -43,7 +43,7 @@ def run_checks(
     """What all checks come to. `on_wait` is told, from time to time, which are still under way."""
     done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
     for name, check in checks.items():
-        # Threads that nobody waits for at the end: one that hangs holds up neither the others nor Ctrl-C.
+        # Daemon threads: one that hangs holds up neither the others nor Ctrl-C.
         threading.Thread(target=_make, args=(name, check, checked, done.put), daemon=True, name=name).start()
     ends_at = time.monotonic() + patience
     found: dict[str, list[CheckResult]] = {}

@@ -1,4 +1,4 @@
-"""Whether tool servers answer and take their tokens, what they offer, and what the model is not offered of it."""
+"""Check that tool servers answer and accept their tokens, and which of their tools are offered to the model."""
 
 import asyncio
 import re
@@ -62,7 +62,7 @@ def check(checked: CheckedAgent) -> list[CheckResult]:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a server said: about what it offers, in how many seconds, and to a knock where that is called."""
+    """What a server said: about what it offers, in how many seconds, and to the probe of its endpoint."""
 
     server: Server
     found: Fetched | DiscoveryFailed

@@ -1,4 +1,4 @@
-"""What named settings that are not in their file, so that whoever has to correct one is told where."""
+"""Record where settings outside the file come from, so that advice can name the place to correct."""
 
 import dataclasses
 from collections.abc import Mapping

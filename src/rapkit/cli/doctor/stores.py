@@ -1,4 +1,4 @@
-"""Whether stores can be opened and written, and how much waits in them."""
+"""Check that stores can be opened and written, and how much work is pending in them."""
 
 import os
 import shutil
@@ -75,7 +75,7 @@ def _of_file(path: Path) -> CheckResult:
             contents = store.contents()
             troubles += _trouble_with(contents, path)
             told = f": {_summary(contents)}"
-    except NotOurs as error:  # so neither its key nor its disk is anybody's trouble
+    except NotOurs as error:  # so neither its key nor its disk matters
         return CheckResult(_CHECK, "failed", f"{path}: {error}", "Name another file.")
     except Unreadable as error:
         full = any(each.fatal for each in space)  # which may be why, and comes first in any case

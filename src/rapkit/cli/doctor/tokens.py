@@ -1,7 +1,7 @@
-"""Whether a server takes the token that it is shown, seen without calling a tool.
+"""Check whether a server accepts its token, without calling a tool.
 
-Discovery need not tell: a server may answer that to anybody. So an empty object is sent to where tools are called. It is no message of the
-protocol, so that whoever gets it can do nothing but refuse it; what counts is whether that is for its sender or for what it says.
+Discovery need not tell: a server may answer that without a token. So an empty object is sent to where tools are called. It is no message of
+the protocol, so the server can only refuse it; what counts is whether it refuses the credentials or the content.
 """
 
 import socket
@@ -24,7 +24,7 @@ InThread = Callable[..., Awaitable[Any]]
 
 
 class TokenProbe:
-    """Knocks where tools are called, within what an agent with these servers would dial."""
+    """Probes the invocation endpoints of servers, within what an agent with these servers would dial."""
 
     def __init__(self, servers: Sequence[Server], in_thread: InThread) -> None:
         async def resolve(host: str, port: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What this runs on."""
+"""Report the versions in use."""
 
 import importlib.util
 import platform

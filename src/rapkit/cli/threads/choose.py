@@ -100,7 +100,7 @@ def _is_terminal() -> bool:
 
 
 def _asked(question: Any) -> tuple[str | None, str | None]:
-    """What somebody at the terminal says: a choice, a text, or neither."""
+    """What the user at the terminal answers: a choice, a text, or neither."""
     selection = "Your choice" if question["choices"] else "Your answer"
     while True:
         given = click.prompt(f"{selection} (nothing to leave it open)", default="", show_default=False).strip()

@@ -1,4 +1,4 @@
-"""A thread's journal, read over the API."""
+"""Read a thread's journal over the API."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""A thread as Markdown, for people to read."""
+"""Render a thread as Markdown."""
 
 import re
 from collections.abc import Iterable, Iterator

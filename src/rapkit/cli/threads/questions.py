@@ -1,4 +1,4 @@
-"""What somebody is asked in a thread, and how it is answered."""
+"""Show a thread's open questions, and how to answer them."""
 
 import time
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def show_authorization(writer: TerminalWriter, authorization: Any) -> None:
 
 
 def number_of(given: str, choices: Sequence[str]) -> int:
-    """The choice somebody means, counted from 0: by its number from 1, like 2 or #2, or by its label in any case."""
+    """The choice that the user means, counted from 0: by its number from 1, like 2 or #2, or by its label in any case."""
     labels = [choice.casefold() for choice in choices]
     meant = {number for number, label in enumerate(labels) if label == given.strip().casefold()}
     if given in choices:

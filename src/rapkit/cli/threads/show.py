@@ -183,7 +183,7 @@ class _Page:
         return [progress.in_words] if progress is not None and progress.call_id == call["call_id"] else []
 
     def _awaits(self, call: Any) -> str:
-        """Whose turn it is. A tool may have asked somebody something."""
+        """Whose turn it is. A tool may have asked the user something."""
         for asking, awaits in (("choices", "choice"), ("oauth", "oauth")):
             if call["awaits"] == "tool" and any(each["call_id"] == call["call_id"] for each in self._thread[asking]):
                 return awaits
@@ -207,7 +207,7 @@ class _Page:
             show_authorization(self._writer, each)
 
     def end(self) -> None:
-        """What to do next, if somebody has to."""
+        """What the user has to do next, if anything."""
         thread = self._thread
         if thread["status"] == "parked":
             self._writer.title("To go on")

@@ -1,4 +1,4 @@
-"""What is written to a terminal of any width, about threads."""
+"""Write about threads to a terminal of any width."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ STATUS_STYLES = {"running": "green", "waiting": "cyan", "parked": "red", "closed
 
 
 class TerminalWriter:
-    """Standard output for people, or standard error: wrapped to the width of the terminal, with what strangers said made harmless."""
+    """Standard output for people, or standard error: wrapped to the width of the terminal, with untrusted text made harmless."""
 
     def __init__(self, *, error: bool = False) -> None:
         self._console = Console(highlight=False, stderr=error)
@@ -52,7 +52,7 @@ class TerminalWriter:
 
 
 def status_text(thread: Any) -> Text:
-    """What a thread is doing, or that somebody is asked something in it."""
+    """What a thread is doing, or that it asks the user something."""
     if thread["asks_user"] and thread["status"] != "closed":
         return Text("asks you", "bold yellow")
     return Text(thread["status"], STATUS_STYLES.get(thread["status"], ""))
@@ -69,13 +69,13 @@ def as_json(value: Any, *, indent: int | None = 2) -> str:
 
 
 def say_done(agent: ReachedAgent, done: str) -> None:
-    """Say what was done; or that it will be, where nobody works on the threads now."""
+    """Say what was done; or that it will be, where no worker runs the threads now."""
     later = "" if agent.works else f" Nobody works on threads now: it is done {when_it_works(agent)}."
     click.echo(f"{printable(done)}{later}")
 
 
 def when_it_works(agent: ReachedAgent) -> str:
-    """When somebody works on threads on which nobody works now: one that runs without a worker hibernates.
+    """When a worker will run threads that none runs now: an agent without a worker hibernates.
 
     Whether that is woken by a command of its own, it does not tell.
     """

@@ -1,4 +1,4 @@
-"""Which thread, and which call of it, somebody means."""
+"""Find the thread, and the call in it, that the user means."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -43,7 +43,7 @@ def all_threads(api: AgentApi, **query: Any) -> Iterator[Any]:
 
 
 def find_thread(api: AgentApi, given: str, said: CommandHints = _NOTHING_SAID) -> Any:
-    """The thread somebody means, as it is now; `ConfigError` if that is none, or one of several."""
+    """The thread that the user means, as it is now; `ConfigError` if that is none, or one of several."""
     if given == LATEST:
         return api.get(path_of(_latest(api, said)))
     try:
@@ -86,7 +86,7 @@ def _not_one(what: str, found: list[str], otherwise: str) -> ConfigError:
 
 
 def _latest(api: AgentApi, said: CommandHints) -> str:
-    """The latest conversation. Children are somebody's part of one, and not meant."""
+    """The latest conversation. Child threads are part of one, and not meant."""
     for each in all_threads(api):
         if each["parent_id"] is None:
             return str(each["thread_id"])

@@ -1,4 +1,4 @@
-"""Moments and spans in a timeline."""
+"""Format times and durations in a timeline."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A choice that did not get to the tool that asked: the call waits for it, and nothing more happens by itself."""
+"""Choices that could not be delivered to the tool that asked: the call keeps waiting until someone acts."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def is_undelivered(entry: Any) -> bool:
 
 
 def what_to_do(problem: str, said: CommandHints) -> str:
-    """How the choice gets there after all, for whoever reads the `text` of such an entry."""
+    """How the choice gets there after all, for a reader of the `text` of such an entry."""
     cure = "When that is mended"
     if _UNKNOWN_SERVER in problem:
         cure = "Name that server again, with --server or in rapkit.toml. Then"

@@ -1,4 +1,4 @@
-"""From a request to an answer: who asks, what for, and what is said when that does not work."""
+"""The endpoint of the client API: authenticate, validate, run the operation, write the response."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""The lines of a journal as clients see them: numbered, dated, and without what only the model's provider understands."""
+"""Journal entries as API documents: numbered, with their time, and without provider-specific data."""
 
 from collections.abc import Iterable
 from dataclasses import MISSING, fields

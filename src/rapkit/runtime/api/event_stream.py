@@ -1,4 +1,4 @@
-"""A thread's events as a stream of server-sent events (the format of the HTML standard, which browsers read by themselves)."""
+"""A thread's events as a stream of server-sent events, the format that browsers read natively."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""/openapi.json: the API described by the models it is read and written with."""
+"""/openapi.json, generated from the models that requests and responses are validated with."""
 
 import re
 from collections.abc import Iterable
@@ -166,7 +166,7 @@ def written(operations: tuple[Operation, ...], path: str) -> bytes:
 
 
 class OpenApi:
-    """The document, for everybody: it tells nothing of any thread. It is written when somebody asks for it."""
+    """The document is public: it contains nothing about any thread. It is generated at the first request."""
 
     def __init__(self, operations: tuple[Operation, ...], path: str) -> None:
         self._operations = operations

@@ -1,4 +1,4 @@
-"""What clients can ask for. One table: it makes the routes, and /openapi.json."""
+"""The operations of the client API: one table, from which the routes and /openapi.json are built."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a client is answered: documents, and problems in words."""
+"""Responses of the client API: documents and problem documents."""
 
 import logging
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What clients send and what they get, as models: they read the one, write the other, and describe both in /openapi.json."""
+"""Request and response models of the client API, which also describe it in /openapi.json."""
 
 from typing import Annotated, Any, Literal, Self
 

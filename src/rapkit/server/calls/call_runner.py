@@ -1,4 +1,4 @@
-"""Runs invocations: claims them, calls their handlers, commits the one result each of them ends in."""
+"""Run invocations: claim them, call their handlers, commit the one result of each."""
 
 import asyncio
 import logging
@@ -46,7 +46,7 @@ class ClaimedCall(NamedTuple):
 
 
 class Suspended(Exception):
-    """The handler waits for somebody, and its box has been let go."""
+    """The handler is suspended until an answer arrives, and its box is released."""
 
 
 @dataclass(slots=True)
@@ -184,7 +184,7 @@ class CallRunner:
             return  # it was stopped after we had claimed it, and is claimed again, to be answered
         running = RunningCall(claim.box.parent, task)
         del self._claimed[claim.box.id]
-        self._running[claim.box.id] = running  # from here on it is found by whoever cancels it
+        self._running[claim.box.id] = running  # from here on a cancellation finds it
         try:
             await self._try(job, running, started)
         finally:
@@ -200,7 +200,7 @@ class CallRunner:
                 try:
                     outcome = await self._conclude(claimed_box, call, running)
                 except Fenced as error:
-                    log.debug("%s", error)  # it was cancelled, or taken over: whoever has it now answers it
+                    log.debug("%s", error)  # it was cancelled, or taken over: the worker that has it now answers it
                     span.ended("cancelled")
                     return
                 span.ended(outcome or "ok")
@@ -257,7 +257,7 @@ class CallRunner:
         )
 
     def _operation(self, message: Invocation | BadInvocation) -> str | None:
-        """The operation's name, if there is such an operation: what strangers make up is no label."""
+        """The operation's name, if there is such an operation: an operation that does not exist is no label."""
         return message.operation if isinstance(message, Invocation) and message.operation in self._tools else None
 
     async def _work(self, claimed_box: ClaimedBox, call: StoredCall, running: RunningCall) -> HandlerResult:
@@ -319,7 +319,7 @@ class CallRunner:
                 raise Suspended from None
             if handler_run.suspended or handler_run.lost or running.interrupted or self._draining:
                 raise
-            # Nobody of us: the handler has cancelled its own task. That is a failure like any other.
+            # Not by the server: the handler has cancelled its own task. That is a failure like any other.
             while task.uncancel():
                 pass
             return HandlerResult(unexpected(message, asyncio.CancelledError("the handler has cancelled itself")))

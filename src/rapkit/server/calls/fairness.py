@@ -1,4 +1,4 @@
-"""How the places for handlers are divided between callers."""
+"""Divide the capacity for running handlers fairly between callers."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""One run of a handler: what it works with, and what becomes of that when it ends."""
+"""One run of a handler: its context, its suspension, and the result it leaves."""
 
 import asyncio
 import logging
@@ -29,9 +29,9 @@ log = logging.getLogger("rapkit.calls")
 
 
 class Suspension:
-    """How a handler stops to wait for somebody: the hold is let go, and the handler interrupted.
+    """Suspends a handler until an answer arrives: releases the claim, and interrupts the handler.
 
-    It knows nothing of the visit, so that one that is over is gone at once: a thread is in use as long as anything holds on to its space.
+    It has no reference to the run, so that a finished run is freed at once: a thread is in use as long as its resources are referenced.
     """
 
     def __init__(self, claimed_box: ClaimedBox, views: Views, task: "asyncio.Task[None]") -> None:
@@ -55,7 +55,7 @@ class Suspension:
         raise AssertionError("nobody sets it")
 
     def _check(self, running: bool) -> None:
-        # Whoever asks after the end is a task that the handler has left behind: nobody would ever end its waiting.
+        # A question after the end comes from a task that the handler has left behind, and would never be answered.
         if not running:
             raise RuntimeError("The handler has ended: it is too late to ask.")
 
@@ -108,12 +108,12 @@ class HandlerRun:
 
     @property
     def suspended(self) -> bool:
-        """Whether the handler waits for somebody, and the hold has been let go."""
+        """Whether the handler is suspended, and the claim released."""
         return self._suspension.happened
 
     @property
     def lost(self) -> bool:
-        """Whether the handler was interrupted because the hold was no longer ours."""
+        """Whether the handler was interrupted because the claim was lost."""
         return self._suspension.lost
 
     @cached_property
@@ -169,7 +169,7 @@ class HandlerRun:
             return await invoke(self._tool.signature, arguments, self._services.thread_pool)
         provider = self._tool.traits.requires_auth
         if provider is not None and provider in self._services.oauth.providers:
-            # Now, because once the subscription is confirmed its call is answered, and nobody can be asked any more.
+            # Now, because once the subscription is confirmed its call is answered, and its user cannot be asked any more.
             await self._interaction.oauth(provider, None)
         self._subscription = await new_subscription(self._services, self._tool, self._call)
         return self._subscription.text

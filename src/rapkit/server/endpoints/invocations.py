@@ -1,4 +1,4 @@
-"""The HTTP endpoint for invocations, as plain ASGI: it is asked thousands of times a second.
+"""The endpoint for invocations, in plain ASGI because it takes thousands of requests a second.
 
 Answers to invocations: 200 once it is durable; 409 for a stale toolset version; 400 only if no answer could ever be delivered; 401; 413;
 503 with Retry-After, never 429, because RAP senders do not come back after a 4xx. All else that is wrong travels by callback.
@@ -47,7 +47,7 @@ async def invoke(engine: ToolsetEngine, request: Request) -> None:
     except InvalidMessage as error:
         raise Refusal(400, str(error)) from None
     except ForbiddenTarget as error:
-        # The runtime need not read our answer (its body means nothing in RAP), so whoever runs this server is told too.
+        # The runtime need not read our answer (its body means nothing in RAP), so the operator is told too.
         problem = _how_to_allow(error)
         log.warning("a call was refused: callback_url: %s", problem, extra={"caller": request.caller})
         raise Refusal(400, f"callback_url: {problem}") from None

@@ -1,4 +1,4 @@
-"""The endpoints for notices: a thread was closed, a call was cancelled.
+"""The endpoints for notices: thread closed, call cancelled.
 
 A runtime sends a notice once and ignores the answer, so there is nothing to negotiate. An unauthenticated notice gets 401. Every other one
 gets an empty 200, whatever is in it and whatever becomes of it (CLO-4, CAN-2); a notice that cannot be read or acted on is logged.
@@ -35,7 +35,7 @@ async def close_thread(engine: ToolsetEngine, caller: str, body: bytes) -> None:
     """Stop a thread's calls and clean up what is kept for it (CLO-5)."""
     notice = parse_thread_closed(body)
     if _is_cancellation(body):
-        # A signature does not say where to: a cancellation that somebody sends here again must not close the thread.
+        # A signature does not say where to: a cancellation that is replayed here must not close the thread.
         raise InvalidMessage("It is the cancellation of one call, which belongs to /cancel_tool_call.")
     await engine.close_thread(caller, notice.thread_id)
 

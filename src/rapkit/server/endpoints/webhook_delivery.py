@@ -1,4 +1,4 @@
-"""What a source sends to a webhook."""
+"""`Delivery`: one request that a source sent to a webhook."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

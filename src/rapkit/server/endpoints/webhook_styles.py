@@ -1,7 +1,7 @@
-"""How sources prove that a delivery is theirs (SUB-7), and what they call it.
+"""Webhook styles: how each source signs and identifies its deliveries (SUB-7).
 
 A style says whether a delivery was signed with one of the secrets and which id and event it carries. Nothing here raises, whatever a
-stranger sends, and every signature is compared with every secret, so that the time taken tells nothing.
+client sends, and every signature is compared with every secret, so that the time taken tells nothing.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Webhooks: where sources tell a tool server what happened, so that it can tell its subscribers (SUB-7).
+"""Webhooks: endpoints where event sources notify a tool server, which emits to its subscribers (SUB-7).
 
 A delivery is verified before anything else is done with it. Its source hears 200 only after the handler has returned, so what the handler
 emitted is durable by then; otherwise the source is asked to send it again. So the same delivery can come twice, and whoever has a copy of
@@ -102,7 +102,7 @@ class Webhook:
         try:
             verdict = await _call(thread_pool, self._verify, delivery)
         except (LookupError, ValueError, InvalidMessage) as error:
-            # What looking at missing or malformed headers leads to, and a stranger may send any.
+            # What looking at missing or malformed headers leads to, and any client may send them.
             log.info("verify of the webhook %s raised %s, so it is a no", self.path, type(error).__name__)
             return None
         if not isinstance(verdict, bool):
@@ -157,7 +157,7 @@ class WebhookEndpoint:
         except BaseException as error:  # noqa: BLE001 - authors raise anything
             raise self._failed(delivery, error) from None
         if found is None:
-            # Only now, so that strangers cannot use up what an honest source needs that comes from the same address.
+            # Only now, so that other clients at the same address cannot use up what an honest source needs.
             check_rate(self._strangers, scope)
             log.info("a delivery was refused, because it is not authentic", extra={"path": self._webhook.path})
             raise Refusal(401, "This delivery is not authentic.")
@@ -177,7 +177,7 @@ class WebhookEndpoint:
             raise self._failed(delivery, error) from None
 
     def _failed(self, delivery: Delivery, error: BaseException) -> Refusal:
-        """What the source is told of a failure nobody meant: that there is one, so that it sends the delivery again."""
+        """The response to an unexpected failure, which makes the source send the delivery again."""
         task = asyncio.current_task()
         if isinstance(error, GeneratorExit | KeyboardInterrupt) or (
             isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling()

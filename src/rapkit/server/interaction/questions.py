@@ -1,11 +1,11 @@
-"""Questions to people, and the handlers that wait for the answers without running.
+"""Questions to users, and handlers that are suspended until the answers arrive.
 
 A handler that asks is suspended: the question is committed with the POST that carries it, the box is let go, and the handler is
-interrupted. The answer is a letter to the box; whoever claims it then runs the handler again from the top, and the questions that were
+interrupted. The answer is mail to the box; the worker that claims it then runs the handler again from the top, and the questions that were
 answered return at once. So what stands before a question runs once for every time the handler waits, and must bear that.
 
 A question that does not reach the user, because the runtime refuses it or cannot be reached for too long, is answered by that: the error
-is a letter to the box, written together with the end of the POST. From then on the question cannot be answered any more.
+is mail to the box, written together with the end of the POST. From then on the question cannot be answered any more.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ OPEN = "open"
 RESUMED = "resumed"
 """A record of a handler that got past its last answer: from there on it must not run twice unless it says so itself."""
 ANSWER = "answer"
-"""Letters with an answer."""
+"""Mail with an answer."""
 UNDELIVERED = "undelivered"
-"""Letters that say why a question was not asked."""
+"""Mail that says why a question was not asked."""
 REMEMBERED = "remembered"
 """Records, beside a thread or a user, of answers that hold for later calls."""
 
@@ -50,7 +50,7 @@ class StoredQuestion:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has answered."""
+        """Whether it has no answer yet."""
         return self.answer is None and self.error is None
 
     def to_record(self) -> Record:
@@ -98,20 +98,20 @@ def question_post(claimed_box: ClaimedBox, message: bytes, key: str) -> Outgoing
 
 
 def report_question(taken: TakenPost, delivery_outcome: DeliveryOutcome) -> FollowUp:
-    """What is written together with the fate of a question's POST: the answer that it was not asked, and that it is no longer open."""
+    """What is written together with the outcome of a question's POST: the answer that it was not asked, and that it is no longer open."""
     if delivery_outcome.outcome is not Outcome.DEAD:
         return FollowUp()
     box, key = taken.outgoing.lane, taken.outgoing.reference
     problem = (delivery_outcome.problem or "it was refused").rstrip(".")
     error = f"the question did not reach the user ({problem}). Ask the user yourself, and call again if they want it."
     body = json.dumps({"key": key, "selected": 0, "error": error}).encode()
-    # If an answer is there already it counts: it comes before this letter.
+    # If an answer is there already it counts: it comes before this mail.
     new_mail = NewMail(box, UNDELIVERED, body, dedup=f"{UNDELIVERED}/{key}", needs=(OPEN, key))
     return FollowUp(new_mail, Fact(box, OPEN, key, None))
 
 
 Suspend = Callable[[Commit, Callable[[], Awaitable[None]] | None], Awaitable[NoReturn]]
-"""Ends the hold with a commit, does something after it, and interrupts the handler."""
+"""Releases the claim with a commit, runs something after it, and interrupts the handler."""
 
 
 class Questions:

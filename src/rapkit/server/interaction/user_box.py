@@ -1,4 +1,4 @@
-"""The user behind a call, and the box in which is kept what belongs to them.
+"""The user behind a call, and the box that stores what belongs to that user.
 
 Callers cannot reach each other's users, even if they use the same ids (semantics: who may touch what). Without a `user_id` the root thread
 stands in for the user; the two have different prefixes, so a thread that is called like a user gets nothing of theirs.
@@ -24,7 +24,7 @@ def user_key(toolset: str, caller: str, message: Invocation | BadInvocation) -> 
 
 
 def stand_in_box(toolset: str, caller: str, root_thread: str) -> NewBox:
-    """The box of a user nobody named, for whom the root thread stands in."""
+    """The box of an unnamed user, for whom the root thread stands in."""
     return NewBox(id=digest("r", toolset, caller, root_thread), kind=user_kind(toolset))
 
 

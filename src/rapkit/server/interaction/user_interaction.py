@@ -1,4 +1,4 @@
-"""Asking people: a choice, or their consent that we act for them elsewhere."""
+"""Ask the user of a call for a choice, or for an OAuth authorisation."""
 
 import asyncio
 import json
@@ -138,7 +138,7 @@ class UserInteraction:
         await retry_store_operation(lambda: self._services.store.note(user, flow.waiter))
 
         async def look_again() -> None:
-            # Another call's consent may have come after we looked, and before anybody could wake us.
+            # Another call's consent may have come after we looked, and before this call could be woken.
             if await oauth.vault.usable(user.id, oauth.providers[provider]) is not None:
                 await self._services.store.accept(answer_mail(box, key))
 
@@ -190,7 +190,7 @@ class InteractionUntilConfirmed:
 
 
 class StoredConsent:
-    """Stands where people would be while a subscription runs: its call is answered, so nobody can be asked any more."""
+    """The interaction of a running subscription: its call is answered, so the user cannot be asked any more."""
 
     def __init__(self, services: "ToolsetServices", call: StoredCall) -> None:
         self._services = services

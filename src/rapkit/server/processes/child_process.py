@@ -1,4 +1,4 @@
-"""A program that was started, and our ends of its pipes."""
+"""A started subprocess and its pipes."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ class ChildProcess:
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
         returncode = self._popen.wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody wants to know any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and no task waits for it any more
             loop.call_soon_threadsafe(self.exited.set_result, returncode)
 
 

@@ -1,4 +1,4 @@
-"""What a killed server left running, found by the token in its environment."""
+"""Find and kill subprocesses that a killed server left running, by the token in their environment."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Ending a process group."""
+"""End a process group."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ _PAUSE = 0.02
 async def end_group(group: int, exited: asyncio.Future[int], grace: float) -> bool:
     """End a process group; whether it is gone."""
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, DIES_WITHIN)):
-        # The group's number cannot have gone to somebody else: that takes a whole round of pids since the leader was over.
+        # The group's number cannot have been reused: that takes a whole round of pids since the leader was over.
         if not signal_group(group, number) and exited.done():
             return True
         if await group_is_gone(group, exited, patience):
@@ -36,7 +36,7 @@ async def group_is_gone(group: int, exited: asyncio.Future[int], patience: float
 
 
 def signal_group(group: int, number: int) -> bool:
-    """Signal a process group; whether there was somebody to signal."""
+    """Signal a process group; whether there was a process to signal."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):  # the latter for processes of another user
@@ -47,5 +47,5 @@ def signal_group(group: int, number: int) -> bool:
 def _has_members(group: int) -> bool:
     if not signal_group(group, 0):
         return False
-    # A zombie counts as one to signal; where nobody collects orphans, as in some containers, it stays for ever.
+    # A zombie counts as one to signal; where no init collects orphans, as in some containers, it stays for ever.
     return not can_look(PROC) or any(process.group == group for process in living_processes(PROC))

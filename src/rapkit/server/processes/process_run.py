@@ -1,4 +1,4 @@
-"""A run from the moment its token is recorded until nothing of it is left."""
+"""The lifetime of a subprocess, from recording its token until no process of it is left."""
 
 import asyncio
 import logging
@@ -67,7 +67,7 @@ class ProcessRun:
                 self.stop()
                 await outlast(self.task)
         finally:
-            # Whoever called is on the way out with an error or a cancellation of its own, which must not give way to this one.
+            # The caller is on its way out with an error or a cancellation of its own, which must not give way to this one.
             if not self._told and not self.task.cancelled() and (error := self.task.exception()) is not None:
                 log.error("a run of %r that was stopped ended with an error", self._command.program, exc_info=error)
 
@@ -78,7 +78,7 @@ class ProcessRun:
         if self._stop.done() or await self._run(token):
             await self._written(self._forget(token))
         else:
-            # The record stays: whoever takes the call over tries again.
+            # The record stays: the worker that takes the call over tries again.
             log.error("processes of %r could not be ended", self._command.program)
 
     async def _written(self, work: Awaitable[None]) -> bool:
@@ -104,7 +104,7 @@ class ProcessRun:
         try:
             return await self._see_out(token, child)
         except asyncio.CancelledError:
-            # The event loop is closing, as nobody else knows this task: no time for a grace.
+            # The event loop is closing, as nothing else knows this task: no time for a grace.
             signal_group(child.group, signal.SIGKILL)
             await group_is_gone(child.group, child.exited, DIES_WITHIN)
             raise
@@ -123,9 +123,9 @@ class ProcessRun:
             await _first(_LINGER, child.drained, self._stop)
         gone = await end_group(child.group, child.exited, self._grace)
         if interrupted and can_look(PROC):
-            # Also those who left the group: nobody meant to leave them behind.
+            # Also those that left the group: they were not meant to be left behind.
             gone = await asyncio.to_thread(kill_carriers, (token,), DIES_WITHIN, PROC) and gone
-        # Nobody but a daemon still holds the pipes; what the others wrote is in them.
+        # Only a daemon still holds the pipes; what the others wrote is in them.
         await _first(_LINGER, child.drained)
         self.returncode = child.exited.result() if child.exited.done() else None
         return gone

@@ -1,4 +1,4 @@
-"""The processes of this machine, as Linux' /proc shows them."""
+"""The process table of this machine, read from Linux' /proc."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Running programs, as a handler sees it."""
+"""The subprocess API of a handler: `ctx.run`."""
 
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
@@ -57,7 +57,7 @@ class Processes:
 
         Output is read as UTF-8, with a replacement for what is not. Of stdout and of stderr at most `largest_output` bytes each are kept,
         the beginning and the end, with a note where something was left out. Lines come from both together, without their ends, and of each
-        at most 64 KiB; while nobody takes them the program has to wait.
+        at most 64 KiB; while the handler does not take them the program has to wait.
 
         Raises `ToolError` when there is no such program or folder and when time is up. An exit status is no error: look at `returncode`.
         """
@@ -121,7 +121,7 @@ class Run:
                 yield line
             await process_run.ended()
         finally:
-            # Reached too when the caller's loop is left early: asyncio closes an iterator that nobody holds any more.
+            # Reached too when the caller's loop is left early: asyncio closes an unreferenced iterator.
             await process_run.end()
 
     async def _complete(self) -> Completed:

@@ -1,4 +1,4 @@
-"""What an author wants done when a thread is over."""
+"""Close hooks: run an author's functions when a thread is closed."""
 
 import asyncio
 import inspect

@@ -1,9 +1,9 @@
-"""Cleans up after threads that are over.
+"""Clean up after closed threads: run close hooks, delete state and workspaces.
 
-The box of a thread is idle but for a timer. `/close_thread` stops it together with the thread's calls; if nobody says that the thread is
-closed, the timer ends it. Either way whoever claims it then cleans up, and forgets it last of all: wherever the server dies, the next one
-cleans up again. So a hook can be run twice, if the server is lost after it ran. A call of the same thread that comes later, whatever the
-reason, finds nothing and begins anew (CLO-11).
+The box of a thread is idle but for a timer. `/close_thread` stops it together with the thread's calls; if no notice says that the thread is
+closed, the timer ends it. Either way the worker that claims it then cleans up, and forgets it last of all: wherever the server dies, the
+next one cleans up again. So a hook can be run twice, if the server is lost after it ran. A call of the same thread that comes later,
+whatever the reason, finds nothing and begins anew (CLO-11).
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class ThreadCleanup:
         )
 
     async def tend(self, claim: Claim) -> None:
-        """Clean up after the thread if it is over, else see to it that somebody looks again when it may be."""
+        """Clean up after the thread if it is over, else schedule the next look."""
         claimed_box = self._services.claimed_box(claim, "")
         try:
             if not claim.box.stopped and (until := await self._kept_until(claim)) > claim.now:
@@ -190,7 +190,7 @@ class ThreadCleanup:
             log.error("%s cannot be deleted; it is tried again once a day, or delete it yourself: %s", folder, error)
 
     async def tidy(self) -> None:
-        """Delete the folders of threads that are over, and of threads that nobody knows and that were not touched for long.
+        """Delete the folders of threads that are over, and of unknown threads that were not touched for long.
 
         They are left behind when a server is lost: after it has forgotten a thread, or before it could make a new one known.
         """
@@ -213,7 +213,7 @@ class ThreadCleanup:
             await self._services.clock.sleep(_DAY)
 
     async def record_in_use(self) -> None:
-        """Tell whoever's turn it is that threads are still at work: here is the only place where that is known."""
+        """Record which threads are in use by this process, which alone knows."""
         while True:
             await self._services.clock.sleep(self._say_every)
             try:

@@ -1,8 +1,8 @@
-"""What a thread keeps between its calls: a folder and a small dict, until it is over.
+"""The resources of a thread: its workspace and its state, kept until the thread is closed.
 
 All of it hangs on one box for each thread. The box is there from the moment a handler asks for the workspace, or with the commit that
 brings the first change of the state; if the author wants to hear of closed threads, from the start of the thread's first call. See
-`keeper.py` for how it ends.
+`thread_cleanup.py` for how it ends.
 """
 
 import asyncio
@@ -138,7 +138,7 @@ class Resources:
         self.services = services
         self.workspaces = Workspaces(workspaces)
         self.has_hooks = bool(services.config.close_hooks)
-        # Weak, because it only keeps a handler that is still at work from being taken for a thread that nobody needs any more.
+        # Weak, because it only keeps a handler that is still at work from being taken for an abandoned thread.
         self._in_use: WeakSet[ThreadResources] = WeakSet()
         self._registered: dict[str, None] = {}
         self._registering: set[asyncio.Task[None]] = set()
@@ -152,7 +152,7 @@ class Resources:
         return thread_resources
 
     def begin_use(self, thread_resources: ThreadResources) -> None:
-        """As long as the space is held by anybody its thread is not forgotten."""
+        """As long as these resources are referenced, their thread is not forgotten."""
         self._in_use.add(thread_resources)
 
     def register(self, thread_resources: ThreadResources) -> None:

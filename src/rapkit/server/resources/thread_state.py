@@ -1,4 +1,4 @@
-"""The small dict a thread keeps between its calls."""
+"""The state of a thread: a small dict kept between its calls."""
 
 import json
 from collections.abc import Iterable, Iterator, MutableMapping
@@ -58,7 +58,7 @@ class ThreadState(MutableMapping[str, Any]):
     def take(self) -> dict[str, bytes | None]:
         """What has changed since it was last taken, as JSON, None for what was deleted; raises as setting does."""
         if not self._values and self._texts == self._kept:
-            return {}  # nobody has touched it: most calls
+            return {}  # untouched, as in most calls
         texts = {**self._texts, **{key: _to_json(key, value) for key, value in self._values.items()}}
         self._resize(sum(map(_size, texts.items())))
         changed: dict[str, bytes | None] = dict.fromkeys(self._kept.keys() - texts.keys())

@@ -1,9 +1,9 @@
-"""The folders of threads.
+"""The workspaces of threads: one folder each.
 
 A folder is named after the key of its thread, a hash that no caller can choose: nothing of a `thread_id` is ever part of a path (CLO-7).
 
 A folder that is to go is renamed before it is deleted. So it goes in one step: a call that comes meanwhile gets a new one and never a half
-deleted one, and what is left of it, because the server was killed or something in it cannot be deleted, stands in nobody's way until it is
+deleted one, and what is left of it, because the server was killed or something in it cannot be deleted, does no harm until it is
 tried again.
 """
 
@@ -53,7 +53,7 @@ class Workspaces:
         try:
             folder.mkdir(mode=0o700)
         except FileExistsError:
-            # A link there would lead out of the root whoever follows it. A program that a handler has run can have put it there.
+            # A link there would lead out of the root. A program that a handler has run can have put it there.
             if not stat.S_ISDIR(folder.lstat().st_mode):
                 raise NotADirectoryError(
                     f"{folder} should be the workspace of a thread and is a link or a file. Find out who made it, and delete it."
@@ -100,7 +100,7 @@ class Workspaces:
             with os.scandir(self._root) as entries:
                 return list(entries)
         except FileNotFoundError:
-            return []  # nobody has asked for a workspace yet
+            return []  # no handler has asked for a workspace yet
 
     def _made_root(self) -> Path:
         with self._making:
@@ -141,7 +141,7 @@ def _delete(folder: Path) -> None:
 
 
 def _delete_what_can_be(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # the server ends, and nobody will try again
+    with contextlib.suppress(OSError):  # the server ends, and will not try again
         _delete(folder)
 
 

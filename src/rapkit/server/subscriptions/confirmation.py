@@ -1,4 +1,4 @@
-"""What a subscribing call leaves behind: the subscription's box, and the result that confirms it (SUB-1, SUB-2).
+"""What a subscribing call creates: the subscription's box, and the result that confirms it (SUB-1, SUB-2).
 
 A subscription to a topic is confirmed when its call ends. A generator runs first: its confirmation waits as a record beside the
 subscription, and is sent with the first checkpoint or event, or once the generator has run for `confirm_after` seconds.

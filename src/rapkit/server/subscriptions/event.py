@@ -1,4 +1,4 @@
-"""What a subscription tells its thread."""
+"""`Event`: what a subscription sends to its thread."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""From events to messages: in which words, in what company, and not before when. Pure."""
+"""Turn events into messages: batch and rate-limit them. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""How the events of a subscription get out: each in one commit with how the subscription stands after it."""
+"""Publish the events of a subscription: each in one commit with the state of the subscription after it."""
 
 import asyncio
 import logging
@@ -130,7 +130,7 @@ class EventPublisher:
         consumed: Sequence[int] = (),
         keep: bool = True,
     ) -> None:
-        """Write events, and that the subscription got on (SUB-3). With a final one it has ended (SUB-4), and so has our hold."""
+        """Write events, and that the subscription got on (SUB-3). With a final one it has ended (SUB-4), and so has the claim."""
         async with self._writing:
             now = self._services.clock.now()
             sub_state, messages = self.batcher.send(self._after(events), events, now)
@@ -247,7 +247,7 @@ class EventPublisher:
             await self._write(replace(sub_state, excused=excused), messages, commit, now)
 
     async def set_aside(self, seq: int, reason: str, *, keep: bool) -> None:
-        """Go on without a letter that cannot be handled: an error event takes its place."""
+        """Go on without mail that cannot be handled: an error event takes its place."""
         reference = new_reference()
         self.log(f"goes on without an event of its topic: {reason} (reference {reference})", warn=True)
         async with self._writing:
@@ -323,7 +323,7 @@ class EventPublisher:
 def log_subscription(
     sub_state: SubscriptionState, what: str, error: BaseException | None = None, *, warn: bool = False
 ) -> None:
-    """A line about a subscription. Its callback URL is nobody's business (SUB-9)."""
+    """A line about a subscription. Its callback URL is secret (SUB-9)."""
     message = sub_state.message
     level = logging.WARNING if warn else logging.INFO
     log.log(

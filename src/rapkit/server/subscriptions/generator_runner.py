@@ -1,4 +1,4 @@
-"""Runs a subscription's generator: one event, one commit, and only then is it asked for the next."""
+"""Run a subscription's generator: commit each event before asking for the next."""
 
 import asyncio
 from typing import Any
@@ -25,7 +25,7 @@ class GeneratorReleased(Exception):
 
 
 class GeneratorRunner:
-    """One run of a generator under a hold."""
+    """One run of a generator under a claim."""
 
     def __init__(
         self, services: ToolsetServices, publisher: EventPublisher, tool: Tool, sub_context: SubscriptionContext
@@ -42,7 +42,7 @@ class GeneratorRunner:
             self._confirm_at = self._clock.now() + publisher.traits.confirm_after
 
     async def run(self) -> None:
-        """Until it has ended or failed, and our hold with it. Raises `Fenced`, and other errors of the store."""
+        """Run until it has ended or failed, and the claim with it. Raises `Fenced`, and other errors of the store."""
         publisher = self._publisher
         try:
             await self._tell_all()
@@ -73,7 +73,7 @@ class GeneratorRunner:
                     if sub_context.context is not None:
                         sub_context.context.cursor = publisher.sub_state.cursor
         finally:
-            # Before the hold is let go, so that nobody starts it again while it still runs.
+            # Before the claim is released, so that no worker starts it again while it still runs.
             await self._close(steps)
             await sub_context.close()
 

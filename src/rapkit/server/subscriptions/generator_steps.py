@@ -1,4 +1,4 @@
-"""An author's generator, async or plain, as something that is asked for one value after the other."""
+"""Iterate over an author's generator, async or plain, one value at a time."""
 
 import asyncio
 import inspect
@@ -91,7 +91,7 @@ class _AsyncSteps:
 
     def _answer(self, outcome: Outcome) -> None:
         assert self._asked is not None
-        if not self._asked.done():  # else we are being closed, and nobody listens any more
+        if not self._asked.done():  # else we are being closed, and no task waits any more
             self._asked.set_result(outcome)
 
 
@@ -102,7 +102,7 @@ async def _outcome(step: Awaitable[Any]) -> Outcome:
         return DONE, None
     except GeneratorExit:
         raise  # the event loop is gone, and nothing can be awaited any more
-    except BaseException as error:  # noqa: BLE001 - authors raise anything; it belongs to whoever asked
+    except BaseException as error:  # noqa: BLE001 - authors raise anything; it belongs to the caller
         return None, error
 
 
@@ -128,7 +128,7 @@ class _PlainSteps:
         try:
             with self._at_work:
                 return next(self._iterator, DONE), None
-        except BaseException as error:  # noqa: BLE001 - authors raise anything; it belongs to whoever asked
+        except BaseException as error:  # noqa: BLE001 - authors raise anything; it belongs to the caller
             return None, error
 
     def _end(self) -> None:

@@ -1,4 +1,4 @@
-"""What a thread is told of a subscription that fails: once per outage, and once more when it is given up (SUB-21).
+"""The messages to a thread about a failing subscription: one per outage, and one more when it is given up (SUB-21).
 
 What an exception says is for the log; the thread gets a reference to it (INV-16).
 """

@@ -1,4 +1,4 @@
-"""What a subscription's function works with while it runs."""
+"""The context of a subscription's function while it runs."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Self

@@ -1,4 +1,4 @@
-"""Runs subscriptions: long-lived boxes whose events go where their call's result went.
+"""Run subscriptions: long-lived boxes whose events go to the callback URL of their call.
 
 A subscription is a box of its own, and its POSTs are in the lane named after it, the confirmation first. One whose events come
 from a generator is claimed as long as the generator runs; one with a topic only while it has mail. Whatever is committed under a claim is
@@ -129,7 +129,7 @@ class SubscriptionRunner:
                 running.task.cancel()
 
     async def report(self, taken: TakenPost, delivery_outcome: DeliveryOutcome) -> FollowUp:
-        """What is written for a subscription together with the fate of one of its POSTs."""
+        """What is written for a subscription together with the outcome of one of its POSTs."""
         lane = taken.outgoing.lane
         if not lane.startswith(_LANES):
             return FollowUp()
@@ -145,7 +145,7 @@ class SubscriptionRunner:
                 return FollowUp(fact=Fact(lane, _NOT_FOUND, "", at.encode()))
         elif delivery_outcome.status is not None and retry_decision(delivery_outcome.status) is RetryDecision.REFUSED:
             return FollowUp()
-        # The runtime no longer knows the subscription (semantics 18), or could not be reached for days. The letter is for a box that no
+        # The runtime no longer knows the subscription (semantics 18), or could not be reached for days. The mail is for a box that no
         # worker has claimed, or if this process is lost before the box is stopped.
         ending = asyncio.create_task(self._stop(lane))
         self._endings.add(ending)
@@ -170,7 +170,7 @@ class SubscriptionRunner:
             log.error("cannot end a subscription that nobody listens to: %s", error)
             return
         self.cancel(stopped.boxes)
-        # The next in the lane may have left meanwhile. Nobody could stop it any more once the box is forgotten.
+        # The next in the lane may have left meanwhile. It could not be stopped any more once the box is forgotten.
         await self._services.outbox_sender.abort(stopped.in_flight)
 
     async def _claim(self, limit: int) -> list[ClaimedSubscription]:
@@ -219,7 +219,7 @@ class SubscriptionRunner:
         try:
             await self._work(job, running)
         except Fenced as error:
-            log.debug("%s", error)  # it was cancelled, or taken over: whoever has it now goes on with it
+            log.debug("%s", error)  # it was cancelled, or taken over: the worker that has it now goes on with it
         except StoreError as error:
             log_subscription(job.sub_state, "is started over: it is not known what was stored", error)
             await self._start_over(job, _PAUSE_AFTER_STORE_FAILURE)
@@ -237,7 +237,7 @@ class SubscriptionRunner:
         elif claim.box.stopped:
             await self._forget(job, "ended: nobody listens any more" if _GONE in told else "ended: it was cancelled")
         elif _GONE in told:
-            # Not forgotten yet: what may be under way is stopped with the box. Whoever claims it then forgets it.
+            # Not forgotten yet: what may be under way is stopped with the box. The worker that claims it then forgets it.
             stopped = await self._store.stop_box(claim.box.id)
             await self._services.outbox_sender.abort(stopped.in_flight)
         elif sub_state.ended and _DONE in told:
@@ -256,7 +256,7 @@ class SubscriptionRunner:
             await self._miss(EventPublisher(self._services, claim, sub_state, SubscriptionTraits(), self._full))
             return
         if tool.signature.context_parameter is not None:
-            # Whoever ran it before may be lost, however few attempts are on the account: an event that was written has cleared it.
+            # The worker that ran it before may be lost, however few attempts are on the account: an event that was written has cleared it.
             await self._services.kill_leftovers(claim.box.id)
         confirmation = await stored_confirmation(self._store, sub_state)
         publisher = EventPublisher(self._services, claim, sub_state, traits, self._full, confirmation)
@@ -343,7 +343,7 @@ class SubscriptionRunner:
         await self._services.claimed_box(job.claim, "").commit_with_retry(Commit(again_at=job.claim.now))
 
     async def _give_back(self, claim: Claim) -> None:
-        """We are interrupted: leave the subscription to whoever comes next, as it is stored."""
+        """This worker is interrupted: leave the subscription to the next one, as it is stored."""
         try:
             await self._store.commit(claim, Commit(again_at=claim.now))
         except Fenced as error:

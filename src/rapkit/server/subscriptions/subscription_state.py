@@ -1,4 +1,4 @@
-"""How a subscription stands: the call it goes back to, how far it has come, and how it has fared."""
+"""The stored state of a subscription."""
 
 import json
 from dataclasses import dataclass, fields, replace
@@ -50,7 +50,7 @@ class SubscriptionState:
         return digest("s", self.call.box_id)
 
     def to_box(self) -> NewBox:
-        """The box to keep it in. Its parent and name are the call's, so that it is found by whoever cancels the call."""
+        """The box to keep it in. Its parent and name are the call's, so that a cancellation of the call finds it."""
         return NewBox(
             id=self.box_id,
             kind=subscription_kind(self.call.toolset),

@@ -1,4 +1,4 @@
-"""Handles what was emitted to a subscription's topic: one payload, one commit, in order."""
+"""Run a topic subscription's function on emitted payloads: one payload, one commit, in order."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _WORTH_TELLING = 4
 
 
 class TopicRunner:
-    """The mail of one claim, handled. `places` are for functions that run at once; `at_work` hears of each workplace."""
+    """Handles the mail of one claim. `places` limits the functions that run at once; `at_work` is called with each context."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class TopicRunner:
         self._at_work = at_work
 
     async def run(self, claim: Claim) -> None:
-        """Until the mail is handled, and our hold has ended. Raises `Fenced`, and other errors of the store."""
+        """Run until the mail is handled, and the claim has ended. Raises `Fenced`, and other errors of the store."""
         publisher, mail = self._publisher, list(claim.mail)
         if (pause := publisher.sub_state.retry_at - self._services.clock.now()) > 0:
             await publisher.put_off(
@@ -57,7 +57,7 @@ class TopicRunner:
             )  # more mail has woken us, and it is too early
             return
         if mail and publisher.lost >= _MOST_RUNS:
-            # The store hands out letters one by one by now, so this is the one that does it.
+            # The store hands out mail one by one by now, so this is the one that does it.
             poison = mail.pop(0)
             await publisher.set_aside(poison.seq, f"the server was lost {publisher.lost} times on it", keep=True)
         if FLUSH in claim.timers:
@@ -103,7 +103,7 @@ class TopicRunner:
         return not publisher.sub_state.ended
 
     async def _hear(self, new_mail: Mail, sub_context: SubscriptionContext) -> tuple[list[Occurrence], Commit]:
-        """The events of a letter, and what the function has changed in its thread's state."""
+        """The events of one mail, and what the function has changed in its thread's state."""
         if new_mail.kind != EVENT:
             return [], Commit()
         signature = self._tool.signature

@@ -1,7 +1,7 @@
-"""Topics: what is emitted to one reaches everybody who is subscribed to it by then.
+"""Topics: deliver an emitted payload to everything that is subscribed by then.
 
-A topic is a box, with its subscribers as records beside it. Subscribing, unsubscribing and emitting are letters to it, so that there is one
-order for all three: what was emitted before somebody subscribed does not reach him. The box stays when the last subscriber is gone: the
+A topic is a box, with its subscribers as records beside it. Subscribing, unsubscribing and emitting are mail to it, so that there is one
+order for all three: what was emitted before a subscription does not reach it. The box stays when the last subscriber is gone: the
 next one may be on the way.
 """
 
@@ -19,7 +19,7 @@ from rapkit.server.services import ToolsetServices
 from rapkit.work.poller import Poller
 
 EVENT = "event"
-"""The kind of letter by which a subscription hears of its topic."""
+"""The kind of mail that delivers a topic's payload to a subscription."""
 
 _SUBSCRIBE = "subscribe"
 _UNSUBSCRIBE = "unsubscribe"
@@ -71,13 +71,13 @@ class Topics:
             )
         self._look_at(topic)
         remember_for = self._services.config.durations.remember_events
-        # If there is no such box, nobody has ever subscribed, and there is nobody to tell.
+        # If there is no such box, nothing has ever subscribed, and there is nothing to deliver to.
         await self._store.accept(
             NewMail(topic_box(self._toolset, topic).id, _EMIT, body, id, remember_for=remember_for)
         )
 
     def _look_at(self, topic: str) -> None:
-        """Say so if it is none that anybody can be subscribed to. No error, because it may come from what a source has sent."""
+        """Warn if no subscription can have this topic. No error, because it may come from what a source has sent."""
         patterns = [
             pattern
             for tool in self._services.config.tools.values()
@@ -107,14 +107,14 @@ class Topics:
         try:
             await self._handle(claim)
         except Fenced as error:
-            log.debug("%s", error)  # whoever has it now goes on
+            log.debug("%s", error)  # the worker that has it now goes on
         except Exception as error:
             log.error("cannot pass events of a topic on, and try again: %s", error, exc_info=error)
             await self._services.clock.sleep(_PAUSE_AFTER_FAILURE)
             await self._services.claimed_box(claim, "").commit_with_retry(Commit(again_at=self._services.clock.now()))
 
     async def _handle(self, claim: Claim) -> None:
-        """Pass the mail on in parts, because a crowd of letters to a crowd of subscribers would hold up everybody else for long."""
+        """Pass the mail on in parts, because much mail to many subscribers would delay everything else for long."""
         subscribers = {record.key for record in await self._store.records(claim.box.id, _SUBSCRIBER)}
         done = _Progress.read(claim.box.state)
         mail = list(claim.mail)
@@ -131,7 +131,7 @@ class Topics:
     async def _pass_on_in_parts(
         self, claim: Claim, emitted: Mail, subscribers: set[str], done: "_Progress", *, keep: bool
     ) -> None:
-        """One event for very many. How far it got is committed with each part, so that nobody gets it twice after a crash."""
+        """One event for very many. How far it got is committed with each part, so that no subscriber gets it twice after a crash."""
         after = done.after if done.seq == emitted.seq else ""
         rest = sorted(subscriber for subscriber in subscribers if subscriber > after)
         while rest:
@@ -144,7 +144,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """Up to which subscriber the event in a letter was passed on."""
+    """Up to which subscriber the event of one mail was passed on."""
 
     seq: int = 0
     after: str = ""
@@ -158,7 +158,7 @@ class _Progress:
 
 
 def _passed_on(mail: Sequence[Mail], subscribers: set[str]) -> Commit:
-    """What follows from the letters, one after the other. `subscribers` is changed with them."""
+    """What follows from the mail, item by item. `subscribers` is changed with them."""
     changed: dict[str, bool] = {}
     new_mails: list[NewMail] = []
     for each in mail:

@@ -1,4 +1,4 @@
-"""Durable progress of a call or a subscription: what `ctx.checkpoint` stores, and `ctx.cursor` returns after a restart."""
+"""Checkpoints of a call or a subscription: stored by `ctx.checkpoint`, returned by `ctx.cursor` after a restart."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a tool can return besides text and data: pictures and changes to files."""
+"""Results besides text and data: images and diffs."""
 
 from dataclasses import dataclass, field
 from os import PathLike

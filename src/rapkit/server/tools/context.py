@@ -1,4 +1,4 @@
-"""What a handler can know about the call it works on, and what it can do besides returning."""
+"""`Context`: what a handler can learn about its call, and what it can do besides returning."""
 
 import asyncio
 import functools
@@ -55,7 +55,7 @@ class ContextServices:
 def _awaited(
     method: "Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]",
 ) -> "Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]":
-    """Have a method raise in a plain function, which cannot await it: nothing would be done, and nobody would know."""
+    """Have a method raise in a plain function, which cannot await it: nothing would be done, and the author would not notice."""
 
     @functools.wraps(method)
     def checked(self: "Context", /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:

@@ -1,4 +1,4 @@
-"""What a docstring tells the model: the description of a tool and of its parameters.
+"""Read a docstring: the description of a tool and of its parameters.
 
 Google, NumPy, Sphinx and Epydoc styles are recognised.
 """

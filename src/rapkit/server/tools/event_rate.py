@@ -1,4 +1,4 @@
-"""How fast the events of a subscription leave: so many a second, with room for a burst (SUB-8).
+"""The rate limit of a subscription's events: so many a second, with room for a burst (SUB-8).
 
 Pure. All that has to be kept is a mark: the time at which the next event would be due if all before it had come evenly spaced. How far the
 mark may run ahead of the clock is the room for bursts. (ATM networks call this the generic cell rate algorithm.)

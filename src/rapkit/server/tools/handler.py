@@ -1,4 +1,4 @@
-"""Runs an author's function: in time, within its hooks, and without letting out what is not fit for the model."""
+"""Call an author's function: within its timeout and its hooks, and without exposing internals to the model."""
 
 import asyncio
 import logging
@@ -37,7 +37,7 @@ async def invoke(signature: Signature, arguments: dict[str, Any], thread_pool: T
 async def output_of(
     tool: Tool, message: Invocation, context: Context | None, clock: Clock, work: Callable[[], Awaitable[Any]]
 ) -> Output:
-    """What the work returns, or how it failed, as the parts of a result. Cancellation and `Fenced` are let through: they end the hold."""
+    """What the work returns, or how it failed, as the parts of a result. Cancellation and `Fenced` pass through: they end the claim."""
     task = asyncio.current_task()
     assert task is not None
     limit = clock.timeout(tool.traits.timeout)
@@ -47,7 +47,7 @@ async def output_of(
     except asyncio.CancelledError:
         if task.cancelling():
             raise
-        # Nobody cancelled us: the handler let out a cancellation of something of its own.
+        # The server did not cancel it: the handler let out a cancellation of something of its own.
         return unexpected(message, asyncio.CancelledError("the handler let it out"))
     except Fenced:
         raise
@@ -72,7 +72,7 @@ async def output_of(
 
 
 def unexpected(message: Invocation, error: BaseException) -> Output:
-    """What the model is told of an exception nobody meant for it. The log has the rest."""
+    """What the model is told of an unexpected exception. The log has the rest."""
     reference = secrets.token_hex(4)
     log.error(
         "the handler failed (reference %s)",

@@ -1,4 +1,4 @@
-"""From what a handler returned or raised to what the wire carries."""
+"""Convert what a handler returned or raised into a tool result."""
 
 import base64
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""JSON Schema as models and their providers like it.
+"""Generate JSON Schema in the form that models and their providers handle best.
 
 What pydantic derives from type hints is correct, but full of `$ref`s, null unions and titles, which some providers
 refuse and which cost every model tokens. This says the same with less:

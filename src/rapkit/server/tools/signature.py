@@ -1,4 +1,4 @@
-"""How a Python function becomes a tool: its name, its description, its input schema, and arguments for it.
+"""Turn a Python function into a tool: its name, description, input schema, and the binding of arguments.
 
 Whatever would surprise the model or the author later is refused when the function is decorated, with a sentence that
 says what to write instead.

@@ -1,4 +1,4 @@
-"""A tool: a function with what it says about itself."""
+"""A tool: a function and its traits."""
 
 import inspect
 from collections.abc import Callable

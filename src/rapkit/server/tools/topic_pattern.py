@@ -1,4 +1,4 @@
-"""The names of topics: a pattern such as "gh/{owner}/{repo}", and the topic that arguments make of it."""
+"""Topic patterns such as "gh/{owner}/{repo}", and the topic that arguments make of one."""
 
 import re
 import string

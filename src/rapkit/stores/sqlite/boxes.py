@@ -1,4 +1,4 @@
-"""Boxes, their mail and their journal: what happens to them inside a transaction."""
+"""Transactions on boxes, their mail and their journals."""
 
 import json
 import logging
@@ -114,7 +114,7 @@ class Boxes:
         return accept_result, Claim(box, worker, epoch, 1, (mail,), (), tx.now)
 
     def _admit(self, new_mail: NewMail, tx: Transaction) -> tuple[AcceptResult, str | None, str | None]:
-        """Whether a letter is wanted and new; then also of what kind the box is, and the trace that the letter belongs to, if any."""
+        """Whether mail is wanted and new; then also of what kind the box is, and the trace that the mail belongs to, if any."""
         needed_kind, needed_key = new_mail.needs or (None, None)
         key = None if new_mail.dedup is None else f"letter/{new_mail.dedup}"
         found = tx.row(sql.BOX_FOR_MAIL, (new_mail.box, key, needed_kind, needed_key, tx.now))
@@ -213,9 +213,9 @@ class Boxes:
         return charged
 
     def _mail_within(self, room: int, rows: list[int], tx: Transaction) -> dict[int, list[int]]:
-        """By box, the numbers of the mail that it is handed: the oldest, as far as there is room for its bytes, but at least one letter.
+        """By box, the numbers of the mail that it is handed: the oldest, as far as there is room for its bytes, but at least one item.
 
-        A box for whose first letter there is no room is left out, and so are those after it, so that they keep their turn.
+        A box for whose first mail there is no room is left out, and so are those after it, so that they keep their turn.
         """
         mail: dict[int, list[int]] = {}
         any_yet = False

@@ -1,4 +1,4 @@
-"""Who holds a due row: nobody, a worker that lives, or one that was lost. Boxes and outgoing POSTs are held alike."""
+"""Find due rows that a worker may claim: free ones, and those of workers whose lease has ended. For boxes and outgoing POSTs alike."""
 
 import json
 from collections import Counter
@@ -43,9 +43,9 @@ def within(
 def free_rows(
     due: list[tuple[int, str | None, float, str]], worker: str, limit: int, postpone: str, lease: float, tx: Transaction
 ) -> tuple[list[int], bool]:
-    """Rows nobody holds, and whether there may be more behind those that a living worker holds.
+    """Rows that no worker holds, and whether there may be more behind those that a live worker holds.
 
-    The latter are moved to the end of their worker's lease, so that nobody looks at them again before it may be lost.
+    The latter are moved to the end of their worker's lease, so that they are not looked at again before the worker may be lost.
     """
     free: list[int] = []
     held: dict[float, list[int]] = {}
@@ -53,7 +53,7 @@ def free_rows(
         if holder is None:
             free.append(row)
         elif holder == worker:
-            # Nobody takes over from himself: if his lease ran out while nobody else wanted the row, he goes on.
+            # A worker does not take over from itself: if its lease ran out while no other worker wanted the row, it goes on.
             held.setdefault(max(expires_at, tx.now + lease), []).append(row)
         elif expires_at <= tx.now:
             free.append(row)
@@ -65,9 +65,10 @@ def free_rows(
 
 
 def next_free(free_at: str, later: str, bindings: tuple[Any, ...], tx: Transaction) -> float | None:
-    """Seconds until a row is due that nobody holds, 0 if one is, or None: `free_at` asks of those to be looked at, `later` of the others.
+    """Seconds until a row is due that no worker holds, 0 if one is, or None.
 
-    Only rows whose worker was there for longer than a lease, and which nobody has postponed since, are looked at in vain.
+    `free_at` selects the rows to be looked at, `later` the others. Only rows whose worker was there for longer than a lease, and which were
+    not postponed since, are looked at in vain.
     """
     times: list[float] = []
     for (at,) in tx.db.execute(free_at, bindings):

@@ -1,4 +1,4 @@
-"""The outbox: what happens to outgoing POSTs inside a transaction."""
+"""Transactions on the outbox."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""The store: every operation is a function that runs inside the writer's transaction."""
+"""`SqliteStore`: every operation is a function that runs inside the writer's transaction."""
 
 import asyncio
 import secrets
@@ -162,7 +162,7 @@ class SqliteStore:
             pass
 
     def notify(self) -> None:
-        """Have everybody who waits look again, because the clock was set."""
+        """Make all waiting callers look again, because the clock was set."""
         self._notify(None)
 
     def _wakeup(self, topic: str) -> asyncio.Event:
@@ -173,7 +173,7 @@ class SqliteStore:
             self._wakeup(topic).set()
 
     async def next_due(self, topic: str) -> float | None:
-        # Also where nobody renews a lease, because nobody works until something is due.
+        # Also where no lease is renewed, because no worker runs until something is due.
         if await self._writer.run(self._leases.lost, writes=False):
             await self._writer.run(self._leases.end_lost)
 

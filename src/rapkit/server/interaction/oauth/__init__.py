@@ -1,4 +1,4 @@
-"""Acting for users elsewhere: they authorise us at a provider, we keep the token and refresh it (OAU-2).
+"""OAuth: users authorise the server at a provider; the server keeps and refreshes their tokens (OAU-2).
 
 `OAuthProvider` declares a provider; `OAuth` is what a running toolset has of it all.
 """

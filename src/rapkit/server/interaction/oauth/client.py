@@ -1,4 +1,4 @@
-"""Talking to a provider's token endpoint. The protocol is Authlib's; what is ours is that nothing said there gets any further."""
+"""The client for a provider's token endpoint: Authlib, with no provider text ever passed on."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -20,7 +20,7 @@ _LARGEST_ANSWER = 64 * 1024
 
 # The user has to come again: the standard's word for it, and GitHub's two.
 _REFUSALS = frozenset(("invalid_grant", "bad_refresh_token", "bad_verification_code"))
-# Told as they are, because they help whoever runs the server. Other codes may say anything.
+# Told as they are, because they help the operator. Other codes may say anything.
 _FAILURES = frozenset(
     (
         "invalid_client",
@@ -114,7 +114,7 @@ class AuthlibClient:
         except httpx2.HTTPError:
             problem = ProviderUnavailable(provider.name, "the connection to it broke")
         except (ValueError, TypeError, OverflowError, RecursionError):
-            # From reading the answer, by Authlib or by us. Nobody can say what such texts quote.
+            # From reading the answer, by Authlib or by us. Such texts may quote anything.
             problem = ProviderUnavailable(provider.name, "its answer cannot be understood")
         # Not inside `except`: there the new error would hold on to the old one, and that to the request with all its secrets.
         raise problem

@@ -1,4 +1,4 @@
-"""How asking a provider can fail. Neither error carries anything the provider said, but an error code from a known list."""
+"""Errors of OAuth requests. They carry an error code from a known list, and nothing else the provider said."""
 
 from rapkit.errors import RapkitError, ToolError
 

@@ -1,4 +1,4 @@
-"""An authorisation on its way: what is remembered between the link the user is sent and the redirect they come back with."""
+"""A pending authorisation: what is stored between the link sent to the user and the redirect back."""
 
 import json
 import secrets

@@ -1,4 +1,4 @@
-"""The pages a user sees in their browser after they have come back from a provider."""
+"""The pages shown in the user's browser after the redirect from a provider."""
 
 from base64 import b64encode
 from dataclasses import dataclass

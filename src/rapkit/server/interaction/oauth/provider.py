@@ -1,4 +1,4 @@
-"""An OAuth 2 provider, as a tool author declares it."""
+"""`OAuthProvider`: an OAuth 2 provider, as a tool author declares it."""
 
 import ipaddress
 import re

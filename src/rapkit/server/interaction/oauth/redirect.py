@@ -1,7 +1,7 @@
-"""The user comes back from the provider, with a code or with an error.
+"""Handle the redirect from the provider, with a code or an error.
 
 The order is: believe the state, find the flow, claim it, exchange the code, store the token, wake the call, tell that it is done. A code is
-exchanged by whoever holds the claim, so never twice at once; a stored token knows the flow it comes from, so not again after a crash
+exchanged by the holder of the claim, so never twice at once; a stored token knows the flow it comes from, so not again after a crash
 either. If the server dies on the way the user's browser has no answer yet: loading the page again takes up where it stopped, as soon as
 the dead server's claim has ended.
 """
@@ -31,7 +31,7 @@ Wake = Callable[[str, str, str | None], Awaitable[bool]]
 """Tells a call (its box, the flow's key) that its flow has ended, with the reason if it failed. False if it does not wait for that."""
 
 CLAIM = "oauth-used"
-"""Records of flows that somebody came back from, beside the call."""
+"""Records of flows whose redirect has arrived, beside the call."""
 _LONGEST_QUERY = 16 * 1024
 _MOST_FIELDS = 32
 _LOOK_AGAIN_AFTER = 3
@@ -120,18 +120,16 @@ class Redirects:
         body = await self._record(box, FLOW, key)
         if body is None:
             return GONE
-        sub_state = await self._record(box, CLAIM, key)
-        claim = _Claim.read(sub_state)
+        stored_claim = await self._record(box, CLAIM, key)
+        claim = _Claim.read(stored_claim)
         if claim.done:
             return GONE
         now = self._clock.now()
         if claim.is_live(now):
             return BUSY
         mine = _Claim(new_id("claim"), now + LEASE)
-        if not await self._note(box, key, mine.to_bytes(), sub_state):
-            return (
-                BUSY  # somebody else was faster, or the call has just ended: it will be known when the page looks again
-            )
+        if not await self._note(box, key, mine.to_bytes(), stored_claim):
+            return BUSY  # another request was faster, or the call has just ended: it will be known when the page looks again
         try:
             page = await self._complete(Waiter(box, key), PendingFlow.from_bytes(body), back)
         except BaseException:

@@ -1,4 +1,4 @@
-"""OAuth for one running toolset: begin a flow, complete it, keep the tokens."""
+"""OAuth for one running toolset: begin a flow, complete it, store the tokens."""
 
 from collections.abc import Callable, Iterable
 from typing import NoReturn, Protocol
@@ -86,7 +86,7 @@ class OAuth:
 
 
 class RedirectEndpoint:
-    """The ASGI app behind `REDIRECT_PATH`, for GET alone: whoever merely looks with HEAD must not use up the code."""
+    """The ASGI app behind `REDIRECT_PATH`, for GET alone: a HEAD request must not use up the code."""
 
     def __init__(self, oauth: Callable[[], OAuth]) -> None:
         self._oauth = oauth
@@ -131,7 +131,7 @@ def open_client(providers: Iterable[OAuthProvider], clock: Clock) -> OAuthClient
 
 
 class _NoClient:
-    """Stands where no provider is declared, so that nobody can ask it anything."""
+    """The client of a toolset that declares no provider."""
 
     def begin(self, provider: OAuthProvider, *_: str) -> NoReturn:
         raise _undeclared(provider)

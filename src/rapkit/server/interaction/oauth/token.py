@@ -1,4 +1,4 @@
-"""What a provider gives us for a user, and how it is kept."""
+"""A user's token from a provider, and how it is stored."""
 
 import json
 import math

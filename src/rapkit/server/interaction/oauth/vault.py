@@ -1,4 +1,4 @@
-"""The users' tokens, kept sealed in the store beside the users they belong to, and refreshed when their time comes.
+"""The token vault: users' tokens, encrypted in the store and refreshed when they expire.
 
 Many providers give a new refresh token with every refresh, and revoke everything when an old one is used twice. So only one refreshes:
 within a process the others wait for its task, among processes for its lease, a record that is written by compare-and-set. A refresher that
@@ -123,7 +123,7 @@ class Vault:
         key = (user, provider.name, stale)
         flight = self._flights.get(key)
         if flight is None:
-            # A task of its own: whoever waits may be cancelled, and the answer must be stored all the same.
+            # A task of its own: the waiting caller may be cancelled, and the answer must be stored all the same.
             flight = asyncio.create_task(self._refresh(user, provider, stale))
             self._flights[key] = flight
             flight.add_done_callback(lambda done: self._landed(key, done))
@@ -132,7 +132,7 @@ class Vault:
     def _landed(self, key: tuple[str, str, bytes], flight: "asyncio.Task[Token | None]") -> None:
         del self._flights[key]
         if not flight.cancelled():
-            flight.exception()  # asyncio complains about errors nobody looked at, even if nobody waits any more
+            flight.exception()  # asyncio complains about unretrieved errors, even if no task waits any more
 
     async def _refresh(self, user: str, provider: OAuthProvider, stale: bytes) -> Token | None:
         lease = await self._lease(user, provider.name, stale)
@@ -141,7 +141,7 @@ class Vault:
             if kept is None:
                 return None
             if lease is None or kept.body != stale:
-                return kept.token  # somebody else has done it
+                return kept.token  # another process has done it
             try:
                 fresh = await self._client.refresh(provider, kept.token)
             except AuthorizationRefused:
@@ -159,7 +159,7 @@ class Vault:
                     await self._note(user, REFRESHING, provider.name, None, lease)
 
     async def _lease(self, user: str, provider: str, stale: bytes) -> bytes | None:
-        """The right to refresh, as soon as nobody else has it; None if the token has changed while we waited."""
+        """The right to refresh, as soon as no other process has it; None if the token has changed while we waited."""
         while await self._record(user, TOKEN, provider) == stale:
             sub_state = await self._record(user, REFRESHING, provider)
             now = self._clock.now()
@@ -176,7 +176,7 @@ class Vault:
                 if await self._note(user, TOKEN, provider, body, expect):
                     return True
                 kept = await self._look(user, provider)
-                return kept is not None and kept.body == body  # written by an attempt whose fate was open
+                return kept is not None and kept.body == body  # written by an attempt whose outcome was unknown
             except StoreError as error:
                 if attempt == _WRITE_ATTEMPTS - 1:
                     raise
