@@ -22,7 +22,7 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.models import Model
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.config import AgentConfig
-from rapkit.runtime.engine import AgentEngine, AgentEnvironment, running
+from rapkit.runtime.engine import AgentEngine, AgentEnvironment, run_engine
 from rapkit.runtime.server import Server
 
 WINDOW = 10
@@ -76,7 +76,7 @@ async def agent(
         public_url=CALLBACK.removesuffix("/callback/"),
         limits=ThreadLimits(window=window, compaction=compaction),
     )
-    async with running(config, AgentEnvironment(open_transport=line)) as engine:
+    async with run_engine(config, AgentEnvironment(open_transport=line)) as engine:
         yield engine
 
 

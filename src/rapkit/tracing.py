@@ -49,7 +49,7 @@ _POSTS = {"final": "rap.callback", "question": "rap.callback"}  # the names of s
 log = logging.getLogger("rapkit.tracing")
 
 
-def incoming(headers: Iterable[tuple[bytes, bytes]]) -> str:
+def read_traceparent(headers: Iterable[tuple[bytes, bytes]]) -> str:
     """The `traceparent` among the headers of a request, in the form of version 00; "" if there is none, or none that is valid.
 
     A version we do not know is read as far as we know it, as W3C Trace Context wants it.
@@ -66,14 +66,14 @@ def incoming(headers: Iterable[tuple[bytes, bytes]]) -> str:
     return f"00-{ids}-{int(flags, 16) & _KNOWN_FLAGS:02x}"
 
 
-def here() -> str:
+def current_traceparent() -> str:
     """The `traceparent` of the span that is current; "" if there is none."""
     return _traceparent(trace.get_current_span().get_span_context())
 
 
-def arriving(headers: Iterable[tuple[bytes, bytes]]) -> "Span":
+def request_span(headers: Iterable[tuple[bytes, bytes]]) -> "Span":
     """The trace of a request, to be entered: the one that the server of the app has made current, or the one that the request names."""
-    return Span("" if here() else incoming(headers))
+    return Span("" if current_traceparent() else read_traceparent(headers))
 
 
 class Span:
@@ -131,7 +131,7 @@ class Tracing:
             ) from error
 
     def call(self, operation: str, traceparent: str, *, toolset: str, thread_id: str, call_id: str) -> Span:
-        """The execution of a call; `traceparent` is as `incoming` gave it. The handler's own spans are to be made within."""
+        """The execution of a call; `traceparent` is as `read_traceparent` gave it. The handler's own spans are to be made within."""
         tracer = self._find_tracer()
         if tracer is None:
             return Span(traceparent)
@@ -175,7 +175,7 @@ class Tracing:
         }
         if colon:
             attributes["gen_ai.provider.name"] = provider
-        return _start(tracer, f"rap.completion {model}", SpanKind.CLIENT, here(), attributes)
+        return _start(tracer, f"rap.completion {model}", SpanKind.CLIENT, current_traceparent(), attributes)
 
     def post(self, traceparent: str, *, kind: str, message_id: str, origin: str, attempt: int) -> Span:
         """One attempt of a POST; its kind names it. Without a traceparent it belongs to no trace, and starts none."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rapkit.cli.agent_api import AgentApi, AgentRefused, AgentTimeout, AgentUnreachable, StreamEvent
-from rapkit.cli.agent_selection import AgentSelection, reached
+from rapkit.cli.agent_selection import AgentSelection, reach_agent
 from rapkit.errors import ConfigError
 from tests.cli.fake_agent import Answer, Impostor, document, entry, events, problem, raw
 
@@ -28,7 +28,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentApi]:
     (folder / "rapkit.toml").write_text(
         f'[agent]\nmodel = "scripted:plan.yaml"\nport = 0\n[agent.tokens]\nme = "{TOKEN}"\n'
     )
-    with reached(AgentSelection(str(folder / "rapkit.toml")), working=True) as agent:
+    with reach_agent(AgentSelection(str(folder / "rapkit.toml")), working=True) as agent:
         yield agent.api
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from rapkit.cli import agent_selection
 from rapkit.cli.agent_api import AgentApi, AgentRefused, AgentUnreachable, StreamEvent
-from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, reached
+from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, reach_agent
 from rapkit.cli.reconnecting_stream import ReconnectingStream
 from rapkit.errors import ConfigError
 from rapkit.runtime.config import Patience
@@ -82,7 +82,7 @@ def lines(api: AgentApi, thread_id: str) -> Any:
 
 
 def test_an_agent_that_does_not_run_is_run_as_long_as_it_is_needed(folder: Folder) -> None:
-    with reached(folder.wanted(), working=True) as agent:
+    with reach_agent(folder.wanted(), working=True) as agent:
         assert (agent.is_ours, agent.works, agent.api.url) == (True, True, folder.url)
         assert answer_to(agent.api, "Hi") == "Hello."
         assert not is_free(folder.port)
@@ -92,7 +92,7 @@ def test_an_agent_that_does_not_run_is_run_as_long_as_it_is_needed(folder: Folde
 
 
 def test_it_ends_too_when_the_command_fails(folder: Folder) -> None:
-    with pytest.raises(ZeroDivisionError), reached(folder.wanted(), working=True):
+    with pytest.raises(ZeroDivisionError), reach_agent(folder.wanted(), working=True):
         _ = 1 / 0
 
     assert is_free(folder.port)
@@ -108,7 +108,7 @@ def test_what_is_under_way_is_not_waited_for_to_its_end(
     if way != "in order":
         monkeypatch.setattr("rapkit.cli.agent_host._GRACE", 600.0)
 
-    with contextlib.suppress(KeyboardInterrupt), reached(folder.wanted(), working=True) as agent:
+    with contextlib.suppress(KeyboardInterrupt), reach_agent(folder.wanted(), working=True) as agent:
         thread_id = agent.api.post("threads", {"text": "Hi"})["thread_id"]
         eventually(lambda: bool(lines(agent.api, thread_id)))
         if way == "interrupted":
@@ -117,20 +117,20 @@ def test_what_is_under_way_is_not_waited_for_to_its_end(
             agent.leave_at_once()
 
     assert is_free(folder.port)
-    with reached(folder.wanted(), working=False) as agent:
+    with reach_agent(folder.wanted(), working=False) as agent:
         assert [each["kind"] for each in lines(agent.api, thread_id)] == ["user"]
         assert agent.api.get(f"threads/{thread_id}")["status"] == "running"
 
 
 def test_other_commands_find_the_one_that_a_command_runs(folder: Folder) -> None:
-    with reached(folder.wanted(), working=True), reached(folder.wanted(), working=False) as other:
+    with reach_agent(folder.wanted(), working=True), reach_agent(folder.wanted(), working=False) as other:
         assert (other.is_ours, other.works, other.api.url) == (False, True, folder.url)
 
 
 def test_who_may_use_it_is_as_configured(folder: Folder) -> None:
     folder.configure(f'[agent.tokens]\nme = "{TOKEN}"\n')
     for working in (True, False):
-        with reached(folder.wanted(), working=working) as agent:
+        with reach_agent(folder.wanted(), working=working) as agent:
             assert agent.is_ours
             assert agent.api.get("threads")["threads"] == []
             with pytest.raises(AgentRefused):
@@ -140,24 +140,24 @@ def test_who_may_use_it_is_as_configured(folder: Folder) -> None:
 def test_any_free_port_will_do(folder: Folder) -> None:
     folder.configure(port=0)
 
-    with reached(folder.wanted(), working=True) as agent:
+    with reach_agent(folder.wanted(), working=True) as agent:
         assert answer_to(agent.api, "Hi") == "Hello."
 
 
 def test_one_that_anybody_could_use_is_not_run(folder: Folder) -> None:
     folder.configure('host = "0.0.0.0"\n')
-    with pytest.raises(ConfigError, match="no token is configured"), reached(folder.wanted(), working=True):
+    with pytest.raises(ConfigError, match="no token is configured"), reach_agent(folder.wanted(), working=True):
         pass
     assert is_free(folder.port)
 
 
 def test_what_keeps_it_from_running_is_told(folder: Folder) -> None:
     folder.configure('[agent.tokens]\nme = "env:NOT_SET_ANYWHERE"\n')
-    with pytest.raises(ConfigError, match="NOT_SET_ANYWHERE"), reached(folder.wanted(), working=True):
+    with pytest.raises(ConfigError, match="NOT_SET_ANYWHERE"), reach_agent(folder.wanted(), working=True):
         pass
     folder.configure()
     flags = Flags(model="opena:gpt-5-mini")
-    with pytest.raises(ConfigError, match="Did you mean"), reached(folder.wanted(flags=flags), working=True):
+    with pytest.raises(ConfigError, match="Did you mean"), reach_agent(folder.wanted(flags=flags), working=True):
         pass
 
 
@@ -165,30 +165,30 @@ def test_what_keeps_it_from_running_is_told(folder: Folder) -> None:
 
 
 def test_looking_needs_no_port_and_no_model(folder: Folder) -> None:
-    with reached(folder.wanted(), working=True) as agent:
+    with reach_agent(folder.wanted(), working=True) as agent:
         answer_to(agent.api, "Hi")
     settings = (folder.path / "rapkit.toml").read_text()
     (folder.path / "rapkit.toml").write_text(settings.replace('model = "scripted:plan.yaml"\n', ""))
 
-    with reached(folder.wanted(), working=False) as agent:
+    with reach_agent(folder.wanted(), working=False) as agent:
         assert (agent.is_ours, agent.works) == (True, False)
         assert is_free(folder.port)
         assert len(agent.api.get("threads")["threads"]) == 1
 
 
 def test_what_is_left_by_somebody_who_looks_is_done_later(folder: Folder) -> None:
-    with reached(folder.wanted(), working=True) as agent:
+    with reach_agent(folder.wanted(), working=True) as agent:
         answer_to(agent.api, "Hi")
-    with reached(folder.wanted(), working=False) as agent:
+    with reach_agent(folder.wanted(), working=False) as agent:
         thread_id = agent.api.post("threads", {"text": "Are you there?"})["thread_id"]
         assert agent.api.get(f"threads/{thread_id}")["status"] == "running"
 
-    with reached(folder.wanted(), working=True) as agent:
+    with reach_agent(folder.wanted(), working=True) as agent:
         eventually(lambda: len(lines(agent.api, thread_id)) == 2)
 
 
 def test_looking_makes_nothing(folder: Folder) -> None:
-    with pytest.raises(ConfigError, match="There is no agent here"), reached(folder.wanted(), working=False):
+    with pytest.raises(ConfigError, match="There is no agent here"), reach_agent(folder.wanted(), working=False):
         pass
 
     assert not folder.store.exists()
@@ -198,12 +198,12 @@ def test_looking_makes_nothing(folder: Folder) -> None:
 def test_looking_changes_nothing(folder: Folder) -> None:
     """Neither schedules, nor where an agent without a worker receives: what is configured now counts when the agent runs."""
     folder.configure('[[schedule]]\ncron = "0 9 * * *"\nmessage = "Good morning."\nname = "first"\n')
-    with reached(folder.wanted(), working=True) as agent:
+    with reach_agent(folder.wanted(), working=True) as agent:
         answer_to(agent.api, "Hi")
     folder.configure('[[schedule]]\ncron = "0 10 * * *"\nmessage = "Good evening."\nname = "second"\n', port=0)
     before = folder.dump()
 
-    with reached(folder.wanted(), working=False) as agent:
+    with reach_agent(folder.wanted(), working=False) as agent:
         agent.api.get("threads")
 
     assert folder.dump() == before
@@ -215,14 +215,14 @@ def test_looking_changes_nothing(folder: Folder) -> None:
 
 @pytest.fixture
 def running(folder: Folder) -> Iterator[AgentApi]:
-    with reached(folder.wanted(), working=True) as agent:
+    with reach_agent(folder.wanted(), working=True) as agent:
         yield agent.api
 
 
 def test_one_that_runs_is_found_by_its_settings_or_its_url(folder: Folder, running: AgentApi, tmp_path: Path) -> None:
     for wanted in (folder.wanted(), AgentSelection(str(tmp_path / "nothing.toml"), url=running.url)):
         for working in (True, False):
-            with reached(wanted, working=working) as agent:
+            with reach_agent(wanted, working=working) as agent:
                 assert (agent.api.url, agent.is_ours, agent.works) == (running.url, False, True)
 
 
@@ -233,7 +233,7 @@ def test_the_agent_of_another_folder_is_not_taken_for_ours(folder: Folder, runni
 
     with (
         pytest.raises(ConfigError, match=f"The agent at {running.url} is another one"),
-        reached(other.wanted(), working=False),
+        reach_agent(other.wanted(), working=False),
     ):
         pass
 
@@ -242,9 +242,9 @@ def test_the_agent_of_another_folder_is_not_taken_for_ours(folder: Folder, runni
 def test_a_store_in_memory_is_nobody_elses(folder: Folder, theirs: str) -> None:
     ours = folder.wanted(flags=Flags(store="sqlite:///:memory:"))
     with (
-        reached(folder.wanted(flags=Flags(store=theirs)), working=True),
+        reach_agent(folder.wanted(flags=Flags(store=theirs)), working=True),
         pytest.raises(ConfigError, match=f"The agent at {folder.url} is another one: .*--url {folder.url} to use"),
-        reached(ours, working=True),
+        reach_agent(ours, working=True),
     ):
         pass
 
@@ -255,17 +255,17 @@ def test_what_was_asked_for_is_not_ignored(folder: Folder, running: AgentApi) ->
         (Flags(servers=("http://127.0.0.1:9/",)), r"without the server http://127\.0\.0\.1:9/\."),
     ):
         for wanted in (folder.wanted(flags=flags), folder.wanted(flags=flags, url=running.url)):
-            with pytest.raises(ConfigError, match=said), reached(wanted, working=True):
+            with pytest.raises(ConfigError, match=said), reach_agent(wanted, working=True):
                 pass
     same = Flags(model=f"scripted:{folder.path / 'plan.yaml'}")
-    with reached(folder.wanted(flags=same), working=True) as agent:
+    with reach_agent(folder.wanted(flags=same), working=True) as agent:
         assert not agent.is_ours
 
 
 def test_a_server_with_a_name_is_known_by_its_url(folder: Folder) -> None:
     folder.configure('[[servers]]\nurl = "http://127.0.0.1:9"\nname = "weather"\n')
     flags = Flags(servers=("http://127.0.0.1:9",))
-    with reached(folder.wanted(), working=True), reached(folder.wanted(flags=flags), working=True) as agent:
+    with reach_agent(folder.wanted(), working=True), reach_agent(folder.wanted(flags=flags), working=True) as agent:
         assert agent.api.get("agent")["servers"] == ["weather"]
 
 
@@ -274,8 +274,8 @@ def test_a_server_with_a_name_is_known_by_its_url(folder: Folder) -> None:
 
 def test_one_that_ends_with_its_command_goes_on_here(folder: Folder) -> None:
     with contextlib.ExitStack() as first:
-        began = first.enter_context(reached(folder.wanted(), working=True))
-        with reached(folder.wanted(), working=True) as heir:
+        began = first.enter_context(reach_agent(folder.wanted(), working=True))
+        with reach_agent(folder.wanted(), working=True) as heir:
             thread_id = heir.api.post("threads", {"text": "Hi"}, key="k1")["thread_id"]
             assert (began.is_ours, heir.is_ours) == (True, False)
             assert heir.api.get("agent")["lasting"] is False
@@ -290,7 +290,7 @@ def test_one_that_ends_with_its_command_goes_on_here(folder: Folder) -> None:
 
 
 def test_whoever_would_run_it_a_second_time_is_told(folder: Folder) -> None:
-    with reached(folder.wanted(), working=True):
+    with reach_agent(folder.wanted(), working=True):
         outcome = rapkit("up", folder=folder.path)
     assert outcome.code == 2
     assert f"The agent of these settings runs already, on 127.0.0.1 port {folder.port}, for a command" in outcome.err
@@ -308,8 +308,8 @@ def test_whoever_would_run_it_a_second_time_is_told(folder: Folder) -> None:
 
 def test_one_of_many_heirs_goes_on_for_all(folder: Folder) -> None:
     with contextlib.ExitStack() as first, contextlib.ExitStack() as others:
-        first.enter_context(reached(folder.wanted(), working=True))
-        heirs = [others.enter_context(reached(folder.wanted(), working=True)) for _ in range(3)]
+        first.enter_context(reach_agent(folder.wanted(), working=True))
+        heirs = [others.enter_context(reach_agent(folder.wanted(), working=True)) for _ in range(3)]
         thread_id = heirs[0].api.post("threads", {"text": "Hi"})["thread_id"]
         first.close()
 
@@ -327,8 +327,8 @@ def test_one_of_many_heirs_goes_on_for_all(folder: Folder) -> None:
 
 def test_who_only_looks_takes_nothing_over(folder: Folder) -> None:
     with contextlib.ExitStack() as first:
-        first.enter_context(reached(folder.wanted(), working=True))
-        with reached(folder.wanted(), working=False) as looking:
+        first.enter_context(reach_agent(folder.wanted(), working=True))
+        with reach_agent(folder.wanted(), working=False) as looking:
             first.close()
             with pytest.raises(AgentUnreachable):
                 looking.api.get("threads")
@@ -342,7 +342,7 @@ def test_one_that_is_run_for_good_is_waited_for(folder: Folder) -> None:
         impostor = stack.enter_context(posing())
         impostor.answers = [document(about)]
         folder.configure(port=int(impostor.url.rpartition(":")[2]))
-        with reached(folder.wanted(), working=True) as agent:
+        with reach_agent(folder.wanted(), working=True) as agent:
             stack.close()
             with pytest.raises(AgentUnreachable):
                 agent.api.get("threads")
@@ -351,8 +351,8 @@ def test_one_that_is_run_for_good_is_waited_for(folder: Folder) -> None:
 
 def test_one_that_cannot_go_on_here_says_why(folder: Folder) -> None:
     with contextlib.ExitStack() as first:
-        first.enter_context(reached(folder.wanted(), working=True))
-        with reached(folder.wanted(), working=True) as heir:
+        first.enter_context(reach_agent(folder.wanted(), working=True))
+        with reach_agent(folder.wanted(), working=True) as heir:
             first.close()
             (folder.path / "plan.yaml").unlink()
             with pytest.raises(
@@ -377,7 +377,7 @@ def test_two_that_begin_at_once_share_one(folder: Folder, monkeypatch: pytest.Mo
     monkeypatch.setattr(agent_selection, "_about", both_look)
 
     def ask(text: str) -> str:
-        with reached(folder.wanted(), working=True) as agent:
+        with reach_agent(folder.wanted(), working=True) as agent:
             return answer_to(agent.api, text)
 
     with ThreadPoolExecutor(2) as pool:
@@ -387,7 +387,7 @@ def test_two_that_begin_at_once_share_one(folder: Folder, monkeypatch: pytest.Mo
 def test_a_url_where_nobody_is(folder: Folder) -> None:
     with (
         pytest.raises(AgentUnreachable, match="cannot be reached"),
-        reached(folder.wanted(url=folder.url), working=True),
+        reach_agent(folder.wanted(url=folder.url), working=True),
     ):
         pass
 
@@ -403,7 +403,7 @@ def test_something_else_on_its_port_is_no_agent(folder: Folder, answer: Any) -> 
         folder.configure(port=int(impostor.url.rpartition(":")[2]))
         for wanted in (folder.wanted(), folder.wanted(url=impostor.url)):
             for working in (True, False):
-                with pytest.raises(ConfigError, match="is no agent"), reached(wanted, working=working):
+                with pytest.raises(ConfigError, match="is no agent"), reach_agent(wanted, working=working):
                     pass
 
 
@@ -414,16 +414,16 @@ def test_something_on_its_port_that_fails_keeps_it_from_running(folder: Folder) 
         folder.configure(port=port)
         with (
             pytest.raises(ConfigError, match=f"Port {port} on 127.0.0.1 is taken"),
-            reached(folder.wanted(), working=True),
+            reach_agent(folder.wanted(), working=True),
         ):
             pass
 
 
 def test_one_that_wants_another_token_says_so(folder: Folder) -> None:
     folder.configure(f'[agent.tokens]\nme = "{TOKEN}"\n')
-    with reached(folder.wanted(), working=True):
+    with reach_agent(folder.wanted(), working=True):
         folder.configure()
-        with pytest.raises(AgentRefused, match="--token"), reached(folder.wanted(), working=False):
+        with pytest.raises(AgentRefused, match="--token"), reach_agent(folder.wanted(), working=False):
             pass
-        with reached(folder.wanted(token=TOKEN), working=False) as agent:
+        with reach_agent(folder.wanted(token=TOKEN), working=False) as agent:
             assert json.dumps(agent.api.get("threads"))

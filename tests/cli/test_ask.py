@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 import pytest
 
 from rapkit.cli.agent_api import AgentUnreachable
-from rapkit.cli.agent_selection import AgentSelection, reached
+from rapkit.cli.agent_selection import AgentSelection, reach_agent
 from rapkit.runtime.config import Patience
 from tests.cli.agent_home import Home, agent_home, command
 from tests.cli.command import PATIENCE, eventually, running
@@ -401,7 +401,7 @@ class TestAnAgentThatDoesNotRun:
 
     def test_one_that_hibernates_is_said_to(self, still: Home) -> None:
         still.run("ask", "hello")
-        with reached(AgentSelection(str(still.folder / "rapkit.toml")), working=False) as agent:
+        with reach_agent(AgentSelection(str(still.folder / "rapkit.toml")), working=False) as agent:
             outcome = command("ask", "hello", "--timeout", "0.2s", "--url", agent.api.url)
 
         assert outcome.code == 3
@@ -452,7 +452,7 @@ class TestAnAgentThatDoesNotRun:
         outcome = still.run("ask", "think", "--timeout", "1s", "--json")
 
         assert outcome.code == 3
-        with reached(AgentSelection(str(still.folder / "rapkit.toml")), working=False) as agent:
+        with reach_agent(AgentSelection(str(still.folder / "rapkit.toml")), working=False) as agent:
             thread = agent.api.get(f"threads/{json.loads(outcome.out)['thread_id']}")
             assert thread["status"] == "running"
 

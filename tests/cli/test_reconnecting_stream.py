@@ -9,7 +9,7 @@ import pytest
 
 from rapkit.cli import reconnecting_stream
 from rapkit.cli.agent_api import AgentApi, AgentRefused, AgentUnreachable, EventStreamReader, StreamEvent
-from rapkit.cli.agent_selection import AgentSelection, reached
+from rapkit.cli.agent_selection import AgentSelection, reach_agent
 from rapkit.cli.ask.answer_wait import AnswerOutcome, AnswerWait, WaitStart
 from rapkit.cli.command_hints import CommandHints
 from rapkit.cli.reconnecting_stream import ConnectionLost, Reconnected, ReconnectingStream
@@ -26,7 +26,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentApi]:
     folder: Path = tmp_path_factory.mktemp("agent")
     (folder / "plan.yaml").write_text("- say: Hello.\n")
     (folder / "rapkit.toml").write_text('[agent]\nmodel = "scripted:plan.yaml"\nport = 0\n')
-    with reached(AgentSelection(str(folder / "rapkit.toml")), working=True) as agent:
+    with reach_agent(AgentSelection(str(folder / "rapkit.toml")), working=True) as agent:
         yield agent.api
 
 

@@ -2,13 +2,13 @@ import json
 
 import pytest
 
-from rapkit.delivery.refusal_reason import reason_of
+from rapkit.delivery.refusal_reason import refusal_reason
 
 TOKEN = "a-token-of-some-length"
 
 
 def said(detail: object, *sent: str) -> str | None:
-    return reason_of(json.dumps({"title": "No", "detail": detail}).encode(), sent)
+    return refusal_reason(json.dumps({"title": "No", "detail": detail}).encode(), sent)
 
 
 def test_the_reason_is_what_the_document_says_to_people() -> None:
@@ -21,7 +21,7 @@ def test_the_reason_is_what_the_document_says_to_people() -> None:
     "document", [b"", b"no", b"{}", b"[]", b"null", b'{"detail": 5}', b'{"detail": " "}', b"[" * 5000, b"\xff"], ids=str
 )
 def test_what_is_no_problem_document_says_nothing(document: bytes) -> None:
-    assert reason_of(document[:8192], ()) is None
+    assert refusal_reason(document[:8192], ()) is None
 
 
 @pytest.mark.parametrize(

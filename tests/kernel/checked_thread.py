@@ -12,8 +12,8 @@ from rapkit.kernel.compaction import (
     lines_since,
     not_compacted,
     room_for,
+    shrink_window,
     summary_question,
-    takes_less,
 )
 from rapkit.kernel.completion import Reply, Usage
 from rapkit.kernel.conversation import Conversation, Heard, Said
@@ -154,10 +154,10 @@ class Actor:
         assert last.children == {id: task for id, task in self.fates.spawned.items() if id not in self.fates.closing}
         return effects
 
-    def takes_less(self, tokens: int) -> tuple[Effect, ...]:
+    def shrink_window(self, tokens: int) -> tuple[Effect, ...]:
         """The model has turned out to take less than it was asked; it is shown less from now on."""
         room = room_for(self.thread, self.limits, None)
-        step = takes_less(self.thread, room, tokens, self.clock.now, self.limits)
+        step = shrink_window(self.thread, room, tokens, self.clock.now, self.limits)
         if step is None:
             assert min(room, tokens) < 1000
             return self.fails(retryable=False, lost=False)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rapkit.kernel.builtins import offered
+from rapkit.kernel.builtins import offered_builtins
 from rapkit.kernel.completion import Usage, WantedCall
 from rapkit.kernel.conversation import Heard, Said
 from rapkit.kernel.effects import Invoke, Spawn, TellClosed, Withdraw, Write
@@ -175,7 +175,7 @@ def test_children_for_events_take_no_room_of_those_the_model_makes_nor_the_other
 
 @pytest.mark.parametrize("limits", [ThreadLimits(depth=0), ThreadLimits(children=0)], ids=["depth", "children"])
 def test_where_no_children_are_allowed_the_tools_for_them_are_not_offered_and_refused(limits: ThreadLimits) -> None:
-    names = [tool.name for tool in offered(Thread("t1"), limits)]
+    names = [tool.name for tool in offered_builtins(Thread("t1"), limits)]
     assert not {"spawn_thread", "send_message_to_child", "close_thread", "report_to_parent"} & set(names)
     talk = calling(spawn(), limits=limits)
     assert talk.answers()[-1].text == "Error: This thread may have no child threads. Do it here."
@@ -184,7 +184,7 @@ def test_where_no_children_are_allowed_the_tools_for_them_are_not_offered_and_re
 def test_children_of_children_are_made_only_so_deep() -> None:
     limits = ThreadLimits(depth=1)
     _, child = parent_of_one(limits)
-    names = [tool.name for tool in offered(child.thread, limits)]
+    names = [tool.name for tool in offered_builtins(child.thread, limits)]
     assert "spawn_thread" not in names
     assert {"report_to_parent", "close_thread"} <= set(names)
     child.says("", spawn("Count those of May."))
@@ -193,8 +193,8 @@ def test_children_of_children_are_made_only_so_deep() -> None:
 
 def test_only_a_child_is_offered_a_word_with_its_parent() -> None:
     _, child = parent_of_one()
-    assert "report_to_parent" in [tool.name for tool in offered(child.thread, ThreadLimits())]
-    assert "report_to_parent" not in [tool.name for tool in offered(Thread("t1"), ThreadLimits())]
+    assert "report_to_parent" in [tool.name for tool in offered_builtins(child.thread, ThreadLimits())]
+    assert "report_to_parent" not in [tool.name for tool in offered_builtins(Thread("t1"), ThreadLimits())]
     talk = calling(want("report_to_parent", text="Done."))
     assert talk.answers()[-1].text == "Error: This thread has no parent. What you say here is read by the user."
     assert talk.written() == []

@@ -9,8 +9,8 @@ from rapkit.kernel.compaction import (
     lines_since,
     not_compacted,
     room_for,
+    shrink_window,
     summary_question,
-    takes_less,
 )
 from rapkit.kernel.completion import Reply, Usage
 from rapkit.kernel.conversation import Heard, Said, SaidCall, ToolAnswer
@@ -390,7 +390,7 @@ def test_a_summary_that_fails_is_not_tried_again_at_once_and_the_model_is_asked_
 def test_a_model_that_takes_less_has_half_as_much_from_then_on() -> None:
     talk = chat(Talk(limits=FEW), 5)
     talk.user("question 6")
-    step = takes_less(talk.thread, 128_000, 9000, talk.now, FEW)
+    step = shrink_window(talk.thread, 128_000, 9000, talk.now, FEW)
     assert step is not None
     assert step.entries == ()
     assert step.thread.wants_model
@@ -400,7 +400,7 @@ def test_a_model_that_takes_less_has_half_as_much_from_then_on() -> None:
     talk.says("answer 6")
     assert room_for(talk.thread, FEW, 200_000) == 4500
     assert room_for(talk.thread, FEW, 4000) == 4000
-    again = takes_less(talk.thread, 4500, 9000, talk.now, FEW)
+    again = shrink_window(talk.thread, 4500, 9000, talk.now, FEW)
     assert again is not None
     assert again.thread.room == 2250
 
@@ -409,15 +409,15 @@ def test_a_model_that_takes_less_is_asked_for_a_summary_though_that_has_just_fai
     talk = chat(Talk(limits=FEW), 5)
     talk.user("question 6")
     talk._apply(not_compacted(talk.thread, "no answer", Usage(), talk.now, FEW))
-    step = takes_less(talk.thread, 10_000, 5000, talk.now, FEW)
+    step = shrink_window(talk.thread, 10_000, 5000, talk.now, FEW)
     assert step is not None
     assert is_due(step.thread, FEW, room_for(step.thread, FEW, 10_000), 5000)
 
 
 @pytest.mark.parametrize(("room", "tokens"), [(999, 5000), (5000, 999)], ids=["room", "tokens"])
 def test_a_model_that_takes_next_to_nothing_cannot_be_asked(room: int, tokens: int) -> None:
-    assert takes_less(Thread("t", wants_model=True), room, tokens, 0.0, FEW) is None
-    assert takes_less(Thread("t", wants_model=True), room + 1, tokens + 1, 0.0, FEW) is not None
+    assert shrink_window(Thread("t", wants_model=True), room, tokens, 0.0, FEW) is None
+    assert shrink_window(Thread("t", wants_model=True), room + 1, tokens + 1, 0.0, FEW) is not None
 
 
 def test_open_children_are_named_with_a_summary_but_not_to_those_who_inherit_it() -> None:

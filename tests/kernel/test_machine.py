@@ -598,7 +598,7 @@ class Threads(RuleBasedStateMachine):
     @rule(pick=picks, tokens=st.sampled_from([999, 1000, 2000, 20_000, 200_000]))
     def the_model_takes_less(self, pick: int, tokens: int) -> None:
         actor = self.asked()[pick % len(self.asked())]
-        self.carry_out(actor, actor.takes_less(tokens))
+        self.carry_out(actor, actor.shrink_window(tokens))
 
     @precondition(lambda self: self.asked())
     @rule(pick=picks, text=mostly("All was said.", ""))

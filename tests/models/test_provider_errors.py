@@ -10,7 +10,7 @@ from pydantic_ai.exceptions import (
 
 from rapkit.errors import RapkitError
 from rapkit.models import ModelError
-from rapkit.models.provider_errors import MAX_WORDS, explain
+from rapkit.models.provider_errors import MAX_WORDS, explain_error
 
 
 def test_an_error_of_ours_is_one_of_rapkits() -> None:
@@ -33,12 +33,12 @@ def test_an_error_of_ours_is_one_of_rapkits() -> None:
     ],
 )
 def test_each_failure_is_a_sentence(error: Exception, retryable: bool, text: str) -> None:
-    explained = explain(error, "openai")
+    explained = explain_error(error, "openai")
     assert (str(explained), explained.retryable) == (text, retryable)
 
 
 def test_a_long_story_is_cut_and_put_on_one_line() -> None:
-    text = str(explain(ValueError("line\n" * 1000), "openai"))
+    text = str(explain_error(ValueError("line\n" * 1000), "openai"))
     assert "\n" not in text
     assert len(text) <= MAX_WORDS + 1
 
@@ -47,7 +47,7 @@ def test_a_long_story_is_cut_and_put_on_one_line() -> None:
     "quoted", ["sk-proj-abcdefgh12345678", "Bearer abc.def.ghi", "Incorrect API key provided: abcd****wxyz"]
 )
 def test_what_looks_like_a_key_is_left_out(quoted: str) -> None:
-    text = str(explain(ModelHTTPError(401, "gpt", {"message": f"No: {quoted} is wrong"}), "openai"))
+    text = str(explain_error(ModelHTTPError(401, "gpt", {"message": f"No: {quoted} is wrong"}), "openai"))
     assert quoted.split()[-1] not in text
     assert "is wrong" in text
 
@@ -55,9 +55,9 @@ def test_what_looks_like_a_key_is_left_out(quoted: str) -> None:
 def test_a_key_of_any_look_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "0123-plain-words")
     error = ValueError("0123-plain-words and other-secret")
-    assert str(explain(error, "openai", ["other-secret"])) == "openai failed with ValueError: … and …"
+    assert str(explain_error(error, "openai", ["other-secret"])) == "openai failed with ValueError: … and …"
 
 
 def test_what_cannot_succeed_later_has_nothing_to_wait_for() -> None:
     error = ModelHTTPError(400, "gpt", "no", headers={"Retry-After": "5"})
-    assert explain(error, "openai").retry_after is None
+    assert explain_error(error, "openai").retry_after is None

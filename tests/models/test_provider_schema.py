@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rapkit.models.provider_schema import provider_schema
-from rapkit.models.tool_names import shown_argument
+from rapkit.models.tool_names import provider_argument
 from rapkit.protocol.input_schema import compile_schema
 
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
@@ -62,7 +62,7 @@ def test_odd_names_are_shown_as_others_at_every_depth_and_mapped_back() -> None:
     }
     shown = provider_schema(schema)
     compile_schema(shown.schema)
-    user, filter_, size, long = map(shown_argument, ("user name", "$filter", "größe", "x" * 65))
+    user, filter_, size, long = map(provider_argument, ("user name", "$filter", "größe", "x" * 65))
     assert [*shown.schema["properties"]] == [user, "list", filter_, "same", "required"]
     assert shown.schema["required"] == [user, "list"]
     assert shown.schema["dependentRequired"] == {user: [filter_]}

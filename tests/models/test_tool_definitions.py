@@ -8,7 +8,7 @@ import pytest
 from rapkit.kernel.builtins import BUILTINS
 from rapkit.kernel.completion import ModelTool
 from rapkit.models import open_model
-from rapkit.models.tool_names import shown_argument
+from rapkit.models.tool_names import provider_argument
 from tests.models.conversations import FORECAST, answer, ask, call, heard, question, said
 from tests.models.replies import Call, ProviderServer, Say
 
@@ -34,7 +34,7 @@ def offered(server: ProviderServer) -> list[dict[str, Any]]:
 async def test_names_of_arguments_that_a_provider_refuses_are_mapped_there_and_back(
     name: str, server: ProviderServer
 ) -> None:
-    top, user = shown_argument("$top"), shown_argument("user name")
+    top, user = provider_argument("$top"), provider_argument("user name")
     server.replies += [Say(calls=(Call("search", {top: 3, "where": {user: "Ada"}}),)), "Found."]
     model = open_model(name)
     (wanted,) = (await ask(model, question("Search", tools=(ODD,)))).reply.calls

@@ -13,7 +13,7 @@ import pytest
 
 from rapkit.runtime.agent import Agent
 from rapkit.runtime.config import AgentConfig
-from rapkit.runtime.engine import AgentEnvironment, opened
+from rapkit.runtime.engine import AgentEnvironment, open_engine
 from rapkit.runtime.wake_hook import OnAccept
 
 _OFTEN = 0.02
@@ -109,7 +109,7 @@ def waking(config: AgentConfig, environment: AgentEnvironment | None) -> OnAccep
     """A bell at which the agent is woken: by a second one, that is gone when nothing is due."""
 
     async def trigger(_thread_id: str) -> None:
-        async with opened(config, environment) as second:
+        async with open_engine(config, environment) as second:
             await second.wake()
 
     return trigger

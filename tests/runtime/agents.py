@@ -23,7 +23,7 @@ from rapkit.models.model import Model
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.app import make_app
 from rapkit.runtime.config import AgentConfig, Capacity, Patience
-from rapkit.runtime.engine import AgentEngine, AgentEnvironment, running
+from rapkit.runtime.engine import AgentEngine, AgentEnvironment, run_engine
 from rapkit.runtime.event_feed import EventName, ThreadEvent
 from rapkit.runtime.server import Server
 from rapkit.runtime.thread_commands import ThreadCommands, ThreadSnapshot
@@ -270,7 +270,7 @@ async def working(
         config = replace(config, public_url=url)
         if hibernates():
             config = replace(config, on_accept=waking(config, environment))
-        async with running(config, environment, worker=not hibernates()) as engine:
+        async with run_engine(config, environment, worker=not hibernates()) as engine:
             engines.append(engine)
             async with _serving(app, listener):
                 yield Working(engine, url)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from rapkit import Agent, Context, Server, ThreadLimits, Toolset
 from rapkit.errors import ConfigError, StoreError, ThreadClosed, ThreadError, ThreadParked, UnknownThread
-from rapkit.http.http_server import in_background, listen, url_of
+from rapkit.http.http_server import listen, serve_in_background, url_of
 from rapkit.kernel.completion import Question, Reply, WantedCall
 from rapkit.models.errors import ModelError
 from rapkit.models.scripted import Scripted
@@ -78,7 +78,7 @@ async def test_a_server_elsewhere_may_have_a_prefix() -> None:
     theirs = make_tools()
     with listen("127.0.0.1", 0) as listener:
         url = url_of("127.0.0.1", listener)
-        async with theirs.lifespan(loopback_callbacks=True), in_background(theirs.app, listener):
+        async with theirs.lifespan(loopback_callbacks=True), serve_in_background(theirs.app, listener):
             servers: list[Server | Toolset] = [Server(url, prefix="w_"), make_tools(name="mine")]
             async with Agent(model=Scripted(prefixed), servers=servers, store=MEMORY) as agent:
                 assert await (await agent.thread()).ask("weather?") == "I heard: sunny in Rome"
@@ -178,7 +178,7 @@ async def test_a_call_made_before_the_restart_is_answered_after_it(store: str) -
 
     with listen("127.0.0.1", 0) as listener:
         url = url_of("127.0.0.1", listener)
-        async with tools.lifespan(loopback_callbacks=True), in_background(tools.app, listener):
+        async with tools.lifespan(loopback_callbacks=True), serve_in_background(tools.app, listener):
             async with Agent(model=Scripted(answer), servers=[url], store=store) as agent:
                 thread = await agent.thread()
                 await thread.send("weather?")
@@ -253,7 +253,7 @@ async def test_mounted_in_an_app_it_needs_its_lifespan_and_a_public_url(model: S
         app.mount("/agent", agent.app)
         with pytest.raises(ConfigError, match=r"The agent is not running\. Use it as `async with agent:`, or give"):
             await agent.thread()
-        async with app.router.lifespan_context(app), in_background(app, listener):
+        async with app.router.lifespan_context(app), serve_in_background(app, listener):
             reader, writer = await asyncio.open_connection(*listener.getsockname())
             writer.write(b"POST /weather HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             assert b'{"said":"I heard: sunny in Oslo"}' in await reader.read()

@@ -12,7 +12,7 @@ from rapkit.kernel.entries import Answered, ChoiceAsked, ChoiceMadeEntry, UserSa
 from rapkit.kernel.limits import Confirmations, Timeouts
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.config import AgentConfig
-from rapkit.runtime.engine import running
+from rapkit.runtime.engine import run_engine
 from rapkit.runtime.server import Server
 from tests.call_ids import plain
 from tests.runtime.agents import Obedient, Talk, Working, call, please, working
@@ -423,7 +423,7 @@ async def test_a_permission_counts_that_came_in_time_whenever_the_agent_is_woken
     clock = ManualClock()
     limits = ThreadLimits(question_timeout=60, timeouts=Timeouts(call=7200))  # which begins when the call is made
     config = AgentConfig(Scripted(model), (Server(stranger.url),), store, URL, limits=limits)
-    async with running(config, clock.environment(), worker=False) as engine:
+    async with run_engine(config, clock.environment(), worker=False) as engine:
         talk = Talk(engine.threads, await engine.threads.create(text=please(call("work"))))
         await engine.wake()
         (call_id,) = (await talk.look()).choices
@@ -447,7 +447,7 @@ async def test_a_permission_that_comes_too_late_counts_for_nothing(
     stranger.tools = [tool("work", annotations={"destructive": True})]
     clock = ManualClock()
     config = AgentConfig(Scripted(model), (Server(stranger.url),), store, URL, limits=ThreadLimits(question_timeout=60))
-    async with running(config, clock.environment(), worker=False) as engine:
+    async with run_engine(config, clock.environment(), worker=False) as engine:
         talk = Talk(engine.threads, await engine.threads.create(text=please(call("work"))))
         await engine.wake()
         (call_id,) = (await talk.look()).choices

@@ -32,7 +32,7 @@ from rapkit.models.scripted import Scripted
 from rapkit.runtime import due_timer
 from rapkit.runtime.config import AgentConfig, Patience
 from rapkit.runtime.due_timer import DueTimer
-from rapkit.runtime.engine import AgentEngine, AgentEnvironment, opened, running
+from rapkit.runtime.engine import AgentEngine, AgentEnvironment, open_engine, run_engine
 from rapkit.runtime.schedules import SCHEDULE
 from rapkit.runtime.toolsets import THREAD
 from rapkit.runtime.wake_hook import WakeHook
@@ -119,7 +119,7 @@ async def test_without_a_wake_nothing_happens_and_nothing_of_a_thread_is_in_the_
         return cast("Store", watched[0])
 
     config = AgentConfig(scripted, (), store, URL)
-    async with running(config, AgentEnvironment(open_store=open_watched), worker=False) as engine:
+    async with run_engine(config, AgentEnvironment(open_store=open_watched), worker=False) as engine:
         asked = watched[0].asked
         talk = Talk(engine.threads, await engine.threads.create(text="hello"))
         await talk.say("are you there?")
@@ -143,7 +143,7 @@ async def test_a_store_that_cannot_be_written_is_no_place_to_receive(scripted: M
             raise StoreError("The disk is full.")
 
     environment = AgentEnvironment(open_store=lambda config: cast("Store", Full(open_store(config.store))))
-    async with running(AgentConfig(scripted, (), store, URL), environment, worker=False) as engine:
+    async with run_engine(AgentConfig(scripted, (), store, URL), environment, worker=False) as engine:
         assert await engine.problem() is not None
 
 
@@ -291,7 +291,7 @@ async def test_several_may_wake_at_once(stranger: Stranger, store: str, receiver
         await threads.create(text=f"I am {number}.")
 
     async def wake() -> int:
-        async with opened(config) as engine:
+        async with open_engine(config) as engine:
             return (await engine.wake()).threads
 
     ran = await asyncio.gather(*(wake() for _ in range(4)))
@@ -313,7 +313,7 @@ async def test_after_at_most_so_long_nothing_more_is_begun(store: str) -> None:
 
     clock = Stopwatch()
     config = AgentConfig(Scripted(slow), (), store, URL, patience=Patience(grace=0.05))
-    async with opened(config, AgentEnvironment(clock=clock)) as engine:
+    async with open_engine(config, AgentEnvironment(clock=clock)) as engine:
         talk = Talk(engine.threads, await engine.threads.create(text="hello"))
         waking = asyncio.create_task(engine.wake(clock.AT_MOST))
         await asked.wait()
@@ -336,7 +336,7 @@ async def test_what_is_due_later_is_told(stranger: Stranger, store: str) -> None
     def failing(_question: Question) -> str:
         raise ModelError("It is busy.", retryable=True, retry_after=100)
 
-    async with opened(AgentConfig(Scripted(failing), (), store, URL)) as engine:
+    async with open_engine(AgentConfig(Scripted(failing), (), store, URL)) as engine:
         await engine.threads.create(text="hello")
         in_pause = (await engine.wake()).next
         assert in_pause is not None
@@ -364,7 +364,7 @@ async def test_schedules_are_carried_out_by_whoever_wakes(model: Obedient, scrip
 
     clock = ManualClock()
     clock.time = soon.timestamp()
-    async with opened(agent._config(URL), clock.environment()) as engine:
+    async with open_engine(agent._config(URL), clock.environment()) as engine:
         woken = await engine.wake()
     assert woken.threads >= 1  # two, if it is nine o'clock
     assert woken.next is not None
@@ -398,7 +398,7 @@ async def test_a_store_that_fails_is_told_to_whoever_wakes(scripted: Model, stor
             raise StoreError("The disk is gone.")
 
     environment = AgentEnvironment(open_store=lambda config: cast("Store", Broken(open_store(config.store))))
-    async with opened(AgentConfig(scripted, (), store, URL), environment) as engine:
+    async with open_engine(AgentConfig(scripted, (), store, URL), environment) as engine:
         with pytest.raises(StoreError, match="The disk is gone"):
             await engine.wake()
 
@@ -607,9 +607,9 @@ async def test_what_became_due_while_nobody_was_there_rings_at_the_start(scripte
         if not thread_id:
             rung.set()
 
-    async with opened(AgentConfig(scripted, (), store, URL)) as engine:
+    async with open_engine(AgentConfig(scripted, (), store, URL)) as engine:
         await engine.threads.create(text="hello")
-    async with running(AgentConfig(scripted, (), store, URL, on_accept=trigger), worker=False):
+    async with run_engine(AgentConfig(scripted, (), store, URL, on_accept=trigger), worker=False):
         await until(rung.is_set)
 
 

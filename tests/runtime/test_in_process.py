@@ -11,7 +11,7 @@ import pytest
 from starlette.routing import Mount, Router
 
 from rapkit import Agent, Context, Durations, OAuthProvider, Server, Toolset
-from rapkit.http.http_server import in_background, listen, url_of
+from rapkit.http.http_server import listen, serve_in_background, url_of
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.config import Patience
 from rapkit.runtime.event_feed import EventName
@@ -170,7 +170,7 @@ async def test_it_answers_below_the_path_we_are_mounted_at(model: Obedient, stor
             patience=Patience(grace=0.5),
             limits=UNASKED,
         )
-        async with agent.lifespan(), in_background(Router([Mount("/agent", agent.app)]), listener):
+        async with agent.lifespan(), serve_in_background(Router([Mount("/agent", agent.app)]), listener):
             talk = await Working(agent.engine, url).doing(call("wipe_if", disk="a"))
             question = await talk.event(EventName.CHOICE)
             await agent.engine.threads.choose(talk.id, question.data["call_id"], 0)

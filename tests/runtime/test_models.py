@@ -13,7 +13,7 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.models.errors import ModelError
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.config import AgentConfig, Patience
-from rapkit.runtime.engine import AgentEnvironment, opened
+from rapkit.runtime.engine import AgentEnvironment, open_engine
 from rapkit.runtime.event_feed import EventName
 from tests.runtime.agents import Obedient, Talk, Working, call, working
 from tests.runtime.clocks import ManualClock
@@ -309,7 +309,7 @@ async def test_a_completion_that_takes_longer_than_a_wake_is_not_begun_for_ever(
     config = AgentConfig(
         Scripted(endless), (), store, "http://127.0.0.1:1", patience=Patience(grace=0.01), budget=budget
     )
-    async with opened(config, AgentEnvironment(clock=clock)) as engine:
+    async with open_engine(config, AgentEnvironment(clock=clock)) as engine:
         talk = Talk(engine.threads, await engine.threads.create(text="hello"))
         for _ in range(asked):
             waking = asyncio.create_task(engine.wake(clock.AT_MOST))

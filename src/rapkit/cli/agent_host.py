@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from rapkit.cli.public_url import check_who_may_call, public_url
 from rapkit.http.authentication import Callers
-from rapkit.http.http_server import in_background, listen, url_of
+from rapkit.http.http_server import listen, serve_in_background, url_of
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.app import make_app
 from rapkit.runtime.config import AgentConfig
-from rapkit.runtime.engine import opened
+from rapkit.runtime.engine import open_engine
 from rapkit.secret import read_secret
 from rapkit.settings.settings import Settings
 
@@ -134,7 +134,7 @@ class AgentHost:
         agent.patience = dataclasses.replace(agent.patience, grace=min(_GRACE, agent.patience.grace))
         port = self._settings.port  # tools call back where the settings say
         url = public_url(self._settings, None if port else self._listener.getsockname()[1])
-        async with agent.lifespan(public_url=url), in_background(agent.app, self._listener, agent.capacity.http):
+        async with agent.lifespan(public_url=url), serve_in_background(agent.app, self._listener, agent.capacity.http):
             self._agent = agent
             yield agent.end_streams
 
@@ -152,7 +152,7 @@ class AgentHost:
             lasting=False,
         )
         callers = Callers({name: [read_secret(each) for each in some] for name, some in settings.tokens.items()})
-        async with opened(plan) as engine:
+        async with open_engine(plan) as engine:
             app = make_app(
                 engine=lambda: engine,
                 callers=callers,
@@ -160,7 +160,7 @@ class AgentHost:
                 toolsets=(),
                 lifespan=lambda _app: contextlib.nullcontext(),
             )
-            async with in_background(app, self._listener, plan.capacity.http):
+            async with serve_in_background(app, self._listener, plan.capacity.http):
                 yield engine.broadcast.end
 
 

@@ -79,10 +79,10 @@ def agent_options(command: F) -> F:
     servers = click.option(
         "--server", "servers", multiple=True, metavar="URL", help="A tool server for it. Repeat for several."
     )
-    return looking_options(model(servers(command)))
+    return query_options(model(servers(command)))
 
 
-def looking_options(command: F) -> F:
+def query_options(command: F) -> F:
     """The options that say which agent is meant, for commands that never run it; they get them as `selection`."""
 
     @config_file
@@ -127,7 +127,7 @@ def _typed(option: str) -> str | None:
 
 
 @contextlib.contextmanager
-def reached(selection: AgentSelection, *, working: bool, ends_at: float | None = None) -> Iterator[ReachedAgent]:
+def reach_agent(selection: AgentSelection, *, working: bool, ends_at: float | None = None) -> Iterator[ReachedAgent]:
     """The agent that is meant, as long as the context lasts.
 
     One that does not run yet runs in this process: `working`, with everything it has to do; or only to be looked at, and to be told what it

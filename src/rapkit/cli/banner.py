@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rapkit.cli.duration_text import span
+from rapkit.cli.duration_text import format_duration
 from rapkit.printable import printable
 from rapkit.runtime.cron import Cron
 from rapkit.runtime.schedules import Schedule
@@ -87,4 +87,6 @@ def _scheduled(schedules: Sequence[Schedule], now: float) -> str:
 def _next(schedule: Schedule, now: float) -> tuple[float, str]:
     cron = Cron(schedule.cron, schedule.zone)
     at = cron.next_after(now)
-    return (float("inf"), "never due") if at is None else (at, f"next at {cron.text(at)} (in {span(at - now)})")
+    return (
+        (float("inf"), "never due") if at is None else (at, f"next at {cron.text(at)} (in {format_duration(at - now)})")
+    )

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import click
 
-from rapkit.cli.duration_text import span
+from rapkit.cli.duration_text import format_duration
 from rapkit.errors import ConfigError
 from rapkit.mailbox import OutboxRow, Store
 from rapkit.stores import file_of, open_store
@@ -125,8 +125,8 @@ def _row(outbox_row: OutboxRow) -> tuple[str, ...]:
 
 def _when(outbox_row: OutboxRow) -> str:
     if outbox_row.dead_at is not None:
-        return f"{span(time.time() - outbox_row.dead_at)} ago"
+        return f"{format_duration(time.time() - outbox_row.dead_at)} ago"
     if outbox_row.due_at is None:
         return "after another"
     seconds = outbox_row.due_at - time.time()
-    return f"in {span(seconds)}" if seconds > 0 else "now"
+    return f"in {format_duration(seconds)}" if seconds > 0 else "now"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rapkit.cli.duration_text import span
+from rapkit.cli.duration_text import format_duration
 from rapkit.cli.options import in_seconds, log_format, log_level
 from rapkit.cli.public_url import public_url as url_of
 from rapkit.cli.settings_options import settings_options
@@ -80,7 +80,7 @@ def _as_text(woken: "WakeResult") -> str:
     seconds = (woken.next - datetime.now(UTC)).total_seconds()
     if seconds <= 0:
         return f"{done}; there is more to do now"
-    return f"{done}; next at {woken.next:%Y-%m-%d %H:%M:%S} UTC (in {span(seconds)})"
+    return f"{done}; next at {woken.next:%Y-%m-%d %H:%M:%S} UTC (in {format_duration(seconds)})"
 
 
 def _counted(number: int, what: str) -> str:

@@ -22,7 +22,7 @@ from pyreqwest.response import Response
 
 from rapkit.delivery.client_certificate import ClientCertificate, LoadedCertificate
 from rapkit.delivery.guard import Guard, Target
-from rapkit.delivery.refusal_reason import LARGEST, PROBLEM, reason_of
+from rapkit.delivery.refusal_reason import LARGEST, PROBLEM, refusal_reason
 from rapkit.errors import ConfigError, DeliveryError
 
 _BODY_LIMIT = 64 * 1024
@@ -157,7 +157,7 @@ class HttpClient:
                 status = response.status
                 wait = _retry_after(response) if status >= 300 else None
                 if 400 <= status < 500 and _is_problem(response):
-                    return HttpResponse(status, wait, reason_of(await _read_problem(response), _secrets(headers)))
+                    return HttpResponse(status, wait, refusal_reason(await _read_problem(response), _secrets(headers)))
                 if response.get_header("content-length") != "0":
                     await _discard_body(response)
                 return HttpResponse(status, wait)

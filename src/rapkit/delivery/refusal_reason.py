@@ -19,7 +19,7 @@ _REST_OF_URL = re.compile(r"(https?://[^\s/?#]+)[/?#]\S*", re.IGNORECASE)
 _OPAQUE = re.compile(r"\S{48,}")
 
 
-def reason_of(document: bytes, sent: Iterable[str]) -> str | None:
+def refusal_reason(document: bytes, sent: Iterable[str]) -> str | None:
     """The `detail` of a problem document (RFC 9457) in one short line; None if there is none. `sent` are values of our headers."""
     try:
         detail = json.loads(document)["detail"]

@@ -125,7 +125,9 @@ def _config(app: ASGIApp, tls: Tls | None) -> uvicorn.Config:
 
 
 @contextlib.asynccontextmanager
-async def in_background(app: ASGIApp, listener: socket.socket, limits: HttpLimits | None = None) -> AsyncIterator[None]:
+async def serve_in_background(
+    app: ASGIApp, listener: socket.socket, limits: HttpLimits | None = None
+) -> AsyncIterator[None]:
     """Serve `app` beside whatever else this process does, as long as the context lasts. The app is sent no lifespan events."""
     server = _Server(app, limits)
     serving = asyncio.create_task(server.serve(sockets=[listener]))

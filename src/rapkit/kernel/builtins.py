@@ -8,7 +8,7 @@ from typing import Any
 from rapkit.call_ids import find_call
 from rapkit.kernel.calls import cancel_subscription
 from rapkit.kernel.cancellation import cancel_pending
-from rapkit.kernel.child_threads import brief, close_child, report, spawn, tell_child
+from rapkit.kernel.child_threads import close_child, report, send_to_child, spawn, task_summary
 from rapkit.kernel.completion import ModelTool
 from rapkit.kernel.entries import MadeCall
 from rapkit.kernel.events import may_have_children
@@ -16,7 +16,7 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.step_builder import StepBuilder
 from rapkit.kernel.thread import OpenChoice, Pending, Thread
 from rapkit.kernel.time_text import format_time, parse_time
-from rapkit.kernel.user_requests import ask
+from rapkit.kernel.user_requests import ask_user
 from rapkit.protocol import ArgumentChecker
 
 _LONGEST_SLEEP = 10 * 365 * 24 * 3600.0
@@ -44,7 +44,7 @@ class Builtin:
         return ArgumentChecker(self.tool.input_schema)
 
 
-def offered(thread: Thread, limits: ThreadLimits) -> tuple[ModelTool, ...]:
+def offered_builtins(thread: Thread, limits: ThreadLimits) -> tuple[ModelTool, ...]:
     """The built-in tools that a thread is offered; the same ones for its whole lifetime."""
     return tuple(each.tool for each in BUILTINS.values() if each.is_for(thread, limits))
 
@@ -131,7 +131,7 @@ def _ask_user(draft: StepBuilder, call: MadeCall) -> None:
         raise BuiltinRefused(problem)
     draft.add_pending(call.id, _pending(draft, call, awaits="user"))
     choices = tuple(call.arguments.get("choices") or ())
-    ask(draft, call.id, OpenChoice(call.arguments["question"], choices, None, "", "", draft.now))
+    ask_user(draft, call.id, OpenChoice(call.arguments["question"], choices, None, "", "", draft.now))
 
 
 # Relatives
@@ -144,7 +144,7 @@ def _spawn_thread(draft: StepBuilder, call: MadeCall) -> str:
         raise BuiltinRefused("This thread may have no child threads. Do it here.")
     if not task:
         raise BuiltinRefused("A child thread needs a task.")
-    if brief(task) == thread.task:
+    if task_summary(task) == thread.task:
         raise BuiltinRefused("That is what this thread was made for. Do it here.")
     if len(thread.spawned) >= draft.limits.children:
         raise BuiltinRefused(
@@ -158,7 +158,7 @@ def _spawn_thread(draft: StepBuilder, call: MadeCall) -> str:
 
 def _send_message_to_child(draft: StepBuilder, call: MadeCall) -> str:
     child = _open_child(draft, call.arguments["thread_id"])
-    tell_child(draft, child, call.id, call.arguments["text"])
+    send_to_child(draft, child, call.id, call.arguments["text"])
     return f"The child thread {child} will see it."
 
 

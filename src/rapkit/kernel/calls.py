@@ -6,7 +6,7 @@ from rapkit.kernel.cancellation import cancel_pending
 from rapkit.kernel.child_threads import report
 from rapkit.kernel.effects import Invoke, TellCancelled
 from rapkit.kernel.entries import Answered, Unsubscribed
-from rapkit.kernel.events import confirm, receive_refused_event, refuse_early, refuse_waiting
+from rapkit.kernel.events import confirm_subscription, receive_refused_event, refuse_early, refuse_waiting
 from rapkit.kernel.incoming import CallbackRefused, CancelCall, SetAside, TimerDue, Undelivered
 from rapkit.kernel.step_builder import StepBuilder, expired_call, timed_call, waited
 from rapkit.kernel.thread import Expired, Pending, Subscription
@@ -46,7 +46,7 @@ def _take_answer(draft: StepBuilder, result: ToolResult, call: Pending | Expired
     subscribed = _subscribe(draft, result, call)
     draft.journal(_answered(result, call.name, late=late, subscribed=subscribed))
     if subscribed:
-        confirm(draft, result.id, call.early)
+        confirm_subscription(draft, result.id, call.early)
     else:
         refuse_early(draft, result.id, call.early)
     draft.wake()

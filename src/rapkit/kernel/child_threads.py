@@ -13,7 +13,7 @@ _BY_PARENT = "its parent thread"
 _LONGEST_BRIEF = 1000
 
 
-def brief(task: str) -> str:
+def task_summary(task: str) -> str:
     """A task as it is kept in the state of both threads, which is written at every step; their journals have the whole."""
     return task if len(task) <= _LONGEST_BRIEF else f"{task[:_LONGEST_BRIEF]}…"
 
@@ -23,14 +23,14 @@ def brief(task: str) -> str:
 
 def spawn(draft: StepBuilder, call_id: str, task: str, upto: int) -> str:
     """Make a child with a task, and with our history up to a line; its id."""
-    child = next_child(draft, upto, allowed=draft.thread.allowed, task=brief(task), owes_report=True)
-    draft.change(spawned={**draft.thread.spawned, child.id: SpawnedChild(brief(task))})
+    child = next_child(draft, upto, allowed=draft.thread.allowed, task=task_summary(task), owes_report=True)
+    draft.change(spawned={**draft.thread.spawned, child.id: SpawnedChild(task_summary(task))})
     draft.journal(ChildMade(child.id, call_id, task=task))
     draft.do(Spawn(child, task))
     return child.id
 
 
-def tell_child(draft: StepBuilder, child: str, call_id: str, text: str) -> None:
+def send_to_child(draft: StepBuilder, child: str, call_id: str, text: str) -> None:
     """Say something to a child."""
     _expect(draft, child, owes_report=True)
     draft.do(Write(child, ParentMessage(draft.thread.id, text), once=f"parent/{call_id}"))

@@ -126,7 +126,7 @@ def not_compacted(thread: Thread, problem: str, usage: Usage, now: float, limits
     return draft.step()
 
 
-def takes_less(thread: Thread, room: int, tokens: int, now: float, limits: ThreadLimits) -> Step | None:
+def shrink_window(thread: Thread, room: int, tokens: int, now: float, limits: ThreadLimits) -> Step | None:
     """The model takes less than it was asked, which was so many tokens by our count: half of that, for all we know.
 
     None if that would be too little to go on with.

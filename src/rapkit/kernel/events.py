@@ -65,7 +65,7 @@ def _keep_early(draft: StepBuilder, event: SubscriptionEvent, call: _Call) -> _C
     return replace(call, early=(*call.early, EarlyEvent(seq, event.associative, event.final)))
 
 
-def confirm(draft: StepBuilder, call_id: str, early: Sequence[EarlyEvent]) -> None:
+def confirm_subscription(draft: StepBuilder, call_id: str, early: Sequence[EarlyEvent]) -> None:
     """The call is a subscription now: what came too early happens now, in the order in which it came."""
     for number, event in enumerate(early):
         if call_id not in draft.thread.subscriptions:

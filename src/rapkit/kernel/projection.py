@@ -33,7 +33,7 @@ from rapkit.kernel.entries import (
     WokenUp,
 )
 from rapkit.kernel.thread import Pending, Thread
-from rapkit.kernel.window import ANSWER_CHARS, CUT, TOTAL_CHARS, bounded
+from rapkit.kernel.window import ANSWER_CHARS, CUT, TOTAL_CHARS, bound_conversation
 from rapkit.protocol import ContentItem, TextContent
 from rapkit.protocol.expected_time import duration
 
@@ -109,7 +109,7 @@ def project(
         # What woke it lies before the stretches, behind many lines that are not for models.
         conversation += (Heard(texts=(_GO_ON,)),)
     begins_with = next((_told(stretch.summary) for stretch in stretches[:1] if stretch.summary is not None), None)
-    return bounded(conversation, answer_chars, total_chars, begins_with)
+    return bound_conversation(conversation, answer_chars, total_chars, begins_with)
 
 
 def _told(summary: Summary) -> str:

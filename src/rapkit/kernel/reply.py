@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from rapkit.call_ids import call_id
-from rapkit.kernel.builtins import BUILTINS, Builtin, BuiltinRefused, offered, too_many_calls
+from rapkit.kernel.builtins import BUILTINS, Builtin, BuiltinRefused, offered_builtins, too_many_calls
 from rapkit.kernel.catalog import Catalog, OfferedTool
 from rapkit.kernel.child_threads import report
 from rapkit.kernel.completion import Reply, Usage, WantedCall
@@ -14,7 +14,7 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.receive import close, close_if_done
 from rapkit.kernel.step_builder import StepBuilder
 from rapkit.kernel.thread import OpenChoice, Pending, Thread
-from rapkit.kernel.user_requests import NO, YES, YES_ALWAYS, ask
+from rapkit.kernel.user_requests import NO, YES, YES_ALWAYS, ask_user
 from rapkit.protocol import ArgumentChecker
 from rapkit.protocol.expected_time import longest_expected
 
@@ -114,7 +114,7 @@ def _make(draft: StepBuilder, call: MadeCall, wanted: WantedCall, catalog: Catal
 
 
 def _names(draft: StepBuilder, catalog: Catalog) -> str:
-    return catalog.names(offered(draft.thread, draft.limits))
+    return catalog.names(offered_builtins(draft.thread, draft.limits))
 
 
 def _asked_first(draft: StepBuilder, name: str, *, destructive: bool) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def _ask_permission(draft: StepBuilder, call: MadeCall, pending: Pending, choice
         arguments = f"{arguments[:_LONGEST_ARGUMENTS]}… (and {len(arguments) - _LONGEST_ARGUMENTS} characters more)"
     draft.add_pending(call.id, replace(pending, awaits="permission"))
     prompt = f"May the agent call {call.name} with {arguments}?"
-    ask(draft, call.id, OpenChoice(prompt, choices, choices.index(NO), "", "", draft.now))
+    ask_user(draft, call.id, OpenChoice(prompt, choices, choices.index(NO), "", "", draft.now))
 
 
 def _visible(text: str) -> str:

@@ -62,7 +62,7 @@ def receive_choice(draft: StepBuilder, asked: UserChoice) -> None:
         return
     call = draft.thread.pending.get(asked.id) or draft.thread.subscriptions[asked.id]
     choice = OpenChoice(asked.prompt, asked.choices, asked.default, asked.response_url, call.server, draft.now)
-    ask(draft, asked.id, choice)
+    ask_user(draft, asked.id, choice)
 
 
 def _too_long(asked: UserChoice) -> str | None:
@@ -86,7 +86,7 @@ def refuse_question(draft: StepBuilder, call_id: str, reason: str) -> None:
         draft.wake()
 
 
-def ask(draft: StepBuilder, call_id: str, choice: OpenChoice) -> None:
+def ask_user(draft: StepBuilder, call_id: str, choice: OpenChoice) -> None:
     """Put a question to the user, behind those the call has asked already."""
     open_ones = draft.thread.choices.get(call_id, ())
     draft.change(choices={**draft.thread.choices, call_id: (*open_ones, choice)})

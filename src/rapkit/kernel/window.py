@@ -24,7 +24,7 @@ _STEPS = 4
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def bounded(
+def bound_conversation(
     conversation: Conversation, answer_chars: int, total_chars: int, summary: str | None = None
 ) -> Conversation:
     """The conversation, with the middle of what is too long left out; if all is too long, without the oldest answers, then turns.
@@ -110,10 +110,10 @@ def _in_steps(excess: int, total: int) -> int:
 
 
 def _size(turns: Sequence[Heard | Said]) -> int:
-    return sum(size_of(turn) for turn in turns)
+    return sum(turn_size(turn) for turn in turns)
 
 
-def size_of(turn: Heard | Said) -> int:
+def turn_size(turn: Heard | Said) -> int:
     """How many characters a turn has."""
     if isinstance(turn, Heard):
         return sum(map(_length, turn.answers)) + sum(map(len, turn.texts))

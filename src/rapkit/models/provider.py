@@ -25,9 +25,9 @@ from pydantic_core import PydanticCustomError
 from rapkit.kernel.completion import Question, Reply, Usage, WantedCall
 from rapkit.models.errors import ModelError
 from rapkit.models.extended_thinking import may_think, thinks_by_budget, without_thinking
-from rapkit.models.provider_errors import explain
+from rapkit.models.provider_errors import explain_error
 from rapkit.models.provider_request import ProviderRequest
-from rapkit.models.reasoning_parts import keep, visible_text
+from rapkit.models.reasoning_parts import store_reasoning, visible_text
 from rapkit.models.tool_definitions import ToolDefinitions, warn_of
 from rapkit.protocol.json_value import check_json
 
@@ -89,7 +89,7 @@ class ProviderModel:
                 await _listen(stream, on_text)
                 response = stream.get()
         except Exception as error:  # noqa: BLE001 - SDKs raise anything; whatever it was, no completion was made
-            failure = explain(error, self._model.system, self._secrets())
+            failure = explain_error(error, self._model.system, self._secrets())
             # Without its cause, in which a key may be quoted.
             raise failure from None
         self._check(response)
@@ -157,7 +157,7 @@ def _reply(response: ModelResponse, offered: ToolDefinitions, name: str) -> Repl
     return Reply(
         text=_clean(visible_text([*response.parts])),
         calls=tuple(_wanted(part, offered) for part in response.parts if isinstance(part, ToolCallPart)),
-        thoughts=_storable(keep(response)),
+        thoughts=_storable(store_reasoning(response)),
         usage=_usage(response),
         model=response.model_name or name,
     )

@@ -28,7 +28,7 @@ _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 _SHORTEST_SECRET = 8
 
 
-def explain(error: Exception, provider: str, secrets: Iterable[str] = ()) -> ModelError:
+def explain_error(error: Exception, provider: str, secrets: Iterable[str] = ()) -> ModelError:
     """Say what a failed request means. Nothing of a key is in the text, whatever the provider quotes."""
     if isinstance(error, ModelHTTPError):
         retryable = error.status_code in _WORTH_RETRYING or error.status_code >= 500

@@ -16,11 +16,11 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model as PydanticModel
 
 from rapkit.kernel.conversation import Conversation, Heard, Said, SaidCall, ToolAnswer
-from rapkit.models.images import latest, placeholder
-from rapkit.models.reasoning_parts import has_calls, restore
+from rapkit.models.images import newest_images, placeholder
+from rapkit.models.reasoning_parts import has_calls, restore_reasoning
 from rapkit.models.tool_definitions import ToolDefinitions
-from rapkit.models.tool_names import shown_name
-from rapkit.models.transcript import made_up
+from rapkit.models.tool_names import provider_name
+from rapkit.models.transcript import synthetic_call
 from rapkit.protocol import ImageContent, TextContent
 
 # Providers refuse a blank text, and with it the whole conversation.
@@ -46,7 +46,7 @@ class ProviderRequest:
 
     def messages(self, conversation: Conversation) -> list[ModelMessage]:
         """The conversation as the provider gets it."""
-        self._images = latest(_newest_first(conversation)) if self._takes_images else {}
+        self._images = newest_images(_newest_first(conversation)) if self._takes_images else {}
         history: list[ModelMessage] = []
         for turn in conversation:
             if isinstance(turn, Heard):
@@ -56,7 +56,7 @@ class ProviderRequest:
                     history[-1].parts = [*history[-1].parts, *parts]
                 else:
                     history.append(ModelRequest(parts, instructions=self._instructions or None))
-            elif (said := restore(self._shown(turn), self._model)).parts:
+            elif (said := restore_reasoning(self._shown(turn), self._model)).parts:
                 history.append(said)
         return history
 
@@ -70,12 +70,12 @@ class ProviderRequest:
 
     def _heading(self, call: SaidCall) -> str:
         """What is told instead of a pair that was made up; nothing if the call is a real one."""
-        about = made_up(call)
+        about = synthetic_call(call)
         if about is None:
             return ""
         arguments = {name: value for name, value in call.arguments.items() if name != "kind"}
         shown = json.dumps(self._offered.shown(call.name, arguments), ensure_ascii=False)
-        return _heading(about, shown_name(call.name), f" with {shown}" if arguments else "")
+        return _heading(about, provider_name(call.name), f" with {shown}" if arguments else "")
 
     def _heard(self, heard: Heard) -> list[ModelRequestPart]:
         parts: list[ModelRequestPart] = []
@@ -83,7 +83,7 @@ class ProviderRequest:
             if heading := self._told.get(answer.call_id):
                 parts.append(UserPromptPart(self._content(answer, heading)))
             else:
-                parts.append(ToolReturnPart(shown_name(answer.name), self._content(answer), answer.call_id))
+                parts.append(ToolReturnPart(provider_name(answer.name), self._content(answer), answer.call_id))
         return parts + [UserPromptPart(text if text.strip() else NOTHING) for text in heard.texts]
 
     def _content(self, answer: ToolAnswer, *heading: str) -> str | list[str | BinaryContent]:

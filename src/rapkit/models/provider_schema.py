@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from rapkit.models.tool_names import shown_argument
+from rapkit.models.tool_names import provider_argument
 from rapkit.protocol.input_schema import DATA, NAMED, REFERENCES, BadSchema, compile_schema
 
 _NOT_AT_THE_TOP = ("oneOf", "anyOf", "allOf", "not", "enum")
@@ -99,7 +99,7 @@ def _modern(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(name: str, names: dict[str, str]) -> str:
-    shown = shown_argument(name)
+    shown = provider_argument(name)
     if shown != name:
         names[shown] = name
     return shown

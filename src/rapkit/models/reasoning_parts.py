@@ -12,7 +12,7 @@ from pydantic_ai.models import Model as PydanticModel
 from pydantic_core import to_jsonable_python
 
 from rapkit.kernel.conversation import Said
-from rapkit.models.tool_names import shown_name
+from rapkit.models.tool_names import provider_name
 
 _THINKING = TypeAdapter(ThinkingPart)
 # Not the address, which may hold a password.
@@ -21,7 +21,7 @@ _ORIGIN = ("provider_name", "canonical_system")
 _JOINT = "\n\n"
 
 
-def keep(response: ModelResponse) -> tuple[Any, ...]:
+def store_reasoning(response: ModelResponse) -> tuple[Any, ...]:
     """What is to go back to the provider with this reply; nothing, if it neither thought nor marked anything."""
     parts = [part for part in response.parts if isinstance(part, ThinkingPart | TextPart | ToolCallPart)]
     if not any(isinstance(part, ThinkingPart) or part.provider_details for part in parts):
@@ -42,7 +42,7 @@ def has_calls(thoughts: tuple[Any, ...]) -> bool:
     return any(isinstance(entry, dict) and "call" in entry for entry in thoughts)
 
 
-def restore(said: Said, model: PydanticModel[Any]) -> ModelResponse:
+def restore_reasoning(said: Said, model: PydanticModel[Any]) -> ModelResponse:
     """What was said, with its thoughts if they are readable, belong to just this text and these calls, and the model takes them.
 
     Replies that were joined have their thoughts one after the other, each in front of its own text.
@@ -89,7 +89,7 @@ def _restored(reply: tuple[Any, ...], said: Said) -> ModelResponse:
             parts.append(TextPart(entry["text"], **_marks(entry)))
         else:
             call = next(calls, None)
-            if call is None or shown_name(call.name) != entry["call"]:
+            if call is None or provider_name(call.name) != entry["call"]:
                 raise LookupError("the calls are not those of the reply")
             parts.append(ToolCallPart(entry["call"], call.arguments, call.id, **_marks(entry)))
     if has_calls(reply) and next(calls, None) is not None:
@@ -120,7 +120,7 @@ def _text(text: str) -> list[ModelResponsePart]:
 
 
 def _calls(said: Said) -> list[ModelResponsePart]:
-    return [ToolCallPart(shown_name(call.name), call.arguments, call.id) for call in said.calls]
+    return [ToolCallPart(provider_name(call.name), call.arguments, call.id) for call in said.calls]
 
 
 def _marks(entry: dict[str, Any]) -> dict[str, Any]:

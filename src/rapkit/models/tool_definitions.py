@@ -9,7 +9,7 @@ from pydantic_ai.tools import ToolDefinition
 from rapkit.kernel.builtins import RESERVED
 from rapkit.kernel.completion import ModelTool
 from rapkit.models.provider_schema import ProviderSchema, provider_schema
-from rapkit.models.tool_names import shown_name
+from rapkit.models.tool_names import provider_name
 
 MAX_TOOLS = 128
 """What OpenAI takes; with one more it refuses the question."""
@@ -25,7 +25,7 @@ class ToolDefinitions:
 
     def __init__(self, tools: tuple[ModelTool, ...]) -> None:
         self._tools = sorted(tools, key=lambda tool: tool.name not in RESERVED)
-        self._names = {shown_name(tool.name): tool.name for tool in tools}
+        self._names = {provider_name(tool.name): tool.name for tool in tools}
         self._schemas = {tool.name: provider_schema(tool.input_schema) for tool in tools}
 
     @property
@@ -70,5 +70,5 @@ def _definition(tool: ModelTool, shown: ProviderSchema) -> ToolDefinition:
         description = description[: MAX_DESCRIPTION - 1] + "…"
     # Strict mode takes a small part of JSON Schema only, and the schemas are untrusted.
     return ToolDefinition(
-        name=shown_name(tool.name), parameters_json_schema=schema, description=description, strict=False
+        name=provider_name(tool.name), parameters_json_schema=schema, description=description, strict=False
     )

@@ -12,12 +12,12 @@ _NOT_TAKEN = re.compile(r"[^A-Za-z0-9_-]")
 _TAKEN_OF_ARGUMENTS = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-def shown_name(name: str) -> str:
+def provider_name(name: str) -> str:
     """The name a provider is shown. It depends on the name alone, so a conversation reads the same whatever tools there are by then."""
     return name if _TAKEN.fullmatch(name) else _similar(name)
 
 
-def shown_argument(name: str) -> str:
+def provider_argument(name: str) -> str:
     """The name of an argument, or of something within one, as a provider is shown it; it depends on the name alone."""
     return name if _TAKEN_OF_ARGUMENTS.fullmatch(name) else _similar(name)
 

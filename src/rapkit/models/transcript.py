@@ -68,7 +68,7 @@ def read_transcript(conversation: Conversation) -> Transcript:
         if isinstance(turn, Said):
             calls = {call.id: call for call in turn.calls}
             for call in turn.calls:
-                if made_up(call) is None:
+                if synthetic_call(call) is None:
                     made.pop(call.name, None)
                     made[call.name] = call.id
             continue
@@ -81,7 +81,7 @@ def read_transcript(conversation: Conversation) -> Transcript:
 
 def _answered(answer: ToolAnswer, call: SaidCall | None) -> TranscriptPiece:
     text = "\n".join(item.text if isinstance(item, TextContent) else f"[{item.mediaType}]" for item in answer.content)
-    about = made_up(call) if call else None
+    about = synthetic_call(call) if call else None
     if about is None:
         return TranscriptPiece("answer", text, answer.name, answer.call_id)
     kind = _KINDS[about["what"]]
@@ -90,7 +90,7 @@ def _answered(answer: ToolAnswer, call: SaidCall | None) -> TranscriptPiece:
     return TranscriptPiece(kind, text, answer.name, about["id"])
 
 
-def made_up(call: SaidCall) -> re.Match[str] | None:
+def synthetic_call(call: SaidCall) -> re.Match[str] | None:
     """What a synthetic call is about: `what`, the `id` of the real one and the `state` it is in. None for a real one."""
     kind = call.arguments.get("kind")
     return _MADE_UP.match(kind) if isinstance(kind, str) else None

@@ -46,7 +46,7 @@ def is_script(script: str) -> bool:
     return bool(script.strip())
 
 
-def in_words(name: str, arguments: Mapping[str, Any]) -> str:
+def describe_call(name: str, arguments: Mapping[str, Any]) -> str:
     """A call for people without a script's help: `name(key=value, …)`, one line of up to 200 characters."""
     return _one_line(f"{name}({', '.join(f'{key}={_json(value)}' for key, value in arguments.items())})")
 

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from rapkit.delivery.signatures import IncomingSignature
 from rapkit.errors import ConfigError, ThreadClosed, ThreadError, ThreadParked
 from rapkit.http.authentication import Callers, is_loopback_host
-from rapkit.http.http_server import in_background, listen, url_of
+from rapkit.http.http_server import listen, serve_in_background, url_of
 from rapkit.http.plain_http import check_plain_http
 from rapkit.kernel.entries import ClosedEntry, Ignored, ModelSaid, ParkedEntry, UserSaid
 from rapkit.kernel.limits import ThreadLimits
@@ -22,11 +22,11 @@ from rapkit.models.registry import open_model
 from rapkit.runtime.app import make_app
 from rapkit.runtime.budget import Budget
 from rapkit.runtime.config import AgentConfig, Capacity, Patience
-from rapkit.runtime.engine import AgentEngine, AgentEnvironment, WakeResult, opened, running
+from rapkit.runtime.engine import AgentEngine, AgentEnvironment, WakeResult, open_engine, run_engine
 from rapkit.runtime.in_process import PATH, InProcess, InProcessServer, place_of
 from rapkit.runtime.schedules import Schedule, check_names
 from rapkit.runtime.server import Server
-from rapkit.runtime.stable_port import MEMORY, listen_as_before, port_before
+from rapkit.runtime.stable_port import MEMORY, last_port, listen_on_last_port
 from rapkit.runtime.thread_commands import JournalLine, ThreadEvent, ThreadFamily, ThreadSnapshot
 from rapkit.runtime.wake_hook import OnAccept
 from rapkit.secret import read_secret
@@ -116,14 +116,14 @@ class Agent:
         async with contextlib.AsyncExitStack() as stack:
             listener = stack.enter_context(await self._listen())
             await stack.enter_async_context(self.lifespan(public_url=self.public_url or url_of(_LOOPBACK, listener)))
-            await stack.enter_async_context(in_background(self.app, listener, self.capacity.http))
+            await stack.enter_async_context(serve_in_background(self.app, listener, self.capacity.http))
             stack.callback(self.end_streams)
             self._stack = stack.pop_all()
         return self
 
     async def _listen(self) -> socket.socket:
         if self.port is None and self.public_url is None:
-            return await listen_as_before(_LOOPBACK, self.store)
+            return await listen_on_last_port(_LOOPBACK, self.store)
         return listen(_LOOPBACK, self.port or 0)
 
     async def __aexit__(
@@ -171,7 +171,9 @@ class Agent:
                 within = f"{url.rstrip('/')}{PATH}{toolset.name}"
                 await stack.enter_async_context(toolset.lifespan(loopback_callbacks=True, within=within))
             with_worker = self.worker if worker is None else worker
-            self._engine = await stack.enter_async_context(running(self._config(url), environment, worker=with_worker))
+            self._engine = await stack.enter_async_context(
+                run_engine(self._config(url), environment, worker=with_worker)
+            )
             stack.callback(self._forget_engine)
             yield
 
@@ -219,11 +221,11 @@ class Agent:
             )
         url = public_url or self.public_url or await self._url_before()
         self._warn_if_unreachable(url)
-        async with opened(self._config(url)) as engine:
+        async with open_engine(self._config(url)) as engine:
             return await engine.wake(at_most)
 
     async def _url_before(self) -> str:
-        port = self.port or await port_before(self.store)
+        port = self.port or await last_port(self.store)
         if port is None:
             raise ConfigError("The agent does not know where tools reach it. Give it a public_url.")
         return f"http://{_LOOPBACK}:{port}"

@@ -18,7 +18,7 @@ _ERROR = "Error: "
 log = logging.getLogger("rapkit.audit")
 
 
-def stepped(before: Thread, step: Step) -> None:
+def log_step(before: Thread, step: Step) -> None:
     """What a step that is stored means for calls."""
     if not log.isEnabledFor(logging.INFO):
         return
@@ -41,7 +41,7 @@ def stepped(before: Thread, step: Step) -> None:
                 log.warning("parked: %s", reason, extra={"thread_id": step.thread.id})
 
 
-def dispatched(thread_id: str, call_id: str, body: bytes, problem: str | None) -> None:
+def log_dispatch(thread_id: str, call_id: str, body: bytes, problem: str | None) -> None:
     """An invocation, as it lies in the outbox, has come to its end there."""
     if not log.isEnabledFor(logging.INFO):
         return

@@ -12,9 +12,9 @@ from rapkit.protocol import Callback, SubscriptionEvent, ToolResult, ViewUpdate,
 from rapkit.runtime.callback_signatures import CallbackSignatures
 from rapkit.runtime.callback_urls import CallbackTarget, CallbackUrls
 from rapkit.runtime.late_subscriptions import LateSubscriptions
-from rapkit.runtime.mail_codec import encode_callback, encode_mail, ended
+from rapkit.runtime.mail_codec import encode_callback, encode_mail, ended_key
 from rapkit.runtime.refused_callbacks import RefusedCallback
-from rapkit.tracing import incoming
+from rapkit.tracing import read_traceparent
 from rapkit.work.offload import offload
 
 _MESSAGE_ID = b"webhook-id"
@@ -77,7 +77,7 @@ class CallbackReceiver:
             log.warning("a callback for one call came to the URL of another", extra={"thread_id": thread_id})
             raise Refusal(404, "This URL was made for another call than the message is about.")
         dedup = await offload(len(body), _dedup, call_id, callback, body, headers)
-        trace = incoming(headers.items())
+        trace = read_traceparent(headers.items())
         accept_result = await self._accept(encode_callback(thread_id, call_id, callback, body, dedup, trace))
         if accept_result in (AcceptResult.ACCEPTED, AcceptResult.DUPLICATE):
             return
@@ -92,7 +92,7 @@ class CallbackReceiver:
 
     async def _has_ended(self, thread_id: str, call_id: str) -> bool:
         """Whether the call had its result a while ago: then its server repeats itself, in other words."""
-        return await self._remembers(thread_id, ended(call_id))
+        return await self._remembers(thread_id, ended_key(call_id))
 
     # What is refused for good
 

@@ -29,9 +29,9 @@ from rapkit.kernel.thread import Thread, dump_thread
 from rapkit.mailbox import Commit, Entry, NewBox, NewMail, Outgoing, Record, Timer
 from rapkit.runtime.callback_signatures import UNSIGNED
 from rapkit.runtime.dispatch import Dispatch, lane_of
-from rapkit.runtime.mail_codec import LIVE, REMEMBERED, encode_mail, ended
+from rapkit.runtime.mail_codec import LIVE, REMEMBERED, encode_mail, ended_key
 from rapkit.runtime.toolsets import THREAD
-from rapkit.tracing import here
+from rapkit.tracing import current_traceparent
 
 OAUTH = "oauth"
 """Records of where the user authorises a tool, by call."""
@@ -68,7 +68,7 @@ class CommitBuilder:
         """
         parts = _Parts()
         for call_id in sorted(step.thread.live_calls - before.live_calls):
-            parts.put.append(Record(LIVE, call_id, traceparent=here()))
+            parts.put.append(Record(LIVE, call_id, traceparent=current_traceparent()))
         for call_id in sorted(before.live_calls - step.thread.live_calls):
             parts.drop.append((LIVE, call_id))
         parts.drop += [(UNSIGNED, call_id) for call_id in _signed_again(before, step)]
@@ -83,10 +83,10 @@ class CommitBuilder:
             timers=parts.timers,
             outgoing=parts.outgoing,
             unsend=parts.unsend,
-            remember={ended(call_id): REMEMBERED for call_id in _ended(before, step)},
+            remember={ended_key(call_id): REMEMBERED for call_id in _ended(before, step)},
             spawn=parts.spawn,
             new_mails=parts.new_mails,
-            traceparent=here(),
+            traceparent=current_traceparent(),
             **rest,
         )
 

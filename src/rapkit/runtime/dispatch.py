@@ -25,7 +25,7 @@ from rapkit.runtime.callback_urls import CallbackUrls
 from rapkit.runtime.in_process import origin_of_in_process
 from rapkit.runtime.mail_codec import encode_mail
 from rapkit.runtime.server import Server
-from rapkit.tracing import here
+from rapkit.tracing import current_traceparent
 
 _STALE = 409
 _NEEDS_A_TOKEN = (401, 403)
@@ -91,7 +91,7 @@ class Dispatch:
             url=url,
             body=b"\n".join((server.encode(), self._callback_urls.seal.encode(), body)),
             once=once,
-            traceparent=here(),
+            traceparent=current_traceparent(),
         )
 
     def _origin_of(self, url: str) -> str:
@@ -134,7 +134,7 @@ class Dispatch:
             return FollowUp()
         thread_id, call_id = ids_of(outgoing.lane)
         if outgoing.kind == PostKind.INVOCATION:
-            audit_log.dispatched(thread_id, call_id, outgoing.body, delivery_outcome.problem)
+            audit_log.log_dispatch(thread_id, call_id, outgoing.body, delivery_outcome.problem)
         if delivery_outcome.outcome is not Outcome.DEAD:
             return FollowUp()
         problem = (delivery_outcome.problem or "it was refused").rstrip(".")

@@ -19,7 +19,7 @@ _LONGEST_PATIENCE = 300.0
 log = logging.getLogger("rapkit.doorbell")
 
 
-async def soonest(store: Store, topics: Sequence[str]) -> float | None:
+async def next_due_time(store: Store, topics: Sequence[str]) -> float | None:
     """Seconds until something of these topics is due (0 if it is), or None."""
     times = [await store.next_due(topic) for topic in topics]
     return min((each for each in times if each is not None), default=None)
@@ -45,7 +45,7 @@ class DueTimer:
         """Go on until cancelled."""
         while True:
             try:
-                due = await soonest(self._store, self._topics)
+                due = await next_due_time(self._store, self._topics)
             except StoreError as error:
                 log.error("cannot see what is due: %s", error)
                 due = None

@@ -23,13 +23,13 @@ from rapkit.runtime.callbacks import CallbackReceiver
 from rapkit.runtime.config import AgentConfig
 from rapkit.runtime.discovery import Discovery, InThread
 from rapkit.runtime.dispatch import Dispatch
-from rapkit.runtime.due_timer import DueTimer, soonest
+from rapkit.runtime.due_timer import DueTimer, next_due_time
 from rapkit.runtime.event_feed import check_state
 from rapkit.runtime.in_process import Transport, TransportRouter, place_of
 from rapkit.runtime.late_subscriptions import LateSubscriptions
 from rapkit.runtime.metrics import AgentMetrics
 from rapkit.runtime.schedules import Schedules
-from rapkit.runtime.stable_port import note_receiver, warn_if_elsewhere
+from rapkit.runtime.stable_port import record_receiver, warn_if_url_differs
 from rapkit.runtime.thread_commands import ThreadCommands
 from rapkit.runtime.toolsets import THREAD, Toolsets
 from rapkit.runtime.wake_hook import WakeHook
@@ -68,7 +68,7 @@ class WakeResult:
 
 
 class AgentEngine:
-    """An agent on an open store. It receives; and it works, for good or each time it is woken. Made by `opened` or `running`."""
+    """An agent on an open store. It receives; and it works, for good or each time it is woken. Made by `open_engine` or `run_engine`."""
 
     def __init__(self, config: AgentConfig, store: Store, transport: Transport, environment: AgentEnvironment) -> None:
         self._config = config
@@ -178,7 +178,7 @@ class AgentEngine:
             await active_worker.start()
             self._worker = active_worker
             return
-        await note_receiver(self._store, self._config.public_url)
+        await record_receiver(self._store, self._config.public_url)
         if self._config.on_accept is not None:
             alarm = DueTimer(self._store, TOPICS, self._clock, self._wake_hook)
             self._due_timer = background.start(alarm.run, "looking at what is due")
@@ -196,7 +196,7 @@ class AgentEngine:
                 "The agent runs with a worker, which does what is due by itself. Only one without is woken: Agent(worker=False)."
             )
         await self._configure()
-        await warn_if_elsewhere(self._store, self._config.public_url)
+        await warn_if_url_differs(self._store, self._config.public_url)
         active_worker = Worker(self._worker_services)
         task = asyncio.create_task(self._wake(active_worker, at_most))
         self._wakes[task] = active_worker
@@ -205,7 +205,7 @@ class AgentEngine:
 
     async def _wake(self, active_worker: Worker, at_most: float | None) -> WakeResult:
         await active_worker.finish(at_most)
-        seconds = await soonest(self._store, TOPICS)
+        seconds = await next_due_time(self._store, TOPICS)
         later = None if seconds is None else datetime.fromtimestamp(self._clock.now() + seconds, UTC)
         return WakeResult(active_worker.threads, active_worker.posts, later)
 
@@ -234,7 +234,7 @@ class AgentEngine:
 
 
 @contextlib.asynccontextmanager
-async def opened(config: AgentConfig, environment: AgentEnvironment | None = None) -> AsyncIterator[AgentEngine]:
+async def open_engine(config: AgentConfig, environment: AgentEnvironment | None = None) -> AsyncIterator[AgentEngine]:
     """Open the store as long as the context lasts. Nothing is worked on unless it is woken."""
     environment = environment or AgentEnvironment()
     store = environment.open_store(config)
@@ -256,11 +256,11 @@ async def opened(config: AgentConfig, environment: AgentEnvironment | None = Non
 
 
 @contextlib.asynccontextmanager
-async def running(
+async def run_engine(
     config: AgentConfig, environment: AgentEnvironment | None = None, *, worker: bool = True
 ) -> AsyncIterator[AgentEngine]:
     """Open the store, work as long as the context lasts, then end in order. Without a worker it only receives, until it is woken."""
-    async with opened(config, environment) as engine:
+    async with open_engine(config, environment) as engine:
         await engine.start(worker=worker)
         yield engine
 

@@ -23,7 +23,7 @@ class GivenAnswer:
 _READER = TypeAdapter(GivenAnswer)
 
 
-def name_of(call_id: str, question: OpenChoice) -> str:
+def question_key(call_id: str, question: OpenChoice) -> str:
     """What a question is called beside its thread and in its mail. Questions that are asked one after the other differ."""
     told = f"{call_id} {question.asked_at!r} {question.response_url}"
     return f"answer/{hashlib.sha256(told.encode()).hexdigest()[:32]}"
@@ -32,7 +32,7 @@ def name_of(call_id: str, question: OpenChoice) -> str:
 def is_open(thread: Thread, call_id: str, name: str) -> bool:
     """Whether this is the question of the call that can be answered now."""
     questions = thread.choices.get(call_id, ())
-    return bool(questions) and name_of(call_id, questions[0]) == name
+    return bool(questions) and question_key(call_id, questions[0]) == name
 
 
 class FirstAnswers:

@@ -68,7 +68,7 @@ class JournalView:
         return project(stretches, known, answer_chars=min(limits.answer_chars, most // 2), total_chars=most)
 
 
-async def view_of(
+async def read_view(
     store: Store, before: Thread, step: Step, limits: ThreadLimits, most_bytes: int | None = None
 ) -> JournalView:
     """What the model is shown after a step: the last lines that are for models, about a window of them, those of the step included.

@@ -30,7 +30,7 @@ from rapkit.kernel.incoming import (
 from rapkit.kernel.receive import call_of, name_of
 from rapkit.mailbox import Mail, NewMail
 from rapkit.protocol import Callback, ViewUpdate, parse_callback
-from rapkit.tracing import here
+from rapkit.tracing import current_traceparent
 
 REMEMBERED = max(policy.horizon for policy in POLICIES.values()) + 24 * 3600.0
 """Seconds for which a repetition is recognised: four days, a day longer than any sender of ours goes on trying."""
@@ -73,7 +73,7 @@ def encode_mail(thread_id: str, message: Incoming, *, dedup: str | None = None, 
         dedup=dedup,
         needs=None if live is None else (LIVE, live),
         remember_for=REMEMBERED,
-        traceparent=here(),
+        traceparent=current_traceparent(),
     )
 
 
@@ -95,7 +95,7 @@ def encode_callback(
     )
 
 
-def ended(call_id: str) -> str:
+def ended_key(call_id: str) -> str:
     """The `dedup` under which it is remembered that a call has had its result, and all events: another result is a repetition."""
     return f"ended/{call_id}"
 

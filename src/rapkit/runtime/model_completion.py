@@ -8,9 +8,9 @@ from typing import Any
 
 from rapkit.call_ids import call_id_suffix
 from rapkit.kernel.budgets import used_up
-from rapkit.kernel.builtins import offered
+from rapkit.kernel.builtins import offered_builtins
 from rapkit.kernel.catalog import Catalog
-from rapkit.kernel.compaction import Cut, compacted, is_due, not_compacted, room_for, summary_question, takes_less
+from rapkit.kernel.compaction import Cut, compacted, is_due, not_compacted, room_for, shrink_window, summary_question
 from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.effects import Step
 from rapkit.kernel.reply import model_failed, out_of_budget, reply
@@ -56,7 +56,7 @@ class ModelCompletion:
         question = Question(
             instructions_for(self._services.config, thread, catalog, clock.now()),
             view.conversation(limits, room),
-            (*offered(thread, limits), *catalog.tools),
+            (*offered_builtins(thread, limits), *catalog.tools),
         )
         try:
             said = await self._complete(thread.id, question)
@@ -69,7 +69,7 @@ class ModelCompletion:
     def _failed(self, thread: Thread, view: JournalView, room: int, error: ModelError) -> Step:
         log.warning("the model failed: %s", error, extra={"thread_id": thread.id})
         now, limits = self._services.clock.now(), self._limits
-        if error.too_long and (step := takes_less(thread, room, view.tokens, now, limits)) is not None:
+        if error.too_long and (step := shrink_window(thread, room, view.tokens, now, limits)) is not None:
             return step
         return model_failed(thread, str(error), now, limits, retryable=error.retryable, retry_after=error.retry_after)
 
@@ -85,7 +85,7 @@ class ModelCompletion:
             problem, usage = "the model wrote nothing", said.usage
         except ModelError as error:
             now = self._services.clock.now()
-            if error.too_long and (step := takes_less(thread, room, view.tokens, now, limits)) is not None:
+            if error.too_long and (step := shrink_window(thread, room, view.tokens, now, limits)) is not None:
                 return step
             if error.retryable and thread.failures + 1 < limits.attempts:
                 return self._failed(thread, view, room, error)

@@ -19,7 +19,7 @@ from rapkit.protocol import UserChoice, ViewUpdate
 from rapkit.runtime import audit_log, mail_codec
 from rapkit.runtime.broadcast import Changed, Reset
 from rapkit.runtime.commit_builder import CommitBuilder, origins
-from rapkit.runtime.history import find_event, view_of
+from rapkit.runtime.history import find_event, read_view
 from rapkit.runtime.model_completion import Interrupted, ModelCompletion
 from rapkit.runtime.services import AgentServices
 from rapkit.work import background
@@ -96,7 +96,7 @@ class Slice:
             return
         # What the model is shown and offered. Only this worker appends to the journal, so it can be read while we do.
         most = self._services.config.capacity.conversation
-        reading = asyncio.create_task(view_of(self._store, thread, step, self._limits, most))
+        reading = asyncio.create_task(read_view(self._store, thread, step, self._limits, most))
         finding = asyncio.create_task(self._services.toolsets.catalog(thread.root))
         try:
             if self._claim.mail or step.entries or step.effects:
@@ -214,7 +214,7 @@ class Slice:
             await self._try_commit(commit)
         else:
             await retry_store_operation(lambda: self._try_commit(commit))
-        audit_log.stepped(before, step)
+        audit_log.log_step(before, step)
         if commit.entries or commit.status:
             self._services.broadcast.tell(self._claim.box.id, Changed())
 

@@ -20,7 +20,7 @@ _URL = "url"
 log = logging.getLogger("rapkit.agent")
 
 
-async def listen_as_before(host: str, store_url: str) -> socket.socket:
+async def listen_on_last_port(host: str, store_url: str) -> socket.socket:
     """A socket on the port this store's agent had before, or on a free one, which is remembered from then on.
 
     It is remembered before this returns, so before any callback URL with it is made. A store in memory remembers nothing.
@@ -50,12 +50,12 @@ async def listen_as_before(host: str, store_url: str) -> socket.socket:
     return listener
 
 
-async def note_receiver(store: Store, url: str) -> None:
+async def record_receiver(store: Store, url: str) -> None:
     """Put down where an agent without a worker receives, for those who wake it."""
     await store.note(_PORT_BOX, Fact(_PORT_BOX.id, _RECEIVES, _URL, url.encode()))
 
 
-async def warn_if_elsewhere(store: Store, url: str) -> None:
+async def warn_if_url_differs(store: Store, url: str) -> None:
     """Warn if a process that wakes an agent would have tools call back at another URL than where the agent receives."""
     for record in await store.records(_PORT_BOX.id, _RECEIVES):
         if (receives := record.body.decode()) != url:
@@ -67,7 +67,7 @@ async def warn_if_elsewhere(store: Store, url: str) -> None:
             )
 
 
-async def port_before(store_url: str) -> int | None:
+async def last_port(store_url: str) -> int | None:
     """The port this store's agent listens on, or did last, if it was given none."""
     if store_url == MEMORY:
         return None

@@ -16,7 +16,7 @@ from rapkit.mailbox import AcceptResult, NewBox, NewMail, Store
 from rapkit.protocol.fields import MAX_ID, Id
 from rapkit.runtime.broadcast import Broadcast, MaybeChanged
 from rapkit.runtime.event_feed import EventName, JournalLine, ThreadEvent, read_thread, status_of
-from rapkit.runtime.first_answers import FirstAnswers, GivenAnswer, is_open, name_of
+from rapkit.runtime.first_answers import FirstAnswers, GivenAnswer, is_open, question_key
 from rapkit.runtime.idempotency import IdempotencyKeys, IdempotentRequest, KeyReused
 from rapkit.runtime.mail_codec import encode_mail
 from rapkit.runtime.thread_queries import SnapshotPage, ThreadFamily, ThreadQueries, ThreadSnapshot
@@ -130,7 +130,7 @@ class ThreadCommands(ThreadQueries):
         """
 
         async def question() -> str:
-            return name_of(call_id, _question(await self._open(thread_id), call_id, selected, asked_at))
+            return question_key(call_id, _question(await self._open(thread_id), call_id, selected, asked_at))
 
         request = IdempotentRequest.of(
             key, ("choose", thread_id, call_id), selected if asked_at is None else [selected, asked_at]
@@ -144,7 +144,7 @@ class ThreadCommands(ThreadQueries):
         _check_text(text)
 
         async def question() -> str:
-            return name_of(call_id, _question_in_words(await self._open(thread_id), call_id, asked_at))
+            return question_key(call_id, _question_in_words(await self._open(thread_id), call_id, asked_at))
 
         request = IdempotentRequest.of(
             key, ("answer", thread_id, call_id), text if asked_at is None else [text, asked_at]

@@ -14,7 +14,7 @@ from rapkit.runtime.budget_release import BudgetRelease
 from rapkit.runtime.budget_usage import BudgetUsage
 from rapkit.runtime.config import AgentConfig
 from rapkit.runtime.dispatch import Dispatch
-from rapkit.runtime.due_timer import soonest
+from rapkit.runtime.due_timer import next_due_time
 from rapkit.runtime.metrics import AgentMetrics
 from rapkit.runtime.schedules import SCHEDULE, Schedules
 from rapkit.runtime.services import AgentServices
@@ -218,7 +218,7 @@ class Worker:
             in_progress = {task for poller in self._pollers for task in poller.in_progress}
             if not budget_release.done():
                 in_progress.add(budget_release)
-            if not in_progress and await soonest(self._store, TOPICS) != 0:
+            if not in_progress and await next_due_time(self._store, TOPICS) != 0:
                 budget_release.result()
                 return
             await self._something_happens(in_progress)

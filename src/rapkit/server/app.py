@@ -87,13 +87,13 @@ def make_app(
             ),
         ],
         redirect_slashes=False,  # no RAP peer follows a redirect, and it would go wherever the Host header says
-        default=nothing_here,
+        default=not_found,
         lifespan=lifespan,
     )
     return BodyLimits(routes, limits.http)
 
 
-async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request for a path there is none of."""
     if scope["type"] == "websocket":
         await WebSocketClose()(scope, receive, send)

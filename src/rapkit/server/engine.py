@@ -82,7 +82,7 @@ class TooBusy(Exception):
 
 
 class ToolsetEngine:
-    """A running toolset. Made by `running`."""
+    """A running toolset. Made by `run_engine`."""
 
     def __init__(
         self, config: ToolsetConfig, store: Store, client: Poster, guard: Guard, environment: ToolsetEnvironment
@@ -337,7 +337,9 @@ class ToolsetEngine:
 
 
 @contextlib.asynccontextmanager
-async def running(config: ToolsetConfig, environment: ToolsetEnvironment | None = None) -> AsyncIterator[ToolsetEngine]:
+async def run_engine(
+    config: ToolsetConfig, environment: ToolsetEnvironment | None = None
+) -> AsyncIterator[ToolsetEngine]:
     """Open the store, work as long as the context lasts, then end in order."""
     environment = environment or ToolsetEnvironment()
     store = environment.open_store(config)

@@ -23,7 +23,7 @@ from rapkit.server.app import make_app
 from rapkit.server.config import Durations, ToolsetConfig
 from rapkit.server.endpoints.webhook_delivery import Delivery
 from rapkit.server.endpoints.webhooks import StyleName, Webhook
-from rapkit.server.engine import ToolsetEngine, ToolsetEnvironment, running
+from rapkit.server.engine import ToolsetEngine, ToolsetEnvironment, run_engine
 from rapkit.server.interaction.oauth import OAuthProvider
 from rapkit.server.interaction.oauth.service import by_name
 from rapkit.server.limits import Limits
@@ -367,7 +367,7 @@ class Toolset:
                 config = self._config(
                     loopback_callbacks, within
                 )  # it may have added tools, and with them another version
-            self._engine = await stack.enter_async_context(running(config, environment))
+            self._engine = await stack.enter_async_context(run_engine(config, environment))
             stack.callback(self._forget_engine)
             yield
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from rapkit.errors import ConfigError
 from rapkit.settings.keys import homes, key_names, key_table
-from rapkit.settings.missing_file import ANOTHER_FILE, an_empty_file, no_settings
+from rapkit.settings.missing_file import ANOTHER_FILE, empty_file_error, missing_file_error
 from rapkit.settings.toml_table import TomlTable
 from rapkit.store_url import DEFAULT_STORE
 
@@ -78,7 +78,7 @@ class SettingsFile:
     def _read(self, path: Path) -> TomlTable:
         if path == DEFAULT_FILE and not os.path.lexists(path):
             if self.said("model") is None:
-                raise ConfigError(no_settings(path))
+                raise ConfigError(missing_file_error(path))
             return TomlTable.nothing(path, key_names(""))
         return TomlTable.read(path, key_names(""), homes, absent=ANOTHER_FILE)
 
@@ -109,7 +109,7 @@ class SettingsFile:
         if said := self.said("model"):
             return said
         if inside is None and not self.table.names():
-            raise ConfigError(an_empty_file(self.table.path))
+            raise ConfigError(empty_file_error(self.table.path))
         if inside is None:
             raise self.agent.missing("model", 'Write one, such as model = "openai:gpt-5-mini", or set RAPKIT_MODEL.')
         return self.agent.beside(inside, "scripted:")

@@ -17,12 +17,12 @@ Name one with -c or in RAPKIT_CONFIG, or write it like this:
 {MINIMAL}"""
 
 
-def an_empty_file(path: Path) -> str:
+def empty_file_error(path: Path) -> str:
     """What to write into it."""
     return f"{path} is empty, and no model is named. Write into it:\n\n{MINIMAL}"
 
 
-def no_settings(path: Path) -> str:
+def missing_file_error(path: Path) -> str:
     """What is missing without a file of this name in the current folder, the smallest one that will do, and how to do without."""
     missing = f"There is no {path} here, and no model is named, so there is no agent to run."
     nearby = _nearby(path)

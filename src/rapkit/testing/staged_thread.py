@@ -8,8 +8,8 @@ from rapkit.kernel.compaction import room_for
 from rapkit.kernel.conversation import Conversation
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import ClosedEntry, JournalEntry, ModelSaid, ParkedEntry, UserSaid
-from rapkit.runtime.first_answers import name_of
-from rapkit.runtime.history import view_of
+from rapkit.runtime.first_answers import question_key
+from rapkit.runtime.history import read_view
 from rapkit.runtime.thread_commands import JournalLine, ThreadSnapshot
 from rapkit.testing.agent_requests import AskedToAuthorise, AskedToChoose
 
@@ -73,7 +73,7 @@ class StagedThread:
 
         async def find() -> AskedToChoose | None:
             for call_id, (choice, *_) in (await self.look()).thread.choices.items():
-                if (name := name_of(call_id, choice)) not in self._asked:
+                if (name := question_key(call_id, choice)) not in self._asked:
                     self._asked.add(name)
                     return AskedToChoose(self._fixture, self.id, call_id, choice)
             return None
@@ -144,7 +144,7 @@ class StagedThread:
         """What the model would be shown now."""
         thread = (await self.look()).thread
         limits = self._fixture.agent.limits
-        view = await view_of(self._fixture.process.store, thread, Step(thread), limits)
+        view = await read_view(self._fixture.process.store, thread, Step(thread), limits)
         return view.conversation(limits, room_for(thread, limits, self._fixture.model.context_window))
 
     async def children(self) -> "list[StagedThread]":

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from rapkit.cli.chat.warning_handler import warned
+from rapkit.cli.chat.warning_handler import show_warnings
 
 log = logging.getLogger("rapkit.test")
 
@@ -17,7 +17,7 @@ async def test_warnings_of_any_thread_are_shown_while_the_chat_lasts() -> None:
         if len(shown) == 2:
             two.set()
 
-    with warned(show):
+    with show_warnings(show):
         log.info("nobody needs this")
         log.warning("%s offers nothing", "it")
         await asyncio.to_thread(log.error, "it ended")

@@ -27,7 +27,7 @@ from rapkit.mailbox import Lease, Store
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.app import make_app
 from rapkit.runtime.config import AgentConfig, Capacity, Patience
-from rapkit.runtime.engine import AgentEngine, AgentEnvironment, running
+from rapkit.runtime.engine import AgentEngine, AgentEnvironment, run_engine
 from rapkit.runtime.in_process import Transport
 from rapkit.runtime.server import Server
 from rapkit.stores import open_store
@@ -117,7 +117,7 @@ def serve(settings: Settings) -> None:
     @contextlib.asynccontextmanager
     async def lifespan(_app: object = None) -> AsyncIterator[None]:
         nonlocal engine
-        async with running(config, AgentEnvironment(open_store=store, open_transport=line)) as engine:
+        async with run_engine(config, AgentEnvironment(open_store=store, open_transport=line)) as engine:
             yield
 
     app = make_app(engine=found, callers=Callers({}), capacity=Capacity(), toolsets=(), lifespan=lifespan)

@@ -176,13 +176,13 @@ async def test_bodies_are_described_by_what_reads_them(client: Client, name: str
 
 
 async def test_it_is_written_once_however_many_agents_there_are(api: Api, store: str) -> None:
-    openapi.written.cache_clear()
+    openapi.encoded_document.cache_clear()
 
     for _ in range(3):
         api_routes(lambda: api.threads, nobody, Callers({}), 1000)
-    assert openapi.written.cache_info().misses == 0  # not before somebody asks
+    assert openapi.encoded_document.cache_info().misses == 0  # not before somebody asks
 
     async with serving_api(store) as other:
         replies = [await each.client().get("/openapi.json") for each in (api, other)]
-    assert openapi.written.cache_info().misses == 1
+    assert openapi.encoded_document.cache_info().misses == 1
     assert replies[0].body == replies[1].body

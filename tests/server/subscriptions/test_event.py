@@ -15,7 +15,7 @@ from rapkit import Context, Diff, Event, Image
 from rapkit.errors import ConfigError, ToolError
 from rapkit.protocol import parse_callback, parse_invocation
 from rapkit.server.invocation import StoredCall
-from rapkit.server.subscriptions.event import Occurrence, occurrences
+from rapkit.server.subscriptions.event import Occurrence, to_occurrences
 from rapkit.server.subscriptions.event_batcher import EventBatcher, EventMessage
 from rapkit.server.subscriptions.subscription_state import SubscriptionState
 from rapkit.server.tools.output import BadResult
@@ -38,7 +38,7 @@ class Storm(BaseModel):
 
 
 def texts(value: object) -> list[str]:
-    return [each.text for each in occurrences(value, associative=False)]
+    return [each.text for each in to_occurrences(value, associative=False)]
 
 
 def test_a_text_a_model_and_data_are_events() -> None:
@@ -59,8 +59,8 @@ def test_none_is_no_event_and_a_list_is_several() -> None:
 
 def test_an_event_can_say_less_than_everything() -> None:
     assert texts(Event(None)) == [""]
-    assert occurrences(Event("x"), associative=True) == [Occurrence("x", None, associative=True, final=False)]
-    assert occurrences(Event("x", "7", associative=False, final=True), associative=True) == [
+    assert to_occurrences(Event("x"), associative=True) == [Occurrence("x", None, associative=True, final=False)]
+    assert to_occurrences(Event("x", "7", associative=False, final=True), associative=True) == [
         Occurrence("x", "7", associative=False, final=True)
     ]
 
@@ -70,7 +70,7 @@ def test_an_event_can_say_less_than_everything() -> None:
 )
 def test_what_cannot_be_sent_is_refused_with_a_sentence(value: object) -> None:
     with pytest.raises(BadResult, match="mistake in the tool"):
-        occurrences(value, associative=False)
+        to_occurrences(value, associative=False)
 
 
 def test_half_characters_do_not_hold_an_event_up() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rapkit.cli.agent_api import AgentRefused, AgentTimeout, AgentUnreachable
-from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, agent_options, reached
+from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, agent_options, reach_agent
 from rapkit.cli.ask.answer_wait import AnswerOutcome, AnswerWait, WaitStart
 from rapkit.cli.ask.resume import beginning_of
 from rapkit.cli.command_hints import CommandHints
@@ -89,7 +89,7 @@ def command(
     begun = time.monotonic()
     ends_at = None if timeout is None else begun + timeout
     try:
-        with reached(selection, working=not no_wait, ends_at=ends_at and max(ends_at, begun + _TO_ASK)) as agent:
+        with reach_agent(selection, working=not no_wait, ends_at=ends_at and max(ends_at, begun + _TO_ASK)) as agent:
             asking = _AskCommand(agent, said, ends_at, patient=wait_for_user)
             try:
                 thread_id = asking.ask(thread, user_id)

@@ -14,7 +14,7 @@ from rapkit.cli.call.callback_listener import CallbackListener
 from rapkit.cli.call.keyboard import Typed
 from rapkit.cli.call.outgoing_call import OutgoingCall
 from rapkit.cli.call.question_prompt import QuestionPrompt
-from rapkit.cli.call.termination import Terminated, hearing_the_first
+from rapkit.cli.call.termination import Terminated, raise_on_first_signal
 from rapkit.cli.credentials import Credentials, credential_options
 from rapkit.cli.options import in_seconds
 from rapkit.cli.progress import PROGRESS, read_progress
@@ -117,7 +117,7 @@ def _find(document: ToolsetDocument, operation: str, url: str) -> ToolDefinition
 def _call_and_wait(call: OutgoingCall, timeout: float | None, as_json: bool) -> int:
     """The exit code, once it has ended or it is time; or `Terminated`. If it has not ended by then, it is cancelled."""
     ends_at = None if timeout is None else time.monotonic() + timeout
-    with CallbackListener() as listener, hearing_the_first():
+    with CallbackListener() as listener, raise_on_first_signal():
         answering = QuestionPrompt(call, listener.hand_on, as_json=as_json)
         try:
             call.send(listener.url)

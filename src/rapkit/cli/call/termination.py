@@ -21,7 +21,7 @@ class Terminated(BaseException):
 
 
 @contextlib.contextmanager
-def hearing_the_first(now: Callable[[], float] = time.monotonic) -> Iterator[None]:
+def raise_on_first_signal(now: Callable[[], float] = time.monotonic) -> Iterator[None]:
     """The first signal that tells us to end raises `Terminated`, wherever we are; a second one ends the process at once.
 
     Signals that the parent process ignores stay ignored. `now` is the clock that tells the second from the first that came twice.

@@ -10,7 +10,7 @@ import sys
 import click
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, agent_options, reached
+from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, agent_options, reach_agent
 from rapkit.cli.chat.block import Block
 from rapkit.cli.chat.plain_chat import PlainChat
 from rapkit.cli.chat.server_watch import say_once
@@ -53,7 +53,7 @@ def command(selection: AgentSelection, thread: str | None, last: bool, user_id: 
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
     if thread and last:
         raise click.UsageError("--thread and --last both say which thread.")
-    with reached(selection, working=True) as agent:
+    with reach_agent(selection, working=True) as agent:
         if last:
             thread = _latest(agent.api)
         elif thread is not None:

@@ -8,7 +8,7 @@ from rapkit.cli.chat.block import Block
 from rapkit.cli.chat.child_messages import LAST_WORDS, ChildMessage
 from rapkit.cli.chat.result_blocks import result_blocks, shortened
 from rapkit.cli.progress import PROGRESS
-from rapkit.protocol.display_script import in_words
+from rapkit.protocol.display_script import describe_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +93,7 @@ class JournalRenderer:
         calls: list[Block] = []
         for call in entry.get("calls", ()):
             self._names[call["id"]] = call["name"]
-            display = call.get("display") or in_words(call["name"], call["arguments"])
+            display = call.get("display") or describe_call(call["name"], call["arguments"])
             calls.append(Block(display, "→ ", "", "cyan", apart=not said and not calls))
         return said + calls
 
@@ -219,7 +219,7 @@ def _child(entry: Entry) -> list[Block]:
 
 
 def _began(entry: Entry) -> list[Block]:
-    call = in_words(entry["name"], entry["arguments"])
+    call = describe_call(entry["name"], entry["arguments"])
     return [Block(f"made for an event of {call}: {_first(entry['text'])}", "◇ ", "", "magenta", apart=True)]
 
 

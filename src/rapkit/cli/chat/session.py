@@ -24,7 +24,7 @@ from rapkit.cli.chat.sender import Sender
 from rapkit.cli.chat.server_watch import Look, ServerWatch
 from rapkit.cli.chat.toolbar import toolbar
 from rapkit.cli.chat.unsent import UnsentMessage
-from rapkit.cli.chat.warning_handler import warned
+from rapkit.cli.chat.warning_handler import show_warnings
 from rapkit.cli.reconnecting_stream import ConnectionLost, Reconnected
 from rapkit.cli.threads.thread_lookup import path_of
 from rapkit.errors import RapkitError
@@ -78,7 +78,7 @@ class Chat:
         self.start(self._look_again_and_again())
         self.start(self._servers.run())
         try:
-            with warned(self._servers.warn):
+            with show_warnings(self._servers.warn):
                 await self._screen.run()
         finally:
             self._stop_following()

@@ -18,7 +18,7 @@ class _Handler(logging.Handler):
 
 
 @contextlib.contextmanager
-def warned(show: Callable[[str], None]) -> Iterator[None]:
+def show_warnings(show: Callable[[str], None]) -> Iterator[None]:
     """Call `show`, in this event loop, with every warning and error that is logged as long as the context lasts."""
     handler = _Handler(show)
     logging.getLogger().addHandler(handler)

@@ -18,7 +18,7 @@ from rapkit.cli.demo.participants import SCRIPT, Participants
 from rapkit.cli.demo.plain_output import PlainOutput, summary, told
 from rapkit.cli.demo.process import is_alive
 from rapkit.cli.demo.sandbox import Sandbox, check_that_there_is_room
-from rapkit.cli.demo.signals import DemoStopped, hearing_signals
+from rapkit.cli.demo.signals import DemoStopped, raise_on_signals
 from rapkit.errors import ConfigError
 
 _PATIENCE = 30.0
@@ -46,7 +46,7 @@ def command(live: bool) -> None:
     demo_state = DemoState(display or lines, model if live else "scripted model, no key, no network")
     sandbox = Sandbox()
     try:
-        with hearing_signals() as stop, sandbox, display or contextlib.nullcontext():
+        with raise_on_signals() as stop, sandbox, display or contextlib.nullcontext():
             patience = _PATIENCE_WITH_A_MODEL if live else _PATIENCE
             DemoScript(demo_state, Participants(sandbox, model), stop, patience).tell()
         _check_that_nothing_is_left(sandbox, demo_state)

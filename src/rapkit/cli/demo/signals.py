@@ -16,7 +16,7 @@ class DemoStopped(Exception):
 
 
 @contextlib.contextmanager
-def hearing_signals() -> Iterator[Callable[[], None]]:
+def raise_on_signals() -> Iterator[Callable[[], None]]:
     """Signals are noted, and do nothing by themselves; what this gives raises `DemoStopped` if there was one.
 
     So they never come between the start of a process and the note that it has to be ended.

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from rapkit.cli.doctor.checked_agent import CheckedAgent
-from rapkit.cli.doctor.report import as_json, is_well, show, waiting
+from rapkit.cli.doctor.report import all_passed, as_json, show, waiting
 from rapkit.cli.doctor.run_checks import PATIENCE, run_checks
 from rapkit.cli.doctor.setting_sources import SettingSources, servers_outside
 from rapkit.cli.settings_options import listening_options, settings_options
@@ -37,7 +37,7 @@ def command(config: Path, flags: Flags, ask_model: bool, json_: bool) -> None:
         click.echo(as_json(results))
     else:
         show(results, Console(highlight=False))
-    raise click.exceptions.Exit(0 if is_well(results) else 1)
+    raise click.exceptions.Exit(0 if all_passed(results) else 1)
 
 
 def _checked(config: Path, flags: Flags) -> CheckedAgent:

@@ -10,7 +10,7 @@ from rapkit.cli.doctor.check_result import CheckResult
 from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.cli.doctor.fetch import fetch
 from rapkit.cli.doctor.store_file import StoreFile
-from rapkit.cli.duration_text import span
+from rapkit.cli.duration_text import format_duration
 from rapkit.errors import DeliveryError, RapkitError
 from rapkit.printable import printable
 from rapkit.runtime.discovery import PATH
@@ -58,14 +58,14 @@ def _wrong_beside_others(checked: CheckedAgent) -> Iterator[str]:
         return
     latest = _latest(checked.settings.store)
     if latest is not None and latest - time.time() > _FAR_OFF:
-        yield f"the store has something from {span(latest - time.time())} later"
+        yield f"the store has something from {format_duration(latest - time.time())} later"
     servers = checked.settings.servers
     asked = [run_in_daemon_thread(_off, server.base + PATH) for server in servers]
     for server, answer in zip(servers, asked, strict=True):
         off = answer.result()
         if off is not None and abs(off) > _FAR_OFF:
             where = "ahead of" if off > 0 else "behind"
-            yield f"it is {span(abs(off))} {where} that of {printable(server.key)}"
+            yield f"it is {format_duration(abs(off))} {where} that of {printable(server.key)}"
 
 
 def _latest(store: str) -> float | None:

@@ -12,7 +12,7 @@ from rapkit.http.authentication import is_loopback_host
 from rapkit.http.plain_http import check_plain_http
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.agent import Agent
-from rapkit.settings.missing_file import no_settings
+from rapkit.settings.missing_file import missing_file_error
 from rapkit.settings.settings import DEFAULT_FILE, Settings
 
 _CONFIG = "config"
@@ -60,7 +60,7 @@ def _check_that_it_would_start(settings: Settings) -> None:
 
 
 def _without(checked: CheckedAgent) -> CheckResult:
-    if checked.problem == no_settings(checked.config):
+    if checked.problem == missing_file_error(checked.config):
         return CheckResult(
             _CONFIG,
             "warning",

@@ -21,10 +21,10 @@ _ARROW = "→"
 def as_json(results: Sequence[CheckResult]) -> str:
     """One object: whether all is well, and all checks."""
     checks = [{"check": each.check, "state": each.state, "seen": each.seen, "do": each.do} for each in results]
-    return json.dumps({"ok": is_well(results), "checks": checks}, indent=2)
+    return json.dumps({"ok": all_passed(results), "checks": checks}, indent=2)
 
 
-def is_well(results: Sequence[CheckResult]) -> bool:
+def all_passed(results: Sequence[CheckResult]) -> bool:
     """Whether nothing failed."""
     return not any(each.state == "failed" for each in results)
 

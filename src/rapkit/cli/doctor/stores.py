@@ -8,7 +8,7 @@ from pathlib import Path
 from rapkit.cli.doctor.check_result import CheckResult, State
 from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.cli.doctor.store_file import Contents, NotOurs, StoreFile, Unreadable
-from rapkit.cli.duration_text import span
+from rapkit.cli.duration_text import format_duration
 from rapkit.errors import ConfigError
 from rapkit.keyring import VARIABLE, Keyring, key_file, read_key_file
 from rapkit.store_url import file_in, file_of, is_in_memory, shown
@@ -161,7 +161,7 @@ def _trouble_with(contents: Contents, path: Path) -> list[StoreProblem]:
         advice = "Give the server and its webhook_secret the same secret, or leave webhook_secret out; see callback_problem of the calls."
         troubles.append(StoreProblem(calls, advice))
     if contents.unread and contents.oldest_unread > _LONG and not contents.workers:
-        waits = f"mail has waited for {span(contents.oldest_unread)}, and nobody works on it"
+        waits = f"mail has waited for {format_duration(contents.oldest_unread)}, and nobody works on it"
         troubles.append(StoreProblem(waits, "Start what uses this store: rapkit up, rapkit wake or rapkit serve."))
     return troubles
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from rapkit import call_ids
-from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, looking_options, reached
+from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, query_options, reach_agent
 from rapkit.cli.command_hints import CommandHints
 from rapkit.cli.threads.questions import number_of, show_authorization, show_question
 from rapkit.cli.threads.terminal_writer import TerminalWriter, print_json, say_done
@@ -23,7 +23,7 @@ _MOST_WORDS = 2
 @click.option("--text", metavar="TEXT", help="Answer in words, where the model asks.")
 @click.option("--dismiss", is_flag=True, help="Do not answer: what the question says for that case stands.")
 @click.option("--json", "as_json", is_flag=True, help="Print the open questions as the HTTP API has them.")
-@looking_options
+@query_options
 def choose(
     selection: AgentSelection, thread: str, words: tuple[str, ...], text: str | None, dismiss: bool, as_json: bool
 ) -> None:
@@ -40,7 +40,7 @@ def choose(
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
     if len(words) > _MOST_WORDS:
         raise click.UsageError("Give at most a call and a choice. A label of several words is put in quotes.")
-    with reached(selection, working=False) as agent:
+    with reach_agent(selection, working=False) as agent:
         found = find_thread(agent.api, thread, agent.said)
         if as_json:
             print_json({key: found[key] for key in ("thread_id", "choices", "oauth")})

@@ -11,8 +11,8 @@ import click
 from rich.text import Text
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.agent_selection import AgentSelection, looking_options, reached
-from rapkit.cli.duration_text import span
+from rapkit.cli.agent_selection import AgentSelection, query_options, reach_agent
+from rapkit.cli.duration_text import format_duration
 from rapkit.cli.threads.journal_reader import read_journal
 from rapkit.cli.threads.terminal_writer import TerminalWriter, print_json, status_text
 from rapkit.cli.threads.thread_lookup import all_threads, complete_thread, find_thread, path_of
@@ -49,13 +49,13 @@ class _Row:
     help="How many to show at most.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what the HTTP API says of them: {threads, more}.")
-@looking_options
+@query_options
 def list_(selection: AgentSelection, status: str | None, parent: str | None, limit: int, as_json: bool) -> None:
     """List threads, the latest first: what they are doing, and what was last said in them.
 
     "asks you" is where somebody waits for your answer: see `rapkit threads show`. Calls are those that are not answered yet.
     """
-    with reached(selection, working=False) as agent:
+    with reach_agent(selection, working=False) as agent:
         parent_id = None if parent is None else find_thread(agent.api, parent, agent.said)["thread_id"]
         found = all_threads(agent.api, status=status, parent=parent_id, limit=min(limit + 1, 200))
         threads = list(itertools.islice(found, limit + 1))
@@ -75,7 +75,7 @@ def _row(api: AgentApi, summary: Any) -> _Row:
     return _Row(
         id=thread["thread_id"],
         status=status_text(thread),
-        age=span(time.time() - thread["created_at"]),
+        age=format_duration(time.time() - thread["created_at"]),
         calls=str(len(thread["pending_calls"]) or ""),
         cost=dollars(thread["usage"]["cost"]) if thread["usage"]["cost"] else "",
         words=_last_words(api, thread),

@@ -7,8 +7,8 @@ from typing import Any
 import click
 from rich.text import Text
 
-from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, looking_options, reached
-from rapkit.cli.duration_text import span
+from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, query_options, reach_agent
+from rapkit.cli.duration_text import format_duration
 from rapkit.cli.progress import PROGRESS, read_progress
 from rapkit.cli.threads.journal_reader import read_journal
 from rapkit.cli.threads.questions import show_authorization, show_question
@@ -46,13 +46,13 @@ _TURNS = {
 @click.option(
     "--json", "as_json", is_flag=True, help="Print what the HTTP API says: {thread, family, entries}, with all entries."
 )
-@looking_options
+@query_options
 def show(selection: AgentSelection, thread: str, limit: int, everything: bool, as_json: bool) -> None:
     """Show a THREAD: its family, its timeline, whose turn it is, what it asks, and what it has cost.
 
     Times in the timeline say how long it took: a model to reply, a tool to answer, a person to choose.
     """
-    with reached(selection, working=False) as agent:
+    with reach_agent(selection, working=False) as agent:
         found = find_thread(agent.api, thread, agent.said)
         family = agent.api.get(path_of(found["thread_id"], "family"))
         after = 0 if everything or as_json else max(0, found["length"] - limit)
@@ -163,7 +163,7 @@ class _Page:
             self._writer.title("Pending")
         for call in thread["pending_calls"]:
             turn, end = _TURNS[self._awaits(call)]
-            parts = [turn, f"for {span(self._now - call['made_at'])}"]
+            parts = [turn, f"for {format_duration(self._now - call['made_at'])}"]
             if call["until"] is not None:
                 parts.append(f"{end} {until(call['until'], self._now)}")
             if call["still_running_shown"]:
@@ -172,7 +172,9 @@ class _Page:
         if thread["subscriptions"]:
             self._writer.title("Subscriptions")
         for each in thread["subscriptions"]:
-            self._live(each, ", ".join([*self._progress(each), f"active for {span(self._now - each['since'])}"]))
+            self._live(
+                each, ", ".join([*self._progress(each), f"active for {format_duration(self._now - each['since'])}"])
+            )
         if others := [name for name in thread["views"] if name != PROGRESS]:
             self._writer.title("Views")
             self._note(", ".join(others))

@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem
 
 from rapkit import call_ids
 from rapkit.cli.agent_api import AgentApi, AgentRefused
-from rapkit.cli.agent_selection import AgentSelection, reached
+from rapkit.cli.agent_selection import AgentSelection, reach_agent
 from rapkit.cli.command_hints import CommandHints
 from rapkit.cli.options import read_token
 from rapkit.errors import ConfigError, RapkitError
@@ -107,7 +107,7 @@ def complete_thread(ctx: click.Context, _param: click.Parameter, incomplete: str
         selection = AgentSelection(
             said.get("config") or "rapkit.toml", said.get("url"), read_token(said.get("token")), flags
         )
-        with reached(selection, working=False) as agent:
+        with reach_agent(selection, working=False) as agent:
             threads = agent.api.get("threads", limit=_MOST_COMPLETED)["threads"]
     except (RapkitError, OSError, LookupError, TypeError):  # a shell has no place for what is wrong
         return []

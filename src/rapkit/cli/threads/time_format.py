@@ -2,14 +2,14 @@
 
 import time
 
-from rapkit.cli.duration_text import span
+from rapkit.cli.duration_text import format_duration
 
 _EXACT = 10
 
 
 def lasted(seconds: float) -> str:
     """How long something took: `0.3 s`, `12 s`, `5 min`."""
-    return f"{seconds:.1f} s" if seconds < _EXACT else span(seconds)
+    return f"{seconds:.1f} s" if seconds < _EXACT else format_duration(seconds)
 
 
 def clock(at: float) -> str:
@@ -24,7 +24,7 @@ def day(at: float) -> str:
 
 def ago(at: float, now: float) -> str:
     """`5 min ago`."""
-    return f"{span(now - at)} ago"
+    return f"{format_duration(now - at)} ago"
 
 
 def until(at: float, now: float) -> str:
@@ -32,4 +32,4 @@ def until(at: float, now: float) -> str:
     if at <= now:
         return "now"
     soon = at - now < 3600
-    return f"in {span(at - now)}" + ("" if soon else f" ({day(at)} {clock(at)})")
+    return f"in {format_duration(at - now)}" + ("" if soon else f" ({day(at)} {clock(at)})")

@@ -145,9 +145,9 @@ def call_text(call: Entry) -> str:
     if display:
         return display
     # Here, and not above: messages as they are on the wire are loaded with it, and most commands that show threads see none.
-    from rapkit.protocol.display_script import in_words
+    from rapkit.protocol.display_script import describe_call
 
-    return in_words(call["name"], call["arguments"])
+    return describe_call(call["name"], call["arguments"])
 
 
 def _call(call: Entry) -> str:

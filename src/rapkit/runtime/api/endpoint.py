@@ -14,9 +14,9 @@ from rapkit.http.requests import Refusal, Request, read_request
 from rapkit.protocol.problems import problems
 from rapkit.runtime.api.event_stream import StreamTiming
 from rapkit.runtime.api.operations import About, ApiRequest, Operation, Sendable
-from rapkit.runtime.api.responses import problem, refusal_of
+from rapkit.runtime.api.responses import problem_response, refusal_of
 from rapkit.runtime.thread_commands import ThreadCommands
-from rapkit.tracing import arriving
+from rapkit.tracing import request_span
 
 log = logging.getLogger("rapkit.api")
 
@@ -46,7 +46,7 @@ class ApiEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        with arriving(scope["headers"]):
+        with request_span(scope["headers"]):
             answer = await self._answer(scope, receive)
         await answer.send(receive, send)
 
@@ -63,10 +63,10 @@ class ApiEndpoint:
             )
             return await operation.handler(self._asked(operation, scope, request))
         except (Refusal, RapkitError) as error:
-            return problem(refusal_of(error))
+            return problem_response(refusal_of(error))
         except Exception as error:
             log.critical("a request failed", exc_info=error)
-            return problem(Refusal(500, "Something went wrong here. The log of the agent says what."))
+            return problem_response(Refusal(500, "Something went wrong here. The log of the agent says what."))
 
     def _operation(self, method: str) -> Operation:
         if method not in self._operations:

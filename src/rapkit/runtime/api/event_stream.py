@@ -44,7 +44,7 @@ def _id_of(event: ThreadEvent) -> str:
     return f"{event.seq}.1" if event.more else str(event.seq)
 
 
-def written(event: ThreadEvent) -> bytes:
+def encode_event(event: ThreadEvent) -> bytes:
     """An event as it stands in the stream."""
     data = document_of(event.line) if event.name is EventName.ENTRY and event.line is not None else event.data
     id = b"" if event.seq is None else b"id: %s\n" % _id_of(event).encode()
@@ -117,7 +117,7 @@ class EventStream:
             return None
         if event is None:
             return None
-        return await offload(0 if event.line is None else event.line.size, written, event)
+        return await offload(0 if event.line is None else event.line.size, encode_event, event)
 
 
 async def _until_gone(receive: Receive) -> None:

@@ -15,7 +15,7 @@ from rapkit.http.requests import Refusal
 from rapkit.runtime.api import schemas
 from rapkit.runtime.api.entries import SHAPES, EntryPage
 from rapkit.runtime.api.operations import Operation
-from rapkit.runtime.api.responses import json_answer, problem
+from rapkit.runtime.api.responses import json_response, problem_response
 
 _REF = "#/components/schemas/{model}"
 _EVENTS: dict[str, type[BaseModel] | None] = {
@@ -160,7 +160,7 @@ def _ref(model: type[BaseModel]) -> dict[str, str]:
 
 
 @lru_cache
-def written(operations: tuple[Operation, ...], path: str) -> bytes:
+def encoded_document(operations: tuple[Operation, ...], path: str) -> bytes:
     """The document as it is sent. It takes a while, and it is the same for every agent of a process."""
     return to_json(describe(operations, path))
 
@@ -175,6 +175,6 @@ class OpenApi:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["method"] == "GET":
-            await json_answer(written(self._operations, self._path)).send(receive, send)
+            await json_response(encoded_document(self._operations, self._path)).send(receive, send)
         else:
-            await problem(Refusal(405, "Send GET.", ((b"allow", b"GET"),))).send(receive, send)
+            await problem_response(Refusal(405, "Send GET.", ((b"allow", b"GET"),))).send(receive, send)

@@ -9,11 +9,11 @@ from pydantic_core import to_json
 from starlette.types import Receive, Send
 
 from rapkit.http.requests import Refusal
-from rapkit.protocol.display_script import in_words
+from rapkit.protocol.display_script import describe_call
 from rapkit.runtime.api import schemas
 from rapkit.runtime.api.entries import EntryPage, page_of
 from rapkit.runtime.api.event_stream import EventStream, StreamTiming, read_id
-from rapkit.runtime.api.responses import ApiResponse, answer, json_answer
+from rapkit.runtime.api.responses import ApiResponse, document_response, json_response
 from rapkit.runtime.event_feed import choice_shown
 from rapkit.runtime.thread_commands import ThreadCommands, ThreadFamily, ThreadSnapshot
 from rapkit.work.offload import offload
@@ -77,7 +77,7 @@ class Operation:
 
 async def get_agent(asked: ApiRequest) -> Sendable:
     """Look at the agent itself."""
-    return answer(asked.about())
+    return document_response(asked.about())
 
 
 # Threads
@@ -88,7 +88,7 @@ async def create_thread(asked: ApiRequest) -> Sendable:
     body: schemas.NewThread = asked.body
     thread_id = await asked.threads.create(text=body.text, user_id=body.user_id, key=asked.key)
     location = (b"location", f"{asked.root}/v1/threads/{thread_id}".encode("latin-1", "replace"))
-    return answer(schemas.ThreadMade(thread_id=thread_id), 201, (location,))
+    return document_response(schemas.ThreadMade(thread_id=thread_id), 201, (location,))
 
 
 async def list_threads(asked: ApiRequest) -> Sendable:
@@ -98,7 +98,7 @@ async def list_threads(asked: ApiRequest) -> Sendable:
         parent=query.parent, status=query.status, after=query.cursor or "", limit=query.limit
     )
     threads = [schemas.ThreadSummary(**_summary(look)) for look in page.looks]
-    return answer(schemas.ThreadPage(threads=threads, next_cursor=page.next))
+    return document_response(schemas.ThreadPage(threads=threads, next_cursor=page.next))
 
 
 async def get_thread(asked: ApiRequest) -> Sendable:
@@ -112,7 +112,7 @@ async def get_thread(asked: ApiRequest) -> Sendable:
             operation=call.operation,
             server=call.server,
             arguments=call.arguments,
-            display=call.display or in_words(call.name, call.arguments),
+            display=call.display or describe_call(call.name, call.arguments),
             made_at=call.made_at,
             still_running_shown=call.detached,
             awaits=call.awaits,
@@ -126,7 +126,7 @@ async def get_thread(asked: ApiRequest) -> Sendable:
             call_id=call_id,
             name=each.name,
             arguments=each.arguments,
-            display=each.display or in_words(each.name, each.arguments),
+            display=each.display or describe_call(each.name, each.arguments),
             since=each.since,
             callback_problem=look.unsigned.get(call_id),
         )
@@ -153,12 +153,12 @@ async def get_thread(asked: ApiRequest) -> Sendable:
             **{each.name: schemas.Used(used=each.used, limit=each.limit) for each in asked.threads.budget(thread)}
         ),
     )
-    return answer(detail)
+    return document_response(detail)
 
 
 async def get_family(asked: ApiRequest) -> Sendable:
     """See all that came of one."""
-    return answer(_relative(await asked.threads.family(asked.thread_id)))
+    return document_response(_relative(await asked.threads.family(asked.thread_id)))
 
 
 def _relative(family: ThreadFamily) -> schemas.Relative:
@@ -200,7 +200,7 @@ async def get_history(asked: ApiRequest) -> Sendable:
         more = len(documents) < len(lines)
         after = documents[-1]["seq"] if documents else after
     page = {"entries": entries, "next_cursor": str(after) if more else None}
-    return json_answer(await offload(_LARGEST_PAGE - size, to_json, page))
+    return json_response(await offload(_LARGEST_PAGE - size, to_json, page))
 
 
 async def stream_events(asked: ApiRequest) -> Sendable:
@@ -223,40 +223,40 @@ async def send_message(asked: ApiRequest) -> Sendable:
     """Say something."""
     body: schemas.NewMessage = asked.body
     message_id = await asked.threads.send(asked.thread_id, body.text, asked.key)
-    return answer(schemas.MessageTaken(message_id=message_id), 202)
+    return document_response(schemas.MessageTaken(message_id=message_id), 202)
 
 
 async def close_thread(asked: ApiRequest) -> Sendable:
     """End it."""
     await asked.threads.close(asked.thread_id)
-    return answer(schemas.Taken(), 202)
+    return document_response(schemas.Taken(), 202)
 
 
 async def cancel_call(asked: ApiRequest) -> Sendable:
     """Cancel a call or a subscription."""
     await asked.threads.cancel(asked.thread_id, asked.path["call_id"], asked.key)
-    return answer(schemas.Taken(), 202)
+    return document_response(schemas.Taken(), 202)
 
 
 async def choose(asked: ApiRequest) -> Sendable:
     """Answer a question."""
     body: schemas.Selection = asked.body
     await asked.threads.choose(asked.thread_id, asked.path["call_id"], body.selected, asked.key, body.asked_at)
-    return answer(schemas.Taken(), 202)
+    return document_response(schemas.Taken(), 202)
 
 
 async def answer_question(asked: ApiRequest) -> Sendable:
     """Answer a question in words."""
     body: schemas.AnswerInWords = asked.body
     await asked.threads.answer(asked.thread_id, asked.path["call_id"], body.text, asked.key, body.asked_at)
-    return answer(schemas.Taken(), 202)
+    return document_response(schemas.Taken(), 202)
 
 
 async def grant_budget(asked: ApiRequest) -> Sendable:
     """Let it use more."""
     body: schemas.MoreBudget = asked.body
     await asked.threads.grant(asked.thread_id, slices=body.slices, tokens=body.tokens, cost=body.cost, key=asked.key)
-    return answer(schemas.Taken(), 202)
+    return document_response(schemas.Taken(), 202)
 
 
 _ONE = "/v1/threads/{thread_id}"

@@ -32,17 +32,17 @@ class ApiResponse:
         await send_answer(send, self.status, self.body, self.headers)
 
 
-def answer(document: BaseModel, status: int = 200, headers: Headers = ()) -> ApiResponse:
+def document_response(document: BaseModel, status: int = 200, headers: Headers = ()) -> ApiResponse:
     """A document."""
-    return json_answer(document.model_dump_json().encode(), status, headers)
+    return json_response(document.model_dump_json().encode(), status, headers)
 
 
-def json_answer(body: bytes, status: int = 200, headers: Headers = ()) -> ApiResponse:
+def json_response(body: bytes, status: int = 200, headers: Headers = ()) -> ApiResponse:
     """A document that is written already."""
     return ApiResponse(status, body, (_JSON, *headers))
 
 
-def problem(refusal: Refusal) -> ApiResponse:
+def problem_response(refusal: Refusal) -> ApiResponse:
     """A problem document."""
     document = Problem(
         title=HTTPStatus(refusal.status).phrase, status=refusal.status, detail=refusal.detail

@@ -25,7 +25,7 @@ from rapkit.server.resources.thread_resources import Resources
 from rapkit.server.services import ToolsetServices
 from rapkit.server.subscriptions.confirmation import confirmation_fact
 from rapkit.server.tools.context import Context
-from rapkit.server.tools.handler import output_of, unexpected
+from rapkit.server.tools.handler import run_to_output, unexpected_error
 from rapkit.server.tools.output import CANCELLED, Output
 from rapkit.server.tools.tool import Tool
 from rapkit.tracing import Span
@@ -308,7 +308,7 @@ class CallRunner:
         needs_context = tool.signature.context_parameter or tool.subscription or self._services.config.hooks
         context = running.context = await handler_run.context() if needs_context else None
         try:
-            output = await output_of(
+            output = await run_to_output(
                 tool, message, context, self._services.clock, partial(handler_run.handle, message, context)
             )
             return handler_run.ending(output)
@@ -322,7 +322,7 @@ class CallRunner:
             # Not by the server: the handler has cancelled its own task. That is a failure like any other.
             while task.uncancel():
                 pass
-            return HandlerResult(unexpected(message, asyncio.CancelledError("the handler has cancelled itself")))
+            return HandlerResult(unexpected_error(message, asyncio.CancelledError("the handler has cancelled itself")))
         finally:
             await handler_run.close()
 
@@ -333,7 +333,7 @@ class CallRunner:
             body = dump(_tool_result(message, ending))
         except ValidationError as error:  # such as a picture of no kind
             assert isinstance(message, Invocation)
-            return self._failed(message, ending, unexpected(message, error))
+            return self._failed(message, ending, unexpected_error(message, error))
         if len(body) <= largest:
             return body, ending
         told = f"Error: the result has {len(body):,} bytes, and {largest:,} can be sent. Ask for less."

@@ -19,8 +19,8 @@ from rapkit.server.services import ToolsetServices
 from rapkit.server.subscriptions.confirmation import NewSubscription, new_subscription
 from rapkit.server.tools.checkpoint import Checkpoint
 from rapkit.server.tools.context import Context, ContextServices
-from rapkit.server.tools.handler import bound, invoke
-from rapkit.server.tools.hooks import HookedCall, around
+from rapkit.server.tools.handler import bind_arguments, call_function
+from rapkit.server.tools.hooks import HookedCall, call_with_hooks
 from rapkit.server.tools.output import Output
 from rapkit.server.tools.tool import Tool
 from rapkit.server.views import Views
@@ -151,7 +151,7 @@ class HandlerRun:
 
     async def handle(self, message: Invocation, context: Context | None) -> Any:
         """Call the handler, with the hooks around it."""
-        arguments = bound(self._tool.signature, message, context)
+        arguments = bind_arguments(self._tool.signature, message, context)
         result = await self._with_hooks(arguments, context)
         self._thread_resources.settle()
         return result
@@ -162,11 +162,11 @@ class HandlerRun:
             return await self._handle(arguments)
         seen = {name: value for name, value in arguments.items() if name != self._tool.signature.context_parameter}
         hooked = HookedCall(self._tool.name, self._call.caller, seen, context)
-        return await around(hooks, hooked, partial(self._handle, arguments))
+        return await call_with_hooks(hooks, hooked, partial(self._handle, arguments))
 
     async def _handle(self, arguments: dict[str, Any]) -> Any:
         if self._tool.subscription is None:
-            return await invoke(self._tool.signature, arguments, self._services.thread_pool)
+            return await call_function(self._tool.signature, arguments, self._services.thread_pool)
         provider = self._tool.traits.requires_auth
         if provider is not None and provider in self._services.oauth.providers:
             # Now, because once the subscription is confirmed its call is answered, and its user cannot be asked any more.

@@ -16,7 +16,7 @@ from rapkit.protocol import parse_invocation
 from rapkit.server.engine import Admission, TooBusy, ToolsetEngine
 from rapkit.server.invocation import StoredCall
 from rapkit.server.limits import Limits
-from rapkit.tracing import incoming
+from rapkit.tracing import read_traceparent
 from rapkit.work.offload import offload
 
 RETRY_WHEN_STORE_FAILS = 5
@@ -41,7 +41,7 @@ async def invoke(engine: ToolsetEngine, request: Request) -> None:
             await offload(len(request.body), parse_invocation, request.body),
             request.body,
             base_url,
-            incoming(request.headers.items()),
+            read_traceparent(request.headers.items()),
         )
         admission = await engine.admit(call)
     except InvalidMessage as error:

@@ -65,7 +65,7 @@ class ProcessRun:
         try:
             if not self.task.done():
                 self.stop()
-                await outlast(self.task)
+                await wait_uncancelled(self.task)
         finally:
             # The caller is on its way out with an error or a cancellation of its own, which must not give way to this one.
             if not self._told and not self.task.cancelled() and (error := self.task.exception()) is not None:
@@ -131,7 +131,7 @@ class ProcessRun:
         return gone
 
 
-async def outlast(*tasks: asyncio.Task[None]) -> None:
+async def wait_uncancelled(*tasks: asyncio.Task[None]) -> None:
     """Return when all are done; if we are cancelled before, then with that."""
     cancelled: asyncio.CancelledError | None = None
     while not all(task.done() for task in tasks):

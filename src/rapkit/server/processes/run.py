@@ -8,7 +8,7 @@ from typing import Any
 from rapkit.errors import ToolError
 from rapkit.server.processes.command import Command
 from rapkit.server.processes.output import Kept, Lines, Output
-from rapkit.server.processes.process_run import ProcessRun, outlast
+from rapkit.server.processes.process_run import ProcessRun, wait_uncancelled
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Processes:
     async def close(self) -> None:
         """`stop`, and return when nothing is left, also if cancelled meanwhile."""
         self.stop()
-        await outlast(*(process_run.task for process_run in self._lives))
+        await wait_uncancelled(*(process_run.task for process_run in self._lives))
 
     def _start(self, command: Command, output: Output) -> ProcessRun:
         if self._stopped:

@@ -38,7 +38,7 @@ class Occurrence:
     final: bool
 
 
-def occurrences(value: object, associative: bool) -> list[Occurrence]:
+def to_occurrences(value: object, associative: bool) -> list[Occurrence]:
     """The events in what an author yielded or returned: None is no event, a list is several. `BadResult` if one cannot be sent."""
     return [_occurrence(each, associative) for each in _each(value)]
 

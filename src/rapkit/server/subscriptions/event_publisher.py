@@ -53,7 +53,7 @@ class HandlerFailed(Exception):
         self.error = error
 
 
-async def authors(work: Awaitable[T]) -> T:
+async def await_author(work: Awaitable[T]) -> T:
     """Await an author's code, and map what it raises to `EventRejected` or `HandlerFailed`.
 
     Our own cancellation and `Fenced` pass through unchanged.

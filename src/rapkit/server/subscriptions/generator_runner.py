@@ -5,11 +5,11 @@ from typing import Any
 
 from rapkit.mailbox import Commit
 from rapkit.server.services import ToolsetServices
-from rapkit.server.subscriptions.event import Occurrence, occurrences
-from rapkit.server.subscriptions.event_publisher import EventPublisher, EventRejected, HandlerFailed, authors
+from rapkit.server.subscriptions.event import Occurrence, to_occurrences
+from rapkit.server.subscriptions.event_publisher import EventPublisher, EventRejected, HandlerFailed, await_author
 from rapkit.server.subscriptions.generator_steps import DONE, GeneratorSteps, Outcome, steps_of
 from rapkit.server.subscriptions.subscription_context import SubscriptionContext
-from rapkit.server.tools.handler import bound, unexpected
+from rapkit.server.tools.handler import bind_arguments, unexpected_error
 from rapkit.server.tools.tool import Tool
 
 _FIRST_PAUSE = 0.125
@@ -56,18 +56,20 @@ class GeneratorRunner:
             if publisher.failure is not None:
                 raise publisher.failure from broke
             if not publisher.sub_state.confirmed:
-                await publisher.fail(unexpected(publisher.sub_state.message, broke.error), sub_context=self._workplace)
+                await publisher.fail(
+                    unexpected_error(publisher.sub_state.message, broke.error), sub_context=self._workplace
+                )
                 return
             await publisher.failed(broke.error)
 
     async def _tell_all(self) -> None:
         publisher, sub_context = self._publisher, self._workplace
-        steps = await authors(self._start())
+        steps = await await_author(self._start())
         publisher.log("started")
         try:
             while not publisher.sub_state.ended:
                 await self._wait_for_room()
-                events, changes = await authors(self._find(await self._next(steps)))
+                events, changes = await await_author(self._find(await self._next(steps)))
                 if events:
                     await publisher.tell(events, sub_context, changes=changes)
                     if sub_context.context is not None:
@@ -78,7 +80,7 @@ class GeneratorRunner:
             await sub_context.close()
 
     async def _start(self) -> GeneratorSteps:
-        arguments = bound(self._signature, self._publisher.sub_state.message, self._workplace.context)
+        arguments = bind_arguments(self._signature, self._publisher.sub_state.message, self._workplace.context)
         return steps_of(self._signature, arguments, self._thread_pool)
 
     async def _find(self, value: Any) -> tuple[list[Occurrence], Commit]:
@@ -86,7 +88,7 @@ class GeneratorRunner:
         associative = self._publisher.traits.associative
         if value is DONE:
             return [Occurrence(_ENDED, None, associative, final=True)], self._workplace.changes()
-        events = occurrences(value, associative)
+        events = to_occurrences(value, associative)
         return events, self._workplace.changes() if events else Commit()
 
     async def _wait_for_room(self) -> None:
@@ -109,7 +111,7 @@ class GeneratorRunner:
                 raise GeneratorReleased
             if not asked.done():
                 await self._do_chores()
-        return await authors(_value(asked))
+        return await await_author(_value(asked))
 
     async def _wait(self, asked: "asyncio.Future[Outcome]") -> None:
         at = self._next_chore()

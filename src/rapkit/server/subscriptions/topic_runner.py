@@ -10,18 +10,18 @@ from pydantic_core import from_json
 from rapkit.mailbox import Claim, Commit, Mail
 from rapkit.server.resources.thread_resources import Resources
 from rapkit.server.services import ToolsetServices
-from rapkit.server.subscriptions.event import Occurrence, occurrences
+from rapkit.server.subscriptions.event import Occurrence, to_occurrences
 from rapkit.server.subscriptions.event_publisher import (
     FLUSH,
     EventPublisher,
     EventRejected,
     HandlerFailed,
-    authors,
+    await_author,
     backoff,
 )
 from rapkit.server.subscriptions.subscription_context import SubscriptionContext
 from rapkit.server.subscriptions.topics import EVENT
-from rapkit.server.tools.handler import bound, invoke
+from rapkit.server.tools.handler import bind_arguments, call_function
 from rapkit.server.tools.tool import PAYLOAD, Tool
 
 _MOST_RUNS = 3
@@ -91,7 +91,7 @@ class TopicRunner:
         )
         self._at_work(sub_context)
         try:
-            events, changes = await authors(self._hear(new_mail, sub_context))
+            events, changes = await await_author(self._hear(new_mail, sub_context))
         except EventRejected as refused:
             await publisher.refuse(refused.error, consumed=[new_mail.seq])
             return False
@@ -107,10 +107,12 @@ class TopicRunner:
         if new_mail.kind != EVENT:
             return [], Commit()
         signature = self._tool.signature
-        arguments: dict[str, Any] = bound(signature, self._publisher.sub_state.message, sub_context.context)
+        arguments: dict[str, Any] = bind_arguments(signature, self._publisher.sub_state.message, sub_context.context)
         async with self._places, self._services.clock.timeout(self._tool.traits.timeout):
-            told = await invoke(signature, {**arguments, PAYLOAD: from_json(new_mail.body)}, self._services.thread_pool)
-        return occurrences(told, self._publisher.traits.associative), sub_context.changes()
+            told = await call_function(
+                signature, {**arguments, PAYLOAD: from_json(new_mail.body)}, self._services.thread_pool
+            )
+        return to_occurrences(told, self._publisher.traits.associative), sub_context.changes()
 
     async def _failed(self, new_mail: Mail, error: BaseException, *, keep: bool) -> bool:
         publisher = self._publisher

@@ -19,7 +19,7 @@ from rapkit.server.tools.tool import Tool
 log = logging.getLogger("rapkit.calls")
 
 
-def bound(signature: Signature, message: Invocation, context: Context | None) -> dict[str, Any]:
+def bind_arguments(signature: Signature, message: Invocation, context: Context | None) -> dict[str, Any]:
     """The function's arguments, checked; `BadArguments` if they do not fit."""
     arguments = signature.bind(message.arguments)
     if signature.context_parameter:
@@ -27,14 +27,14 @@ def bound(signature: Signature, message: Invocation, context: Context | None) ->
     return arguments
 
 
-async def invoke(signature: Signature, arguments: dict[str, Any], thread_pool: ThreadPool) -> Any:
+async def call_function(signature: Signature, arguments: dict[str, Any], thread_pool: ThreadPool) -> Any:
     """What the function returns; a plain function is called in a thread."""
     if signature.is_async:
         return await signature.function(**arguments)
     return await thread_pool.run(partial(signature.function, **arguments))
 
 
-async def output_of(
+async def run_to_output(
     tool: Tool, message: Invocation, context: Context | None, clock: Clock, work: Callable[[], Awaitable[Any]]
 ) -> Output:
     """What the work returns, or how it failed, as the parts of a result. Cancellation and `Fenced` pass through: they end the claim."""
@@ -48,7 +48,7 @@ async def output_of(
         if task.cancelling():
             raise
         # The server did not cancel it: the handler let out a cancellation of something of its own.
-        return unexpected(message, asyncio.CancelledError("the handler let it out"))
+        return unexpected_error(message, asyncio.CancelledError("the handler let it out"))
     except Fenced:
         raise
     except BadResult as error:
@@ -58,20 +58,20 @@ async def output_of(
         return Output(error_text(error, ""), failed=True)
     except TimeoutError as error:
         if not limit.expired():
-            return unexpected(message, error)
+            return unexpected_error(message, error)
         if context is not None:
             context.cancel()
         return Output(_out_of_time(tool), failed=True)
     except GeneratorExit as error:
         if not _loop_runs():
             raise  # not the handler's: the event loop is gone, and nothing can be awaited any more
-        return unexpected(message, error)
+        return unexpected_error(message, error)
     except BaseException as error:  # noqa: BLE001 - authors raise anything; the model gets a masked text, the log the whole
         # SystemExit too: it comes from libraries written for the command line, and would end the server with all other calls.
-        return unexpected(message, error)
+        return unexpected_error(message, error)
 
 
-def unexpected(message: Invocation, error: BaseException) -> Output:
+def unexpected_error(message: Invocation, error: BaseException) -> Output:
     """What the model is told of an unexpected exception. The log has the rest."""
     reference = secrets.token_hex(4)
     log.error(

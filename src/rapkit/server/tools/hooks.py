@@ -21,9 +21,9 @@ Proceed = Callable[[], Awaitable[Any]]
 Hook = Callable[[HookedCall, Proceed], Awaitable[Any]]
 
 
-async def around(hooks: Sequence[Hook], call: HookedCall, handler: Proceed) -> Any:
+async def call_with_hooks(hooks: Sequence[Hook], call: HookedCall, handler: Proceed) -> Any:
     """The handler's result with all hooks around it, the first one outermost."""
     if not hooks:
         return await handler()
     first, *rest = hooks
-    return await first(call, lambda: around(rest, call, handler))
+    return await first(call, lambda: call_with_hooks(rest, call, handler))

@@ -32,7 +32,7 @@ from rapkit.mailbox import (
     lanes_of_name,
 )
 from rapkit.stores.sqlite import statements as sql
-from rapkit.stores.sqlite.due_rows import LOOKAHEAD, PUT_OFF_FOR, filters, free_rows, within
+from rapkit.stores.sqlite.due_rows import LOOKAHEAD, PUT_OFF_FOR, free_rows, quota_filters, within_quota
 from rapkit.stores.sqlite.writer import Transaction
 
 _MOST_MAIL_PER_CLAIM = 1000
@@ -184,10 +184,10 @@ class Boxes:
         self, worker: str, kind: str, limit: int, mail_bytes: int, quota: Quota[str] | None, tx: Transaction
     ) -> Charged:
         """Claim boxes and charge their mail. It is read after that is committed, so that a process which dies of reading it is counted."""
-        due = tx.rows(sql.DUE_BOXES, (kind, tx.now, limit + LOOKAHEAD, *filters(quota)))
+        due = tx.rows(sql.DUE_BOXES, (kind, tx.now, limit + LOOKAHEAD, *quota_filters(quota)))
         until = tx.now + self._lease.seconds
         free, more = free_rows(due, worker, len(due), sql.POSTPONE_BOXES, self._lease.seconds, tx)
-        rows, left_out = within(quota, free, due, limit)
+        rows, left_out = within_quota(quota, free, due, limit)
         mail = self._mail_within(mail_bytes, rows, tx)
         if more or left_out or len(mail) < len(rows):
             tx.due.add(kind)

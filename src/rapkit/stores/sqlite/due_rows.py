@@ -15,14 +15,14 @@ PUT_OFF_FOR: Final = 3600.0
 """Seconds until what could not be opened is tried again: the key may be back by then."""
 
 
-def filters(quota: Quota[str] | None) -> tuple[str, str | None]:
+def quota_filters(quota: Quota[str] | None) -> tuple[str, str | None]:
     """The shares of which nothing may be had, and the only ones of which something may be had if that is so, for a statement."""
     if quota is None:
         return "[]", None
     return json.dumps(quota.full), None if quota.only is None else json.dumps(quota.only)
 
 
-def within(
+def within_quota(
     quota: Quota[str] | None, free: list[int], due: list[tuple[int, str | None, float, str]], limit: int
 ) -> tuple[list[int], bool]:
     """The first of these rows that the quota allows, and whether the quota kept some of them from being among these."""

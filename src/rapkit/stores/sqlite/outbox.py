@@ -9,7 +9,7 @@ from rapkit.errors import WrongKey
 from rapkit.keyring import Keyring
 from rapkit.mailbox import OUTBOX, Lease, OutboxRow, Outcome, Outgoing, Quota, Settlement, TakenPost
 from rapkit.stores.sqlite import statements as sql
-from rapkit.stores.sqlite.due_rows import LOOKAHEAD, PUT_OFF_FOR, filters, free_rows, within
+from rapkit.stores.sqlite.due_rows import LOOKAHEAD, PUT_OFF_FOR, free_rows, quota_filters, within_quota
 from rapkit.stores.sqlite.writer import Transaction
 
 _LENGTH_BYTES = 4
@@ -50,10 +50,10 @@ class Outbox:
             tx.due.add(OUTBOX)
 
     def take(self, worker: str, limit: int, quota: Quota[str] | None, tx: Transaction) -> list[TakenPost]:
-        due = tx.rows(sql.DUE_OUTGOING, (tx.now, limit + LOOKAHEAD, *filters(quota)))
+        due = tx.rows(sql.DUE_OUTGOING, (tx.now, limit + LOOKAHEAD, *quota_filters(quota)))
         until = tx.now + self._lease.seconds
         free, more = free_rows(due, worker, len(due), sql.POSTPONE_OUTGOING, self._lease.seconds, tx)
-        rows, left_out = within(quota, free, due, limit)
+        rows, left_out = within_quota(quota, free, due, limit)
         more = more or left_out
         rows = self._without_replaced(rows, tx)
         if more:

@@ -161,11 +161,11 @@ class Vault:
     async def _lease(self, user: str, provider: str, stale: bytes) -> bytes | None:
         """The right to refresh, as soon as no other process has it; None if the token has changed while we waited."""
         while await self._record(user, TOKEN, provider) == stale:
-            sub_state = await self._record(user, REFRESHING, provider)
+            current_lease = await self._record(user, REFRESHING, provider)
             now = self._clock.now()
-            if sub_state is None or not _is_live(sub_state, now):
+            if current_lease is None or not _is_live(current_lease, now):
                 lease = json.dumps({"by": new_id("refresh"), "until": now + LEASE}).encode()
-                if await self._note(user, REFRESHING, provider, lease, sub_state):
+                if await self._note(user, REFRESHING, provider, lease, current_lease):
                     return lease
             await self._clock.sleep(_LOOK_AGAIN_EVERY)
         return None
