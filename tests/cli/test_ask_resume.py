@@ -90,7 +90,7 @@ def when_waited(monkeypatch: pytest.MonkeyPatch, then: Callable[[AgentApi], None
             then(self._api)
             return outcome
 
-    monkeypatch.setattr("rapkit.cli.ask.Awaiting", Interrupted)
+    monkeypatch.setattr("rapkit.cli.ask.AnswerWait", Interrupted)
 
 
 # What is to be typed next

@@ -743,7 +743,7 @@ async def test_what_cannot_be_killed_holds_nobody_up_and_stays_on_record(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "killpg", forbidden)
-        for part in ("groups", "life"):
+        for part in ("process_groups", "process_run"):
             patch.setattr(f"rapkit.server.processes.{part}.DIES_WITHIN", 0.1)
         with pytest.raises(ToolError, match="did not finish"):
             await processes.run(["sleep", "1000"], timeout=0.05)

@@ -132,7 +132,7 @@ def _acknowledged_before_it_is_written() -> Patch:
 
 
 def _nobody_unsubscribes() -> Patch:
-    return patch.object(subscription_runner, "farewell", lambda *_: [])
+    return patch.object(subscription_runner, "unsubscribe_mail", lambda *_: [])
 
 
 class _TwoCommits:
