@@ -31,7 +31,7 @@ def spoiled(thread_id: str, message: Incoming, *, dedup: str | None = None) -> N
 
 @pytest.fixture
 async def agent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Agent]:
-    monkeypatch.setattr(thread_commands, "new_mail", spoiled)
+    monkeypatch.setattr(thread_commands, "encode_mail", spoiled)
     async with Agent(model=Scripted(answer), store="sqlite:///:memory:") as agent:
         yield agent
 

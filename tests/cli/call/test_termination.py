@@ -10,14 +10,14 @@ from tests.cli.command import PATIENCE
 
 TOLD_TWICE = """
 import signal, sys
-from rapkit.cli.call.termination import Told, hearing_the_first
+from rapkit.cli.call.termination import Terminated, raise_on_first_signal
 
 first, second, later = signal.Signals[sys.argv[1]], signal.Signals[sys.argv[2]], float(sys.argv[3])
 clock = [0.0]
-with hearing_the_first(lambda: clock[0]):
+with raise_on_first_signal(lambda: clock[0]):
     try:
         signal.raise_signal(first)
-    except Told as told:
+    except Terminated as told:
         print(told.exit_code, flush=True)
     clock[0] += later
     signal.raise_signal(second)
@@ -46,10 +46,10 @@ def test_one_that_is_passed_on_to_us_though_we_had_it_already_is_no_second_one(n
 
 IGNORED = """
 import signal
-from rapkit.cli.call.termination import hearing_the_first
+from rapkit.cli.call.termination import raise_on_first_signal
 
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-with hearing_the_first():
+with raise_on_first_signal():
     signal.raise_signal(signal.SIGHUP)
 print("still here")
 """

@@ -101,15 +101,15 @@ def test_killed_it_leaves_nothing_behind_either(tmp_path: Path) -> None:
 BREAKING = """
 import rapkit.cli.demo as demo
 from rapkit.cli import main
-from rapkit.cli.demo.sandbox import Household
+from rapkit.cli.demo.sandbox import Sandbox
 
-class Broken(Household):
+class Broken(Sandbox):
     def __enter__(self):
         super().__enter__()
         (self.folder / {file!r}).write_text({text!r})
         return self
 
-demo.Household, demo._PATIENCE, demo.sys.argv[1:] = Broken, 3.0, ["demo"]
+demo.Sandbox, demo._PATIENCE, demo.sys.argv[1:] = Broken, 3.0, ["demo"]
 main()
 """
 
@@ -169,7 +169,7 @@ from rapkit.cli.standard_streams import OutputLost
 def line(self, line):
     raise OutputLost(28, "No space left on device")
 
-demo.PlainLines.line, demo.sys.argv[1:] = line, ["demo"]
+demo.PlainOutput.line, demo.sys.argv[1:] = line, ["demo"]
 main()
 """
 
