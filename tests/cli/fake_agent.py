@@ -22,7 +22,7 @@ class Request:
 
 
 @dataclass
-class Impostor:
+class FakeAgent:
     """Answers with `answers`, one after the other; the last one again and again."""
 
     url: str
@@ -82,7 +82,7 @@ def entry(seq: int, **fields: Any) -> bytes:
 
 
 @contextlib.contextmanager
-def posing() -> Iterator[Impostor]:
+def posing() -> Iterator[FakeAgent]:
     """One on a port of its own."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -104,7 +104,7 @@ def posing() -> Iterator[Impostor]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    impostor = Impostor(f"http://127.0.0.1:{server.server_port}")
+    impostor = FakeAgent(f"http://127.0.0.1:{server.server_port}")
     serving = threading.Thread(target=server.serve_forever, args=(0.02,))
     serving.start()
     try:

@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 _MINIMAL_TOOL = {"name": "watch", "description": "Watch something.", "inputSchema": {"type": "object"}}
 
 
-class Stranger:
+class ForeignServer:
     """Answers GET with `document`, POST with `status`; after a POST of an invocation it sends `callbacks` to where that wants them.
 
     It notes the `headers` of each GET; what each POST said is `received`, where to is in `paths`, and who said it in `authorizations`.
@@ -46,7 +46,7 @@ class Stranger:
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[Stranger]:
+def listening() -> Iterator[ForeignServer]:
     """A stranger on a port of its own."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -76,7 +76,7 @@ def listening() -> Iterator[Stranger]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    stranger = Stranger(server.server_port)
+    stranger = ForeignServer(server.server_port)
     serving = threading.Thread(target=server.serve_forever, args=(0.02,))
     serving.start()
     try:

@@ -13,7 +13,7 @@ from rapkit.cli.agent_selection import AgentSelection, reach_agent
 from rapkit.cli.ask.answer_wait import AnswerOutcome, AnswerWait, WaitStart
 from rapkit.cli.command_hints import CommandHints
 from rapkit.cli.reconnecting_stream import ConnectionLost, Reconnected, ReconnectingStream
-from tests.cli.fake_agent import Answer, Impostor, document, entry, events, problem, raw
+from tests.cli.fake_agent import Answer, FakeAgent, document, entry, events, problem, raw
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def entries(follow: ReconnectingStream) -> list[StreamEvent]:
     return [each for each in follow if isinstance(each, StreamEvent) and each.kind == "entry"]
 
 
-def test_an_agent_that_dies_is_taken_up_where_it_was_left(impostor: Impostor) -> None:
+def test_an_agent_that_dies_is_taken_up_where_it_was_left(impostor: FakeAgent) -> None:
     impostor.answers = [
         events(entry(1), b'event: delta\ndata: {"text": "x"}\n\n', cut=True),
         problem(503, "Not now."),
@@ -84,14 +84,14 @@ def test_an_agent_that_dies_is_taken_up_where_it_was_left(impostor: Impostor) ->
     assert last_ids == [None, "1", "1", "1", "2", "3"]
 
 
-def test_streams_that_end_are_no_news(impostor: Impostor) -> None:
+def test_streams_that_end_are_no_news(impostor: FakeAgent) -> None:
     """Every stream ends after ten minutes, and an agent that stops ends them all."""
     impostor.answers = [events(entry(1)), events(), events(entry(2)), OVER]
 
     assert seqs(list(ReconnectingStream(AgentApi(impostor.url), "t"))) == [1, 2]
 
 
-def test_an_agent_that_does_not_let_us_is_not_asked_again(impostor: Impostor) -> None:
+def test_an_agent_that_does_not_let_us_is_not_asked_again(impostor: FakeAgent) -> None:
     for answer in (problem(404, "There is no thread."), problem(401, "No token."), document({})):
         impostor.answers, impostor.requests = [answer], []
         with pytest.raises(AgentRefused):
@@ -99,7 +99,7 @@ def test_an_agent_that_does_not_let_us_is_not_asked_again(impostor: Impostor) ->
         assert len(impostor.requests) == 1
 
 
-def test_there_may_be_an_end_to_patience(agent: AgentApi, impostor: Impostor) -> None:
+def test_there_may_be_an_end_to_patience(agent: AgentApi, impostor: FakeAgent) -> None:
     thread_id = agent.post("threads")["thread_id"]
     with pytest.raises(TimeoutError):
         list(ReconnectingStream(agent, thread_id, ends_at=time.monotonic() + 0.1))
@@ -110,7 +110,7 @@ def test_there_may_be_an_end_to_patience(agent: AgentApi, impostor: Impostor) ->
         list(ReconnectingStream(agent, thread_id, ends_at=time.monotonic() - 1))
 
 
-def test_it_can_be_closed_from_another_thread(agent: AgentApi, impostor: Impostor) -> None:
+def test_it_can_be_closed_from_another_thread(agent: AgentApi, impostor: FakeAgent) -> None:
     impostor.answers = [problem(503, "Not now.")]
     for follow in (
         ReconnectingStream(agent, agent.post("threads")["thread_id"]),
@@ -133,7 +133,7 @@ def close_after(heard: threading.Event, follow: ReconnectingStream) -> None:
 
 
 def awaited(
-    impostor: Impostor, *answers: Answer, message_id: str | None = "m1", patient: bool = False
+    impostor: FakeAgent, *answers: Answer, message_id: str | None = "m1", waits_for_user: bool = False
 ) -> AnswerOutcome:
     impostor.answers = list(answers)
     awaiting = AnswerWait(
@@ -142,7 +142,7 @@ def awaited(
         WaitStart("0", message_id),
         said=CommandHints(),
         ends_at=None,
-        patient=patient,
+        waits_for_user=waits_for_user,
         tell=lambda _: None,
         show=lambda _: None,
     )
@@ -161,7 +161,7 @@ def status(value: str, seq: int) -> bytes:
     return f'event: status\nid: {seq}\ndata: {{"status": "{value}", "reason": null}}\n\n'.encode()
 
 
-def test_only_the_answer_to_this_message_counts(impostor: Impostor) -> None:
+def test_only_the_answer_to_this_message_counts(impostor: FakeAgent) -> None:
     stream = events(
         entry(1, kind="user", text="another", id="m0"),
         said(2, "to another"),
@@ -175,7 +175,7 @@ def test_only_the_answer_to_this_message_counts(impostor: Impostor) -> None:
     assert awaited(impostor, stream) == AnswerOutcome("answered", "to ours", 6)
 
 
-def test_a_message_that_is_set_aside_is_not_waited_for(impostor: Impostor) -> None:
+def test_a_message_that_is_set_aside_is_not_waited_for(impostor: FakeAgent) -> None:
     stream = events(entry(1, kind="ignored", what="user", reason="It cannot be read."), status("idle", 1))
     thread = {"status": "idle", "length": 1}
 
@@ -184,7 +184,7 @@ def test_a_message_that_is_set_aside_is_not_waited_for(impostor: Impostor) -> No
     assert outcome == AnswerOutcome("stopped", problem="The message was not taken: It cannot be read.")
 
 
-def test_another_message_that_is_set_aside_is_not_ours(impostor: Impostor) -> None:
+def test_another_message_that_is_set_aside_is_not_ours(impostor: FakeAgent) -> None:
     stream = events(
         entry(1, kind="ignored", what="user", reason="It cannot be read."),
         entry(2, kind="user", text="ours", id="m1"),
@@ -194,7 +194,7 @@ def test_another_message_that_is_set_aside_is_not_ours(impostor: Impostor) -> No
     assert awaited(impostor, stream, document({"status": "running", "length": 1})).text == "to ours"
 
 
-def test_an_agent_that_cannot_be_looked_at_is_asked_again(impostor: Impostor) -> None:
+def test_an_agent_that_cannot_be_looked_at_is_asked_again(impostor: FakeAgent) -> None:
     thread = {
         "status": "waiting",
         "length": 2,
@@ -209,7 +209,7 @@ def test_an_agent_that_cannot_be_looked_at_is_asked_again(impostor: Impostor) ->
     assert outcome == AnswerOutcome("asks")
 
 
-def test_a_question_the_model_does_not_wait_for_is_no_hindrance(impostor: Impostor) -> None:
+def test_a_question_the_model_does_not_wait_for_is_no_hindrance(impostor: FakeAgent) -> None:
     thread = {
         "status": "waiting",
         "length": 2,
@@ -225,7 +225,7 @@ def test_a_question_the_model_does_not_wait_for_is_no_hindrance(impostor: Impost
 
 
 @pytest.mark.parametrize("answered", [True, False], ids=["it was", "it was not"])
-def test_a_question_that_was_perhaps_answered_is_looked_at_again(impostor: Impostor, answered: bool) -> None:
+def test_a_question_that_was_perhaps_answered_is_looked_at_again(impostor: FakeAgent, answered: bool) -> None:
     """The answer is in the thread's mail, or something else is: that is known when it was read."""
     open_ = {
         "status": "running",

@@ -8,7 +8,7 @@ from rapkit.errors import ConfigError
 from rapkit.runtime.server import Server
 from tests.cli.agent_home import command
 from tests.cli.command import TOOLS, rapkit
-from tests.cli.fake_agent import Impostor, document, problem
+from tests.cli.fake_agent import FakeAgent, document, problem
 
 NO_TEXT = "\udcff"  # a byte that is not UTF-8, as Python reads it from a command line
 NO_AGENT = "is not where an agent could be. Give its URL, like http://127.0.0.1:8700."
@@ -40,7 +40,7 @@ def test_where_no_agent_can_be(url: str) -> None:
     assert NO_AGENT in refusal("threads", "list", "--url", url)
 
 
-def test_the_path_of_an_agent_may_have_any_letter(impostor: Impostor) -> None:
+def test_the_path_of_an_agent_may_have_any_letter(impostor: FakeAgent) -> None:
     impostor.answers = [problem(404, "No.")]
 
     refusal("ask", "--url", f"{impostor.url}/über uns/%20/", "hi")
@@ -49,7 +49,7 @@ def test_the_path_of_an_agent_may_have_any_letter(impostor: Impostor) -> None:
 
 
 @pytest.mark.parametrize("servers", [7, None, "http://x", {"http://x": 1}], ids=str)
-def test_an_agent_that_does_not_list_its_servers_is_none(impostor: Impostor, servers: object) -> None:
+def test_an_agent_that_does_not_list_its_servers_is_none(impostor: FakeAgent, servers: object) -> None:
     impostor.answers = [document({"store": "sqlite:///x.db", "works": True, "servers": servers})]
 
     said = refusal("ask", "--url", impostor.url, "--server", "http://x", "hi")
@@ -57,7 +57,7 @@ def test_an_agent_that_does_not_list_its_servers_is_none(impostor: Impostor, ser
     assert f"What listens at {impostor.url} is no agent." in said
 
 
-def test_what_is_no_text_is_no_thread(impostor: Impostor) -> None:
+def test_what_is_no_text_is_no_thread(impostor: FakeAgent) -> None:
     about = document({"store": "sqlite:///x.db", "works": True})
     impostor.answers = [about, problem(404, "No.")]
 
@@ -67,7 +67,7 @@ def test_what_is_no_text_is_no_thread(impostor: Impostor) -> None:
 
 
 @pytest.mark.parametrize("words", [(NO_TEXT,), ("hi", "--user-id", NO_TEXT)], ids=["the message", "the user"])
-def test_what_is_no_text_is_not_said(impostor: Impostor, words: tuple[str, ...]) -> None:
+def test_what_is_no_text_is_not_said(impostor: FakeAgent, words: tuple[str, ...]) -> None:
     impostor.answers = [document({"store": "sqlite:///x.db", "works": True})]
 
     said = refusal("ask", "--url", impostor.url, *words)
@@ -132,7 +132,7 @@ def test_a_password_in_the_url_of_a_store_is_not_repeated(tmp_path: Path, words:
     assert "hunter2" not in outcome.out + outcome.err
 
 
-def test_a_token_that_no_header_can_hold_is_not_repeated(tmp_path: Path, impostor: Impostor) -> None:
+def test_a_token_that_no_header_can_hold_is_not_repeated(tmp_path: Path, impostor: FakeAgent) -> None:
     port = impostor.url.rpartition(":")[2]
     (tmp_path / "token").write_text("hunter2-and-more-letters\nanother-line")
     (tmp_path / "rapkit.toml").write_text(

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.crash.history import Call, Sent, Stream
-from tests.crash.retrying_client import Door
+from tests.crash.retrying_client import RetryingClient
 
 _CALLS_PER_THREAD = 7
 
 
 @dataclass
-class Ledger:
+class CallLog:
     """All that was sent, by number. `sink` is the port that results go to; `refused` is what nobody may answer."""
 
-    door: Door
+    door: RetryingClient
     sink: int
     sent: dict[int, Sent] = field(default_factory=dict)
     streams: dict[int, Stream] = field(default_factory=dict)

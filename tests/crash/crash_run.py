@@ -13,13 +13,13 @@ import apsw
 from rapkit.mailbox import OUTBOX
 from rapkit.server.invocation import call_kind
 from rapkit.stores import open_store
-from tests.crash.call_log import Ledger
-from tests.crash.growing_files import Growing, delivery, effect
+from tests.crash.call_log import CallLog
+from tests.crash.growing_files import GrowingFile, delivery, effect
 from tests.crash.history import History
 from tests.crash.invariants import account, summary
 from tests.crash.load import Load
 from tests.crash.processes import HERE, Process, complaints_in, server_process, sink_process
-from tests.crash.retrying_client import Door
+from tests.crash.retrying_client import RetryingClient
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Setting:
     most_calls: int = 20_000
 
 
-class Arena:
+class CrashRun:
     """All that a crash test needs; leaves no process behind."""
 
     target = str(HERE / "tools.py")
@@ -54,11 +54,11 @@ class Arena:
         self.servers = [
             server_process(folder, self.target, self._store, self._setting.lease) for _ in range(self._setting.servers)
         ]
-        self.door = Door([server.port for server in self.servers], self.random)
-        self.ledger = Ledger(self.door, self.sink.port)
+        self.door = RetryingClient([server.port for server in self.servers], self.random)
+        self.ledger = CallLog(self.door, self.sink.port)
         self.load = Load(self.ledger, self.random, self._setting.most_calls, self._setting.longest)
-        self._arrived = Growing(folder / "sink.jsonl", delivery)
-        self._traced = Growing(folder / "effects.log", effect)
+        self._arrived = GrowingFile(folder / "sink.jsonl", delivery)
+        self._traced = GrowingFile(folder / "effects.log", effect)
         self._stack = contextlib.AsyncExitStack()
         print(f"\nseed {seed}", end=": ")
 

@@ -10,7 +10,7 @@ from tests.crash.history import Delivery, Effect
 T = TypeVar("T")
 
 
-class Growing(Generic[T]):
+class GrowingFile(Generic[T]):
     """What is in a file so far, line by line."""
 
     def __init__(self, path: Path, read: Callable[[str], T]) -> None:

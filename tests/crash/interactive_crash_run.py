@@ -10,24 +10,24 @@ from pathlib import Path
 import apsw
 
 from tests.crash.calls import PROGRAMS
-from tests.crash.crash_run import Arena, Setting
+from tests.crash.crash_run import CrashRun, Setting
 from tests.crash.history import History, Orphan
 from tests.crash.processes import HERE, Process
 from tests.crash.programs import carriers, end_carriers, mark
 from tests.crash.provider import Provider, provider_at_work
-from tests.crash.simulated_users import People
+from tests.crash.simulated_users import SimulatedUsers
 from tests.crash.subscribers import GITHUB_SECRET, STANDARD_SECRET, TOPICS, Source, Subscribers
 
 _ENDING = ("call/crash", "subscription/crash")
 _LOOK_EVERY = 0.03
 
 
-class PatientArena(Arena):
+class InteractiveCrashRun(CrashRun):
     """With everything that waits."""
 
     target = "tests.crash.interactive_tools:tools"
     provider: Provider
-    people: People
+    people: SimulatedUsers
 
     def __init__(self, folder: Path, seed: int, setting: Setting | None = None) -> None:
         super().__init__(folder, seed, setting or Setting(senders=3, pause=0.1, faults=0.05))
@@ -41,7 +41,7 @@ class PatientArena(Arena):
         await super()._open(stack)
         stack.callback(end_carriers, str(self.folder))
         self.provider = await stack.enter_async_context(provider_at_work(self.random))
-        self.people = People(self.ledger, self.random, self.provider)
+        self.people = SimulatedUsers(self.ledger, self.random, self.provider)
         for server in self.servers:
             server.environment |= {
                 "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]),

@@ -12,7 +12,7 @@ from pyreqwest.exceptions import PyreqwestError
 Moment = Literal["sent", "answered"]
 
 
-class Door:
+class RetryingClient:
     """Where requests go. `ports` are the servers to choose from, for every attempt anew."""
 
     def __init__(self, ports: list[int], random: random.Random) -> None:

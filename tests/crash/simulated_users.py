@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pyreqwest.exceptions import PyreqwestError
 
-from tests.crash.call_log import Ledger
+from tests.crash.call_log import CallLog
 from tests.crash.consents import declines
 from tests.crash.dialogues import CHOICES
 from tests.crash.history import Answer, Call, Consent, Delivery
@@ -22,10 +22,10 @@ _NO_SUCH_CHOICE = 7
 
 
 @dataclass
-class People:
+class SimulatedUsers:
     """Have calls made for them, and do what these ask of them."""
 
-    ledger: Ledger
+    ledger: CallLog
     random: random.Random
     provider: Provider
     answers: list[Answer] = field(default_factory=list)

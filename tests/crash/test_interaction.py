@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.crash_run import Setting
-from tests.crash.interactive_crash_run import PatientArena
+from tests.crash.interactive_crash_run import InteractiveCrashRun
 from tests.crash.test_kill import (
     SHORT,
     again_and_again_while_it_starts,
@@ -25,15 +25,15 @@ KILLS = 20 if SHORT else 200
 SECONDS = 45 if SHORT else 600
 _LIES_IN_WAIT = 3.0
 
-Moment = Callable[[PatientArena], Awaitable[None]]
+Moment = Callable[[InteractiveCrashRun], Awaitable[None]]
 
 
-async def at_random(arena: PatientArena) -> None:
+async def at_random(arena: InteractiveCrashRun) -> None:
     await arena.some_time(0.1, 2.0)
     await arena.kill()
 
 
-async def when(arena: PatientArena, sprung: "asyncio.Future[None]", longest: float) -> None:
+async def when(arena: InteractiveCrashRun, sprung: "asyncio.Future[None]", longest: float) -> None:
     """Kill it within so many seconds of an event; if that does not come, some time.
 
     Right after an acknowledgement is when it shows whether that was given before it was certain.
@@ -43,39 +43,39 @@ async def when(arena: PatientArena, sprung: "asyncio.Future[None]", longest: flo
     await arena.kill()
 
 
-async def while_a_user_answers(arena: PatientArena) -> None:
+async def while_a_user_answers(arena: InteractiveCrashRun) -> None:
     await when(arena, arena.door.ambush("/answer/", "sent"), 0.02)
 
 
-async def after_a_user_has_answered(arena: PatientArena) -> None:
+async def after_a_user_has_answered(arena: InteractiveCrashRun) -> None:
     await when(arena, arena.door.ambush("/answer/", "answered"), 0.002)
 
 
-async def while_a_user_comes_back_from_the_provider(arena: PatientArena) -> None:
+async def while_a_user_comes_back_from_the_provider(arena: InteractiveCrashRun) -> None:
     await when(arena, arena.door.ambush("/oauth/callback", "sent"), 0.02)
 
 
-async def while_the_provider_is_asked_for_a_token(arena: PatientArena) -> None:
+async def while_the_provider_is_asked_for_a_token(arena: InteractiveCrashRun) -> None:
     await when(arena, arena.provider.ambush("asked"), 0.05)
 
 
-async def after_the_provider_gave_a_token(arena: PatientArena) -> None:
+async def after_the_provider_gave_a_token(arena: InteractiveCrashRun) -> None:
     await when(arena, arena.provider.ambush("given"), 0.03)
 
 
-async def while_a_source_tells_something(arena: PatientArena) -> None:
+async def while_a_source_tells_something(arena: InteractiveCrashRun) -> None:
     await when(arena, arena.door.ambush("/hooks/", "sent"), 0.02)
 
 
-async def after_a_source_was_acknowledged(arena: PatientArena) -> None:
+async def after_a_source_was_acknowledged(arena: InteractiveCrashRun) -> None:
     await when(arena, arena.door.ambush("/hooks/", "answered"), 0.002)
 
 
-async def while_a_subscription_is_cancelled(arena: PatientArena) -> None:
+async def while_a_subscription_is_cancelled(arena: InteractiveCrashRun) -> None:
     await when(arena, arena.door.ambush("/cancel_tool_call", "sent"), 0.02)
 
 
-async def after_a_subscription_was_cancelled(arena: PatientArena) -> None:
+async def after_a_subscription_was_cancelled(arena: InteractiveCrashRun) -> None:
     await when(arena, arena.door.ambush("/cancel_tool_call", "answered"), 0.002)
 
 
@@ -100,7 +100,7 @@ GENERAL: tuple[Moment, ...] = (
 
 
 async def test_what_waits_goes_on_though_the_server_is_killed(tmp_path: Path, seed: int) -> None:
-    async with PatientArena(tmp_path, seed) as arena:
+    async with InteractiveCrashRun(tmp_path, seed) as arena:
         async with arena.under_load():
             for moment in arena.random.sample(CHOSEN, 3):
                 await moment(arena)
@@ -110,7 +110,7 @@ async def test_what_waits_goes_on_though_the_server_is_killed(tmp_path: Path, se
 
 @pytest.mark.soak
 async def test_what_waits_goes_on_though_all_is_killed_all_the_time(tmp_path: Path, seed: int) -> None:
-    async with PatientArena(tmp_path, seed, Setting(senders=3, pause=0.1, faults=0.1, most_faults=2)) as arena:
+    async with InteractiveCrashRun(tmp_path, seed, Setting(senders=3, pause=0.1, faults=0.1, most_faults=2)) as arena:
         async with arena.under_load():
             kills, end = 0, time.monotonic() + SECONDS
             while kills < KILLS or time.monotonic() < end:
@@ -129,7 +129,7 @@ async def test_what_waits_goes_on_though_all_is_killed_all_the_time(tmp_path: Pa
 @pytest.mark.soak
 async def test_what_waits_goes_on_at_another_server(tmp_path: Path, seed: int) -> None:
     setting = Setting(servers=2, lease=2.0, senders=3, pause=0.1, faults=0.02)
-    async with PatientArena(tmp_path, seed, setting) as arena:
+    async with InteractiveCrashRun(tmp_path, seed, setting) as arena:
         async with arena.under_load():
             for _ in range(8 if SHORT else 80):
                 await arena.some_time(0.2, 2.0)

@@ -394,11 +394,11 @@ async def test_views_that_are_handed_over_at_once_take_no_more_places_than_other
         senders: list[bool] = []
         for number in range(4):
             views = [to(sink, f"v{number}", kind=PostKind.VIEW, latest=True)]
-            with outbox_sender.place_for(views) as sender:
+            with outbox_sender.reserve_for(views) as sender:
                 senders.append(sender is not None)
                 taken = await store.commit(claim, Commit(outgoing=views, keep=True), sender)
                 outbox_sender.submit(taken, asyncio.get_running_loop().time())
-        with outbox_sender.place_for([to(sink, "m1")]) as sender:
+        with outbox_sender.reserve_for([to(sink, "m1")]) as sender:
             assert sender is not None
 
     assert senders == [True, True, False, False]
@@ -549,7 +549,7 @@ async def test_what_is_aborted_before_it_was_handed_over_is_not_sent(post: Post,
         await store.create(NewBox("b1", "box", parent="thread", name="c1"))
         (claim,) = await store.claim("sender", "box", 1)
         first = [to(sink, "m1", "b1")]
-        with outbox_sender.place_for(first) as sender:
+        with outbox_sender.reserve_for(first) as sender:
             taken = await store.commit(claim, Commit(outgoing=first, keep=True), sender)
             stopped = await store.stop(["box"], "thread", "c1", remember_for=60)
             await outbox_sender.abort(stopped.in_flight)
@@ -611,7 +611,7 @@ async def test_why_a_post_was_refused_is_for_the_log_and_for_nobody_else(
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "fate"),
+    ("behaviour", "delivery_outcome"),
     [
         (answer(200), DeliveryOutcome(Outcome.DELIVERED, 200, None)),
         (answer(410), DeliveryOutcome(Outcome.DEAD, 410, "{url} answered 410")),
@@ -625,7 +625,7 @@ async def test_whoever_wants_to_know_gets_a_letter_with_the_fate(
 
     async def report(taken: TakenPost, delivery_outcome: DeliveryOutcome) -> FollowUp:
         told.append((taken.outgoing.id, delivery_outcome))
-        return FollowUp(NewMail("thread", "fate", taken.outgoing.id.encode(), dedup=taken.outgoing.id))
+        return FollowUp(NewMail("thread", "delivery_outcome", taken.outgoing.id.encode(), dedup=taken.outgoing.id))
 
     reporting: Report = report
     sink.script = [answer(503), behaviour]
@@ -638,7 +638,7 @@ async def test_whoever_wants_to_know_gets_a_letter_with_the_fate(
     assert told == [("m1", DeliveryOutcome(delivery_outcome.outcome, delivery_outcome.status, problem))]
     await post.store.renew("reader")
     (claim,) = await post.store.claim("reader", "thread", 1)
-    assert [(mail.kind, mail.body) for mail in claim.mail] == [("fate", b"m1")]
+    assert [(mail.kind, mail.body) for mail in claim.mail] == [("delivery_outcome", b"m1")]
 
 
 async def test_what_was_delivered_is_settled_when_the_store_recovers(
@@ -872,7 +872,7 @@ async def test_a_thread_is_told_of_an_invocation_or_answer_that_was_given_up(
 
     async def report(taken: TakenPost, delivery_outcome: DeliveryOutcome) -> FollowUp:
         told = f"{taken.outgoing.kind} {delivery_outcome.outcome} {delivery_outcome.status}: {delivery_outcome.problem}"
-        return FollowUp(NewMail("thread", "fate", told.encode(), dedup=taken.outgoing.id))
+        return FollowUp(NewMail("thread", "delivery_outcome", told.encode(), dedup=taken.outgoing.id))
 
     problems = {
         "refused": f"422: {sink.url} answered 422",

@@ -77,10 +77,10 @@ async def test_whoever_tries_again_and_again_is_told_of_once(caplog: pytest.LogC
 
 def test_an_address_is_told_of_once_a_minute_with_how_often_it_came(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
-    turned_away = RejectedLog(lambda: now)
+    rejected_log = RejectedLog(lambda: now)
     for second in range(121):
         now = float(second)
-        turned_away.tell("192.0.2.1", "why")
+        rejected_log.log_rejection("192.0.2.1", "why")
 
     assert lines(caplog) == [
         "a request was refused with 401: why 192.0.2.1",
@@ -92,26 +92,26 @@ def test_an_address_is_told_of_once_a_minute_with_how_often_it_came(caplog: pyte
 def test_what_is_new_about_an_address_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """Somebody who had no token, and has a wrong one now, sees that something has changed."""
     now = 0.0
-    turned_away = RejectedLog(lambda: now)
-    turned_away.tell("192.0.2.1", "it has no token")
+    rejected_log = RejectedLog(lambda: now)
+    rejected_log.log_rejection("192.0.2.1", "it has no token")
     now = 2.0
-    turned_away.tell("192.0.2.1", "its token is not known here")
+    rejected_log.log_rejection("192.0.2.1", "its token is not known here")
 
     assert len(ours(caplog)) == 2
 
 
 def test_a_crowd_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
-    turned_away = RejectedLog(lambda: now)
+    rejected_log = RejectedLog(lambda: now)
     for number in range(1000):
         now = number / 100
-        turned_away.tell(f"2001:db8::{number:x}", "why")
+        rejected_log.log_rejection(f"2001:db8::{number:x}", "why")
 
     assert len(ours(caplog)) == 10
 
 
 def test_an_address_that_is_none_takes_little_room(caplog: pytest.LogCaptureFixture) -> None:
     """A proxy passes on what it was told."""
-    RejectedLog(lambda: 0.0).tell("x" * 10_000, "why")
+    RejectedLog(lambda: 0.0).log_rejection("x" * 10_000, "why")
 
     assert len(lines(caplog)[0]) < 200

@@ -41,8 +41,8 @@ from rapkit.kernel.receive import receive
 from rapkit.kernel.reply import model_failed, out_of_budget, reply, worker_lost
 from rapkit.kernel.thread import Thread, dump_thread, load_thread
 from rapkit.protocol import TextContent
-from tests.kernel.effect_log import Ledger
-from tests.kernel.expected_outcomes import OURS, Fates
+from tests.kernel.effect_log import EffectLog
+from tests.kernel.expected_outcomes import OURS, ExpectedOutcomes
 from tests.kernel.memory_journals import own_stretch, seen
 from tests.kernel.strict_provider import accept, accept_question
 from tests.kernel.thread_driver import text_of
@@ -61,17 +61,17 @@ class Clock:
     now: float = 1000.0
 
 
-class Actor:
+class CheckedThread:
     """A thread and the lines of its journal, which have been bytes in between and are numbered from 1, as in a store."""
 
     def __init__(
-        self, thread: Thread, limits: ThreadLimits, clock: Clock | None = None, parent: "Actor | None" = None
+        self, thread: Thread, limits: ThreadLimits, clock: Clock | None = None, parent: "CheckedThread | None" = None
     ) -> None:
         self.thread = thread
         self.limits = limits
         self.clock = clock or Clock()
         self.parent = parent
-        self.fates = Fates(
+        self.fates = ExpectedOutcomes(
             thread.id,
             limits,
             depth=len(thread.ancestors),
@@ -80,7 +80,7 @@ class Actor:
             allowed=set(thread.allowed),
             owes_report=bool(thread.task),
         )
-        self.ledger = Ledger()
+        self.ledger = EffectLog()
         self.mail: list[Incoming] = []
         self._journal: list[JournalEntry] = []
         self._before: Conversation = ()
@@ -394,8 +394,8 @@ class Actor:
     def shown(self) -> Conversation:
         return project(self.shown_stretches())
 
-    def child(self, thread: Thread) -> "Actor":
-        return Actor(thread, self.limits, self.clock, self)
+    def child(self, thread: Thread) -> "CheckedThread":
+        return CheckedThread(thread, self.limits, self.clock, self)
 
 
 def _as_if_permitted(conversation: Conversation) -> Conversation:

@@ -9,7 +9,7 @@ from rapkit.kernel.thread import Thread
 
 
 @dataclass
-class Ledger:
+class EffectLog:
     """Of one thread, from its first step on. Each step is checked against what was booked before."""
 
     timers: dict[str, float] = field(default_factory=dict)

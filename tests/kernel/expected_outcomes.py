@@ -43,7 +43,7 @@ class Question:
 
 
 @dataclass
-class Fates:
+class ExpectedOutcomes:
     """Of one thread. Events are told apart by their texts."""
 
     id: str

@@ -23,7 +23,7 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.receive import receive
 from rapkit.kernel.reply import worker_lost
 from rapkit.kernel.thread import Inherited, Status, Subscription, Thread
-from tests.kernel.thread_driver import Talk, calling, forecast, storms, subscribed, want
+from tests.kernel.thread_driver import ThreadDriver, calling, forecast, storms, subscribed, want
 
 OURS = "It has stopped: "
 
@@ -32,9 +32,9 @@ def spawn(task: str = "Count the storms.") -> WantedCall:
     return want("spawn_thread", task=task)
 
 
-def parent_of_one(limits: ThreadLimits | None = None) -> tuple[Talk, Talk]:
+def parent_of_one(limits: ThreadLimits | None = None) -> tuple[ThreadDriver, ThreadDriver]:
     """A thread that has made one child, and that child, which has heard its task."""
-    parent = Talk(limits=limits or ThreadLimits())
+    parent = ThreadDriver(limits=limits or ThreadLimits())
     parent.user("Count the storms and write a poem.")
     parent.says("I let a child count.", spawn())
     child = parent.spawned()
@@ -50,7 +50,7 @@ def close(thread_id: str | None = None) -> WantedCall:
 
 
 def test_a_child_is_made_and_the_model_goes_on_at_once() -> None:
-    parent = Talk(Thread("t1", user_id="u1", allowed=("demolish",)))
+    parent = ThreadDriver(Thread("t1", user_id="u1", allowed=("demolish",)))
     parent.user("Count the storms.")
     _, made, _ = parent.says("Well.", spawn(" Count the storms. \n"))
     assert made == ChildMade("t1-000001", "c1_t1", task="Count the storms.")
@@ -73,7 +73,7 @@ def test_a_child_is_made_and_the_model_goes_on_at_once() -> None:
 
 def test_a_child_inherits_what_was_said_before_the_reply_that_made_it_and_then_hears_its_task() -> None:
     """So it does not see the plan it is a part of, and carries out nothing but its task."""
-    parent = Talk()
+    parent = ThreadDriver()
     parent.user("Count the storms and write a poem.")
     parent.says("I let a child count, then I write.", forecast(), spawn("Count the storms."), spawn("Write a poem."))
     child = parent.spawned(1)
@@ -389,7 +389,7 @@ def test_a_parent_that_says_something_to_a_child_that_has_stopped_hears_if_it_st
 
 
 def test_a_thread_of_the_users_own_tells_nobody_that_it_has_stopped() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user()
     talk.fails(retryable=False)
     assert talk.effects == ()

@@ -32,7 +32,7 @@ from rapkit.kernel.projection import NOT_PERMITTED_YET, STILL_RUNNING, Numbered
 from rapkit.kernel.thread import Summarised, Thread
 from rapkit.protocol import TextContent
 from tests.kernel.memory_journals import seen
-from tests.kernel.thread_driver import Talk, demolish, forecast, storms, subscribed, want
+from tests.kernel.thread_driver import ThreadDriver, demolish, forecast, storms, subscribed, want
 
 FEW = ThreadLimits(window=8)
 """A quarter of this stays: two lines, and what belongs to them."""
@@ -44,7 +44,7 @@ SUMMARY = "(This is a summary of what was said before:)\n\n"
 SUBSCRIBED = "This subscription is active. Its events will come by themselves."
 
 
-def chat(talk: Talk, turns: int, first: int = 1) -> Talk:
+def chat(talk: ThreadDriver, turns: int, first: int = 1) -> ThreadDriver:
     for number in range(first, first + turns):
         talk.user(f"question {number}")
         talk.says(f"answer {number}")
@@ -83,7 +83,7 @@ def test_when_room_is_made(thread: Thread, limits: ThreadLimits, window: int | N
 
 
 def test_how_many_tokens_the_last_completion_took_is_known() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user()
     talk.says("Hello.", usage=Usage(1, 700, 50))
     assert talk.thread.context == 750
@@ -160,7 +160,7 @@ def test_lines_are_told_by_their_numbers_not_by_their_places() -> None:
 
 
 def test_a_summary_takes_the_place_of_what_was_said_before_it() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
     where = talk.is_summarised("Five questions were answered.")
     assert where.upto == 9
@@ -174,7 +174,7 @@ def test_a_summary_takes_the_place_of_what_was_said_before_it() -> None:
 
 
 def test_a_summary_is_summarised_with_what_was_said_since() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
     talk.is_summarised("Five.")
     talk.says("answer 6")
@@ -186,7 +186,7 @@ def test_a_summary_is_summarised_with_what_was_said_since() -> None:
 
 
 def test_no_line_is_lost_between_a_summary_and_what_is_shown() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
     where = talk.is_summarised()
     before = [line.seq for line in lines(*talk.journal) if line.seq <= where.upto]
@@ -254,7 +254,7 @@ def test_a_call_that_ended_before_is_not_named() -> None:
 
 
 def test_a_call_that_is_shown_anyway_is_not_named_twice() -> None:
-    talk = chat(Talk(limits=FEW), 4)
+    talk = chat(ThreadDriver(limits=FEW), 4)
     talk.user("And Oslo?")
     talk.says("", forecast())
     talk.user("Well?")
@@ -281,7 +281,7 @@ def test_a_call_that_still_goes_on_at_the_next_summary_is_named_again() -> None:
 
 
 def test_an_event_that_came_early_is_shown_though_its_line_is_summarised() -> None:
-    talk = Talk(limits=FEW)
+    talk = ThreadDriver(limits=FEW)
     talk.user("Hello")
     talk.says("", storms())
     talk.event("c1_t1", "early storm")
@@ -295,7 +295,7 @@ def test_an_event_that_came_early_is_shown_though_its_line_is_summarised() -> No
 
 
 def test_a_child_that_was_there_before_sees_what_it_always_saw() -> None:
-    parent = chat(Talk(limits=FEW), 3)
+    parent = chat(ThreadDriver(limits=FEW), 3)
     parent.user("Count.")
     parent.says("", want("spawn_thread", task="Count."))
     child = parent.spawned()
@@ -325,7 +325,7 @@ def test_a_child_that_is_made_after_it_inherits_the_summary_and_no_call_of_its_p
 
 
 def test_the_summary_of_a_child_stands_for_all_it_inherits_too() -> None:
-    parent = chat(Talk(limits=FEW), 3)
+    parent = chat(ThreadDriver(limits=FEW), 3)
     parent.user("Count.")
     parent.says("", want("spawn_thread", task="Count."))
     child = parent.spawned()
@@ -338,7 +338,7 @@ def test_the_summary_of_a_child_stands_for_all_it_inherits_too() -> None:
 
 
 def test_a_grandchild_inherits_no_further_than_to_a_summary() -> None:
-    parent = chat(Talk(limits=FEW), 3)
+    parent = chat(ThreadDriver(limits=FEW), 3)
     parent.user("Count.")
     parent.says("", want("spawn_thread", task="Count."))
     child = parent.spawned()
@@ -372,7 +372,7 @@ def test_where_nothing_can_be_cut_nothing_is_summarised_again() -> None:
 
 
 def test_a_summary_that_fails_is_not_tried_again_at_once_and_the_model_is_asked_without() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
     step = not_compacted(talk.thread, "no answer", Usage(1, 10, 5), talk.now, FEW)
     assert step.entries == (Failed("What was said so far could not be summarised: no answer"),)
@@ -388,7 +388,7 @@ def test_a_summary_that_fails_is_not_tried_again_at_once_and_the_model_is_asked_
 
 
 def test_a_model_that_takes_less_has_half_as_much_from_then_on() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
     step = shrink_window(talk.thread, 128_000, 9000, talk.now, FEW)
     assert step is not None
@@ -406,7 +406,7 @@ def test_a_model_that_takes_less_has_half_as_much_from_then_on() -> None:
 
 
 def test_a_model_that_takes_less_is_asked_for_a_summary_though_that_has_just_failed() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
     talk._apply(not_compacted(talk.thread, "no answer", Usage(), talk.now, FEW))
     step = shrink_window(talk.thread, 10_000, 5000, talk.now, FEW)
@@ -421,7 +421,7 @@ def test_a_model_that_takes_next_to_nothing_cannot_be_asked(room: int, tokens: i
 
 
 def test_open_children_are_named_with_a_summary_but_not_to_those_who_inherit_it() -> None:
-    talk = Talk(limits=FEW)
+    talk = ThreadDriver(limits=FEW)
     talk.user("Go")
     talk.says("", want("spawn_thread", task="Count."), want("spawn_thread", task="Write."))
     talk.says("", want("close_thread", thread_id="t1-000002"))
@@ -438,7 +438,7 @@ def test_open_children_are_named_with_a_summary_but_not_to_those_who_inherit_it(
 
 
 def test_a_summary_that_was_written_ends_the_failures_before_it() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
     talk.fails()
     where = cut(seen(talk.thread, talk.journal), [1] * 11, FEW, PLENTY)
@@ -467,7 +467,7 @@ def test_the_model_is_asked_for_a_summary_behind_what_it_is_of_and_without_tools
 
 
 def test_permission_and_reports_outlive_a_summary() -> None:
-    talk = Talk(limits=FEW)
+    talk = ThreadDriver(limits=FEW)
     talk.user("Go")
     talk.says("", demolish(), want("spawn_thread", task="Count."))
     chat(talk, 4)

@@ -31,7 +31,7 @@ from rapkit.kernel.receive import call_of, name_of, receive
 from rapkit.kernel.reply import worker_lost
 from rapkit.kernel.thread import Status, Thread
 from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
-from tests.kernel.thread_driver import Talk, calling, demolish, forecast, storms, subscribed, want
+from tests.kernel.thread_driver import ThreadDriver, calling, demolish, forecast, storms, subscribed, want
 from tests.kernel.tools import SERVER
 
 ALL: list[tuple[Incoming, str, str | None]] = [
@@ -65,7 +65,7 @@ ALL: list[tuple[Incoming, str, str | None]] = [
 ]
 
 
-def made_for_an_event(limits: ThreadLimits | None = None) -> Talk:
+def made_for_an_event(limits: ThreadLimits | None = None) -> ThreadDriver:
     parent = subscribed(limits)
     parent.event("c1_t1", "A storm!", associative=False)
     (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
@@ -84,7 +84,7 @@ def test_what_piled_up_is_applied_in_order_and_one_completion_answers_it() -> No
 
 
 def test_a_message_keeps_the_id_under_which_it_was_sent() -> None:
-    assert Talk().hears(UserMessage("Hello", "m1")) == (UserSaid("Hello", "m1"),)
+    assert ThreadDriver().hears(UserMessage("Hello", "m1")) == (UserSaid("Hello", "m1"),)
 
 
 def test_the_thread_that_was_given_is_left_as_it_was() -> None:
@@ -96,7 +96,7 @@ def test_the_thread_that_was_given_is_left_as_it_was() -> None:
 
 
 def test_an_empty_message_of_the_user_is_still_shown() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user("  ")
     assert talk.shown() == ["(no output)"]
 
@@ -159,7 +159,7 @@ def test_a_call_is_not_sent_again_by_a_thread_that_is_closed_meanwhile() -> None
 @pytest.mark.parametrize(("message", "name", "call_id"), ALL)
 def test_a_closed_thread_ignores_whatever_comes(message: Incoming, name: str, call_id: str | None) -> None:
     """SUB-18"""
-    talk = Talk()
+    talk = ThreadDriver()
     talk.hears(CloseThread())
     assert talk.hears(message) == (Ignored(name, "the thread is closed", call_id),)
     assert talk.effects == ()
@@ -233,7 +233,7 @@ def test_it_closes_if_its_event_could_not_be_processed() -> None:
     parent = subscribed()
     parent.event("c1_t1", associative=False)
     (made,) = [effect for effect in parent.effects if isinstance(effect, MakeChild)]
-    child = Talk(made.child, parent=parent)
+    child = ThreadDriver(made.child, parent=parent)
     child.hears(SetAside("event_for_child", "it ended three workers", "c1_t1"))
     assert child.thread.closed
 
@@ -292,7 +292,7 @@ def test_it_closes_when_its_model_ends_its_workers() -> None:
 
 
 def test_any_other_thread_stays_open() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user()
     talk.says("Hello.")
     assert talk.status() is Status.IDLE

@@ -4,10 +4,10 @@ import pytest
 
 from rapkit.kernel.entries import Answered, Happened
 from rapkit.kernel.incoming import CallbackRefused
-from tests.kernel.thread_driver import Talk, calling, forecast, subscribed
+from tests.kernel.thread_driver import ThreadDriver, calling, forecast, subscribed
 
 
-def only_call(talk: Talk) -> str:
+def only_call(talk: ThreadDriver) -> str:
     (call_id,) = talk.thread.pending or talk.thread.subscriptions
     return call_id
 

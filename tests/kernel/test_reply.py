@@ -8,7 +8,7 @@ from rapkit.kernel.entries import Failed, MadeCall, ModelSaid, ParkedEntry
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.reply import reply, worker_lost
 from rapkit.kernel.thread import Status
-from tests.kernel.thread_driver import Talk, calling, forecast, storms, subscribed, want
+from tests.kernel.thread_driver import ThreadDriver, calling, forecast, storms, subscribed, want
 from tests.kernel.tools import CATALOG, SERVER
 
 UNKNOWN = (
@@ -17,8 +17,8 @@ UNKNOWN = (
 )
 
 
-def asked(limits: ThreadLimits | None = None) -> Talk:
-    talk = Talk(limits=limits or ThreadLimits())
+def asked(limits: ThreadLimits | None = None) -> ThreadDriver:
+    talk = ThreadDriver(limits=limits or ThreadLimits())
     talk.user("Hello")
     return talk
 
@@ -175,7 +175,7 @@ def test_a_failure_that_will_not_pass_parks_at_once() -> None:
     assert talk.status() is Status.PARKED
 
 
-def parked(limits: ThreadLimits) -> Talk:
+def parked(limits: ThreadLimits) -> ThreadDriver:
     talk = subscribed(limits)
     talk.user("Hello")
     talk.fails("No key.", retryable=False)

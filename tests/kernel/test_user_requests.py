@@ -15,7 +15,7 @@ from rapkit.kernel.entries import AuthorizationAsked, ChoiceAsked, ChoiceMadeEnt
 from rapkit.kernel.incoming import AnswerUndelivered, CancelCall, ChooseFor, CloseThread
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.protocol import OAuthRequest, UserChoice, ViewUpdate
-from tests.kernel.thread_driver import Talk, calling, forecast, subscribed
+from tests.kernel.thread_driver import ThreadDriver, calling, forecast, subscribed
 from tests.kernel.tools import SERVER
 
 AUTH_URL = "http://provider.test/authorize?state=1"
@@ -204,14 +204,14 @@ def test_the_user_is_told_that_a_choice_did_not_get_there() -> None:
 @pytest.mark.parametrize("content", [{"steps": [1, 2]}, "text", 0, False])
 def test_the_latest_content_of_a_view_is_shown_untouched(content: object) -> None:
     """VIE-1"""
-    talk = Talk()
+    talk = ThreadDriver()
     assert talk.hears(view(content)) == (ViewChanged("plan"),)
     assert talk.effects == (ShowView("plan", content),)
     assert not talk.is_asked()
 
 
 def test_a_thread_has_only_so_many_kinds_of_views() -> None:
-    talk = Talk(limits=ThreadLimits(views=1))
+    talk = ThreadDriver(limits=ThreadLimits(views=1))
     talk.hears(view(1), view(2), view(3, "other"))
     assert talk.effects == (ShowView("plan", 2),)
     assert talk.ignored()[-1].what == "view_update"
@@ -220,7 +220,7 @@ def test_a_thread_has_only_so_many_kinds_of_views() -> None:
 @pytest.mark.parametrize("empty", [None, "", [], {}])
 def test_empty_content_clears_a_view(empty: object) -> None:
     """VIE-2: and makes room for another."""
-    talk = Talk(limits=ThreadLimits(views=1))
+    talk = ThreadDriver(limits=ThreadLimits(views=1))
     talk.hears(view("something"))
 
     assert talk.hears(view(empty)) == (ViewChanged("plan", cleared=True),)
@@ -232,7 +232,7 @@ def test_empty_content_clears_a_view(empty: object) -> None:
 
 
 def test_of_what_is_done_with_a_view_in_one_step_the_last_counts() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.hears(view(1), view(None), view(2))
     assert list(talk.effects) == [ShowView("plan", 2)]
     talk.hears(view(3), view(None))

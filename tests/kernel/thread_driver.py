@@ -16,7 +16,7 @@ from rapkit.kernel.receive import receive
 from rapkit.kernel.reply import model_failed, out_of_budget, reply
 from rapkit.kernel.thread import Status, Thread
 from rapkit.protocol import SubscriptionEvent, TextContent, ToolResult
-from tests.kernel.effect_log import Ledger
+from tests.kernel.effect_log import EffectLog
 from tests.kernel.memory_journals import own_stretch, seen
 from tests.kernel.strict_provider import accept, accept_question
 from tests.kernel.tools import CATALOG
@@ -39,16 +39,16 @@ def demolish(city: str = "Oslo") -> WantedCall:
 
 
 @dataclass
-class Talk:
+class ThreadDriver:
     """Keeps the journal as a store would. `effects` are those of the last step."""
 
     thread: Thread = field(default_factory=lambda: Thread("t1"))
     limits: ThreadLimits = field(default_factory=ThreadLimits)
     journal: list[JournalEntry] = field(default_factory=list)
     effects: tuple[Effect, ...] = ()
-    parent: "Talk | None" = None
+    parent: "ThreadDriver | None" = None
     now: float = 1000.0
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: EffectLog = field(default_factory=EffectLog)
 
     def _apply(self, step: Step) -> tuple[JournalEntry, ...]:
         self.ledger.book(self.thread, step, self.limits)
@@ -118,10 +118,10 @@ class Talk:
             group_id=self.thread.id, tool_call_id=call_id, text=text, associative=associative, final=final
         )
 
-    def spawned(self, number: int = 0) -> "Talk":
+    def spawned(self, number: int = 0) -> "ThreadDriver":
         """One of the children of the last step, which has heard its task."""
         made = [effect for effect in self.effects if isinstance(effect, Spawn)][number]
-        child = Talk(made.child, self.limits, parent=self, now=self.now)
+        child = ThreadDriver(made.child, self.limits, parent=self, now=self.now)
         child.hears(Task(self.thread.id, made.task))
         return child
 
@@ -133,17 +133,17 @@ class Talk:
         """What the last step wrote to relatives."""
         return [effect for effect in self.effects if isinstance(effect, Write)]
 
-    def takes_mail_of(self, relative: "Talk") -> tuple[JournalEntry, ...]:
+    def takes_mail_of(self, relative: "ThreadDriver") -> tuple[JournalEntry, ...]:
         """What the last step of a relative wrote to this thread."""
         mail = [write.message for write in relative.written() if write.thread_id == self.thread.id]
         assert mail, "nothing was written to it"
         return self.hears(*mail)
 
-    def child(self, made: MakeChild) -> "Talk":
+    def child(self, made: MakeChild) -> "ThreadDriver":
         """The child, which has heard the event it was made for."""
         event = self.journal[made.event - 1]
         assert isinstance(event, Happened)
-        child = Talk(made.child, self.limits, parent=self)
+        child = ThreadDriver(made.child, self.limits, parent=self)
         child.hears(EventForChild(self.thread.id, event.call_id, event.name, made.arguments, event.text, event.final))
         return child
 
@@ -199,15 +199,15 @@ def _values(arguments: dict[str, Any]) -> str:
     return ", ".join(str(value) for value in arguments.values())
 
 
-def calling(*calls: WantedCall, limits: ThreadLimits | None = None) -> Talk:
+def calling(*calls: WantedCall, limits: ThreadLimits | None = None) -> ThreadDriver:
     """A thread whose model has made calls, and waits."""
-    talk = Talk(limits=limits or ThreadLimits())
+    talk = ThreadDriver(limits=limits or ThreadLimits())
     talk.user("How is it?")
     talk.says("", *calls)
     return talk
 
 
-def subscribed(limits: ThreadLimits | None = None) -> Talk:
+def subscribed(limits: ThreadLimits | None = None) -> ThreadDriver:
     """A thread with one subscription, `c1_t1`, whose model has nothing to do."""
     talk = calling(storms(), limits=limits)
     talk.result("c1_t1", "Subscribed.", subscription=True)

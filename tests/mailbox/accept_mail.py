@@ -17,7 +17,7 @@ from tests.mailbox.harness import (
 )
 
 
-class LettersContract:
+class AcceptMailContract:
     async def test_a_box_is_kept_as_it_was_made(self, harness: Harness) -> None:
         store = harness.store
         assert await store.create(NewBox("b1", KIND, b"state", parent="thread", root="root", name="call"))

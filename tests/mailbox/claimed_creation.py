@@ -25,7 +25,7 @@ from tests.mailbox.harness import (
 )
 
 
-class ShortcutsContract:
+class ClaimedCreationContract:
     async def test_a_box_can_be_made_and_claimed_at_once(self, harness: Harness) -> None:
         store = harness.store
         await store.renew(ANNA)

@@ -24,7 +24,7 @@ from tests.mailbox.harness import (
 )
 
 
-class WorkContract:
+class ClaimsContract:
     async def test_of_a_share_no_more_is_claimed_than_its_quota(self, harness: Harness) -> None:
         store = harness.store
         for number, share in enumerate(("anna", "anna", "anna", "bert", "carl")):

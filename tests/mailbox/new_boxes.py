@@ -21,7 +21,7 @@ from tests.mailbox.harness import (
 )
 
 
-class BeginningsContract:
+class NewBoxesContract:
     async def test_a_box_can_be_made_with_its_first_letter(self, harness: Harness) -> None:
         store = harness.store
 

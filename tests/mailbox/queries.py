@@ -44,7 +44,7 @@ def names(boxes: list[Box]) -> list[str]:
     return [box.id for box in boxes]
 
 
-class LookingContract:
+class QueriesContract:
     async def test_a_box_is_busy_while_it_is_due_or_claimed(self, harness: Harness) -> None:
         store = harness.store
         await store.create(NewBox("b1", KIND))

@@ -31,7 +31,7 @@ from tests.mailbox.harness import (
 )
 
 
-class SeveralHandlesContract:
+class SharedStoreContract:
     async def test_a_worker_that_lives_keeps_its_box_though_the_clock_is_set_back_ever_again(
         self, harness: Harness
     ) -> None:

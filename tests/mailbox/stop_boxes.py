@@ -32,7 +32,7 @@ def child(id: str, name: str | None, parent: str = "thread", kind: str = KIND) -
     return NewBox(id, kind, parent=parent, name=name)
 
 
-class StoppingContract:
+class StopBoxesContract:
     async def test_an_idle_box_is_stopped_and_due(self, harness: Harness) -> None:
         store = harness.store
         await store.create(child("b1", "c1"))

@@ -23,7 +23,7 @@ from tests.mailbox.harness import (
 DAY = 86_400.0
 
 
-class HousekeepingContract:
+class SweepContract:
     async def test_there_is_nothing_to_sweep_in_a_store_that_lives(self, harness: Harness) -> None:
         store = harness.store
         await idle(store, "ended", forget_for=DAY)

@@ -44,7 +44,7 @@ async def rings(store: Store, topic: str) -> AsyncIterator[None]:
         await store.wait(topic, LONG)
 
 
-class WaitingContract:
+class WaitContract:
     async def test_what_a_lost_worker_holds_is_due_though_the_clock_was_set_back_and_nobody_works(
         self, harness: Harness
     ) -> None:

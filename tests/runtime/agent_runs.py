@@ -19,7 +19,7 @@ from rapkit.runtime.wake_hook import OnAccept
 _OFTEN = 0.02
 
 
-class Life(StrEnum):
+class AgentRun(StrEnum):
     WORKING = "working"
     HIBERNATING = "hibernating"
 
@@ -67,32 +67,32 @@ _STAGED = "testing"
 """What a test names whose agent is on a stage: no clock but the test's, no socket, and always somebody at work."""
 
 
-def ways(metafunc: pytest.Metafunc) -> list[Life]:
+def ways(metafunc: pytest.Metafunc) -> list[AgentRun]:
     """How agents live in a test."""
     function = metafunc.function
     named = {*metafunc.fixturenames, *function.__code__.co_names}
     if function.__module__ not in SCENARIOS or function.__name__ in ONLY_WORKING:
-        return [Life.WORKING]
+        return [AgentRun.WORKING]
     if _STAGED in named or not named & _AGENTS:
-        return [Life.WORKING]
-    return list(Life)
+        return [AgentRun.WORKING]
+    return list(AgentRun)
 
 
-_lived: list[Life] = [Life.WORKING]
+_lived: list[AgentRun] = [AgentRun.WORKING]
 
 
 def hibernates() -> bool:
     """Whether agents of the current test hibernate."""
-    return _lived[-1] is Life.HIBERNATING
+    return _lived[-1] is AgentRun.HIBERNATING
 
 
 @contextlib.contextmanager
-def lived(life: Life) -> Iterator[Life]:
+def lived(life: AgentRun) -> Iterator[AgentRun]:
     """All agents live this way as long as the context lasts."""
     _lived.append(life)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            if life is Life.HIBERNATING:
+            if life is AgentRun.HIBERNATING:
                 # Nobody in the process is told what happens, so all look more often than they would.
                 patch.setattr("rapkit.runtime.event_feed._LOOK_AGAIN_AFTER", _OFTEN)
                 patch.setattr("rapkit.runtime.due_timer._LOOK_EVERY", _OFTEN)

@@ -80,7 +80,7 @@ def last_heard(question: Question) -> Heard:
     return heard
 
 
-class Obedient:
+class ScriptedReplies:
     """A model that makes the calls a message of the user asks for, and otherwise says what it heard last."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class Obedient:
 # The agent
 
 
-class Talk:
+class ThreadDriver:
     """A thread, as somebody sees it who uses the agent."""
 
     def __init__(self, threads: ThreadCommands, thread_id: str) -> None:
@@ -180,7 +180,7 @@ class Talk:
         return [entry for entry in await self.entries() if isinstance(entry, kind)]
 
 
-class Working:
+class RunningAgent:
     """A running agent."""
 
     def __init__(self, engine: AgentEngine, url: str) -> None:
@@ -193,17 +193,17 @@ class Working:
         """Where it listens."""
         return int(self.url.rpartition(":")[2])
 
-    async def talk(self, text: str | None = None, user_id: str | None = None) -> Talk:
+    async def talk(self, text: str | None = None, user_id: str | None = None) -> ThreadDriver:
         """Begin a thread."""
-        return Talk(self.threads, await self.threads.create(text=text, user_id=user_id))
+        return ThreadDriver(self.threads, await self.threads.create(text=text, user_id=user_id))
 
-    async def doing(self, *calls: Call) -> Talk:
+    async def doing(self, *calls: Call) -> ThreadDriver:
         """Begin a thread in which the model makes calls."""
         return await self.talk(please(*calls))
 
-    def thread(self, thread_id: str) -> Talk:
+    def thread(self, thread_id: str) -> ThreadDriver:
         """A thread there is."""
-        return Talk(self.threads, thread_id)
+        return ThreadDriver(self.threads, thread_id)
 
     async def failed_once(self) -> None:
         """Return when the first attempt at a POST has failed, and it waits for the next."""
@@ -246,7 +246,7 @@ async def working(
     limits: ThreadLimits | None = None,
     patience: Patience | None = None,
     environment: AgentEnvironment | None = None,
-) -> AsyncIterator[Working]:
+) -> AsyncIterator[RunningAgent]:
     """An agent on a port of its own, or on the one given."""
     config = AgentConfig(
         model=model if isinstance(model, Model) else Scripted(model),
@@ -273,7 +273,7 @@ async def working(
         async with run_engine(config, environment, worker=not hibernates()) as engine:
             engines.append(engine)
             async with _serving(app, listener):
-                yield Working(engine, url)
+                yield RunningAgent(engine, url)
 
 
 @contextlib.asynccontextmanager

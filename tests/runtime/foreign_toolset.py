@@ -85,7 +85,7 @@ async def post_to(url: str, body: bytes, headers: dict[str, str] | None = None) 
     return await exchange(parts.port, head.encode("latin-1") + body)
 
 
-class Stranger(Listener):
+class ForeignToolset(Listener):
     """Offers `document` and answers everything with 200, unless it is told otherwise.
 
     `script` says how the next requests to a path are answered. What `before_answering` does with an invocation is done before that is
@@ -148,9 +148,9 @@ class Stranger(Listener):
 
 
 @contextlib.asynccontextmanager
-async def listening(*names: str) -> AsyncIterator[Stranger]:
+async def listening(*names: str) -> AsyncIterator[ForeignToolset]:
     """A stranger on a port of its own, with tools of these names."""
-    stranger = Stranger()
+    stranger = ForeignToolset()
     if names:
         stranger.tools = [tool(name) for name in names]
     await stranger.up()

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from rapkit.logs import JsonLines
-from tests.runtime.agents import Obedient, Working, call, quick, working
-from tests.runtime.foreign_toolset import INVOKE, Stranger
+from tests.runtime.agents import RunningAgent, ScriptedReplies, call, quick, working
+from tests.runtime.foreign_toolset import INVOKE, ForeignToolset
 from tests.server.served_toolset import failing, until
 from tests.server.sink import answer
 
@@ -21,7 +21,9 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, str]]:
     return [json.loads(JsonLines().format(each)) for each in caplog.records if each.name == "rapkit.audit"]
 
 
-async def test_a_call_leaves_three_lines(agent: Working, stranger: Stranger, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_call_leaves_three_lines(
+    agent: RunningAgent, stranger: ForeignToolset, caplog: pytest.LogCaptureFixture
+) -> None:
     """RUN-10: it was made, its server has it, it is answered."""
     talk = await agent.doing(call("work", password="hunter2"))
     await agent.quiet()
@@ -41,7 +43,7 @@ async def test_a_call_leaves_three_lines(agent: Working, stranger: Stranger, cap
 
 
 async def test_a_call_that_comes_to_nothing_says_why(
-    model: Obedient, stranger: Stranger, store: str, caplog: pytest.LogCaptureFixture
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """RUN-10: refused by its server, refused by us, answered with an error."""
     async with working(model, [stranger.url], store, policies=quick(0.1)) as agent:
@@ -68,7 +70,7 @@ async def test_a_call_that_comes_to_nothing_says_why(
 
 
 async def test_what_is_not_stored_leaves_no_line(
-    agent: Working, stranger: Stranger, store: str, caplog: pytest.LogCaptureFixture
+    agent: RunningAgent, stranger: ForeignToolset, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """RUN-10: it has not happened."""
     with failing(store, "INSERT", "outbox"):

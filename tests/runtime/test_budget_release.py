@@ -16,7 +16,7 @@ from rapkit.runtime import budget_release
 from rapkit.runtime.agent import AgentThread
 from rapkit.runtime.budget import Per
 from rapkit.runtime.budget_release import BudgetRelease
-from tests.runtime.agents import Obedient
+from tests.runtime.agents import ScriptedReplies
 from tests.runtime.agents import opened as handle_on
 from tests.server.served_toolset import until
 
@@ -26,7 +26,7 @@ NO_LIMITS = ThreadLimits()
 
 
 @pytest.fixture
-def scripted(model: Obedient) -> Model:
+def scripted(model: ScriptedReplies) -> Model:
     return Scripted(model)
 
 

@@ -93,7 +93,7 @@ async def pause(_seconds: float) -> None:
     raise Paused
 
 
-class Premises:
+class BudgetScenario:
     """Stores on one database, and processes that spend."""
 
     def __init__(self, path: Path | None) -> None:
@@ -128,8 +128,8 @@ class Premises:
 
 
 @pytest.fixture(params=["file", "memory"])
-async def services(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Premises]:
-    services = Premises(tmp_path / "agent.db" if request.param == "file" else None)
+async def services(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[BudgetScenario]:
+    services = BudgetScenario(tmp_path / "agent.db" if request.param == "file" else None)
     yield services
     await services.close()
 
@@ -210,7 +210,7 @@ def test_a_total_never_ends() -> None:
 # What is said
 
 
-async def told(services: Premises, budget: Budget, usage: Usage) -> Exceeded:
+async def told(services: BudgetScenario, budget: Budget, usage: Usage) -> Exceeded:
     budget_usage = services.budget_usage("w1", budget)
     budget_usage.add(usage)
     exceeded = await budget_usage.exceeded()
@@ -218,7 +218,7 @@ async def told(services: Premises, budget: Budget, usage: Usage) -> Exceeded:
     return exceeded
 
 
-async def test_a_person_is_told_what_was_spent_and_what_to_do(services: Premises) -> None:
+async def test_a_person_is_told_what_was_spent_and_what_to_do(services: BudgetScenario) -> None:
     exceeded = await told(services, Budget(cost=50), Usage(1, cost=50.12))
     assert exceeded == Exceeded(
         "The agent has spent $50.12 of its $50.00 for 2026-11-16 (UTC). It goes on at 2026-11-17 00:00 UTC; to go on earlier, "
@@ -227,7 +227,7 @@ async def test_a_person_is_told_what_was_spent_and_what_to_do(services: Premises
     )
 
 
-async def test_tokens_are_those_read_and_those_written(services: Premises) -> None:
+async def test_tokens_are_those_read_and_those_written(services: BudgetScenario) -> None:
     exceeded = await told(services, Budget(tokens=1_000_000, per="month"), Usage(1, 600_000, 400_500))
     assert exceeded == Exceeded(
         "The agent has used 1,000,500 of its 1,000,000 tokens for 2026-11 (UTC). It goes on at 2026-12-01 00:00 UTC; to go on earlier, "
@@ -236,7 +236,7 @@ async def test_tokens_are_those_read_and_those_written(services: Premises) -> No
     )
 
 
-async def test_slices_are_completions(services: Premises) -> None:
+async def test_slices_are_completions(services: BudgetScenario) -> None:
     exceeded = await told(services, Budget(slices=20, per="hour"), slices(20))
     assert exceeded == Exceeded(
         "The agent has run 20 of its 20 slices for the hour from 2026-11-16 12:00 (UTC). It goes on at 2026-11-16 13:00 UTC; to go on "
@@ -245,7 +245,7 @@ async def test_slices_are_completions(services: Premises) -> None:
     )
 
 
-async def test_a_total_does_not_go_on_by_itself(services: Premises) -> None:
+async def test_a_total_does_not_go_on_by_itself(services: BudgetScenario) -> None:
     exceeded = await told(services, Budget(cost=0.05, per="total"), Usage(1, cost=0.0712))
     assert exceeded == Exceeded(
         "The agent has spent $0.071 of its $0.050 in total. It does not go on by itself: "
@@ -254,7 +254,7 @@ async def test_a_total_does_not_go_on_by_itself(services: Premises) -> None:
     )
 
 
-async def test_all_limits_that_are_reached_are_named(services: Premises) -> None:
+async def test_all_limits_that_are_reached_are_named(services: BudgetScenario) -> None:
     exceeded = await told(services, Budget(slices=2, tokens=10, cost=1.0), Usage(2, 6, 5, 1.5))
     assert exceeded.reason.startswith(
         "The agent has spent $1.50 of its $1.00, used 11 of its 10 tokens and run 2 of its 2 slices for 2026-11-16 (UTC)."
@@ -265,7 +265,7 @@ async def test_all_limits_that_are_reached_are_named(services: Premises) -> None
 # Counting
 
 
-async def test_nothing_is_exceeded_below_the_limits(services: Premises) -> None:
+async def test_nothing_is_exceeded_below_the_limits(services: BudgetScenario) -> None:
     budget_usage = services.budget_usage("w1", Budget(slices=2, tokens=10, cost=1.0))
     assert await budget_usage.exceeded() is None
     budget_usage.add(Usage(1, 5, 4, 0.99))
@@ -273,7 +273,7 @@ async def test_nothing_is_exceeded_below_the_limits(services: Premises) -> None:
     assert await budget_usage.spent() == Usage(1, 5, 4, 0.99)
 
 
-async def test_cents_add_up_to_a_dollar(services: Premises) -> None:
+async def test_cents_add_up_to_a_dollar(services: BudgetScenario) -> None:
     """Ten times 0.1 are less than 1.0 for a computer that counts in fractions of two."""
     budget_usage = services.budget_usage("w1", Budget(cost=1.0))
     for _ in range(9):
@@ -284,13 +284,13 @@ async def test_cents_add_up_to_a_dollar(services: Premises) -> None:
 
 
 @pytest.mark.parametrize("cost", [math.nan, math.inf, -3.0])
-async def test_a_model_that_does_not_know_its_price_costs_nothing(services: Premises, cost: float) -> None:
+async def test_a_model_that_does_not_know_its_price_costs_nothing(services: BudgetScenario, cost: float) -> None:
     budget_usage = services.budget_usage("w1", Budget(cost=1.0))
     budget_usage.add(Usage(1, 2, 3, cost))
     assert await budget_usage.spent() == Usage(1, 2, 3, 0.0)
 
 
-async def test_own_completions_count_before_they_are_written(services: Premises) -> None:
+async def test_own_completions_count_before_they_are_written(services: BudgetScenario) -> None:
     budget_usage = services.budget_usage("w1", Budget(slices=2))
     assert await budget_usage.exceeded() is None
     budget_usage.add(slices(2))
@@ -298,7 +298,7 @@ async def test_own_completions_count_before_they_are_written(services: Premises)
     assert await services.counted() == 0
 
 
-async def test_two_processes_spend_one_budget(services: Premises) -> None:
+async def test_two_processes_spend_one_budget(services: BudgetScenario) -> None:
     budget = Budget(slices=10)
     one = services.budget_usage("w1", budget)
     two = services.budget_usage("w2", budget, services.another_store())
@@ -317,7 +317,7 @@ async def test_two_processes_spend_one_budget(services: Premises) -> None:
     assert await one.exceeded() == exceeded
 
 
-async def test_what_others_spent_is_looked_up_every_few_seconds_only(services: Premises) -> None:
+async def test_what_others_spent_is_looked_up_every_few_seconds_only(services: BudgetScenario) -> None:
     budget_usage = services.budget_usage("w1")
     await asyncio.gather(*(budget_usage.exceeded() for _ in range(20)))
     for _ in range(20):
@@ -330,7 +330,7 @@ async def test_what_others_spent_is_looked_up_every_few_seconds_only(services: P
     assert services.store.reads == 2
 
 
-async def test_a_clock_that_was_put_back_does_not_keep_it_from_looking(services: Premises) -> None:
+async def test_a_clock_that_was_put_back_does_not_keep_it_from_looking(services: BudgetScenario) -> None:
     budget_usage = services.budget_usage("w1")
     await budget_usage.exceeded()
     services.clock.time -= HOUR
@@ -340,7 +340,7 @@ async def test_a_clock_that_was_put_back_does_not_keep_it_from_looking(services:
     assert (await budget_usage.spent()).requests == 5
 
 
-async def test_it_is_not_written_again_what_has_not_changed(services: Premises) -> None:
+async def test_it_is_not_written_again_what_has_not_changed(services: BudgetScenario) -> None:
     budget_usage = services.budget_usage("w1")
     budget_usage.add(slices(1))
     await written(budget_usage)
@@ -351,7 +351,7 @@ async def test_it_is_not_written_again_what_has_not_changed(services: Premises) 
     assert await services.ledgers() == before
 
 
-async def test_a_new_process_goes_on_where_the_last_was_killed(services: Premises) -> None:
+async def test_a_new_process_goes_on_where_the_last_was_killed(services: BudgetScenario) -> None:
     killed = services.budget_usage("w1")
     killed.add(Usage(2, 30, 4, 0.25))
     await written(killed)
@@ -362,7 +362,7 @@ async def test_a_new_process_goes_on_where_the_last_was_killed(services: Premise
     assert await budget_usage.spent() == Usage(2, 30, 4, 0.25)
 
 
-async def test_a_process_that_ended_in_order_loses_nothing(services: Premises) -> None:
+async def test_a_process_that_ended_in_order_loses_nothing(services: BudgetScenario) -> None:
     budget_usage = services.budget_usage("w1")
     budget_usage.add(slices(2))
     await written(budget_usage)
@@ -373,7 +373,7 @@ async def test_a_process_that_ended_in_order_loses_nothing(services: Premises) -
     assert (await budget_usage.spent()).requests == 5
 
 
-async def test_a_process_that_spent_nothing_leaves_nothing(services: Premises) -> None:
+async def test_a_process_that_spent_nothing_leaves_nothing(services: BudgetScenario) -> None:
     budget_usage = services.budget_usage("w1")
     await budget_usage.start()
     await budget_usage.exceeded()
@@ -385,7 +385,7 @@ async def test_a_process_that_spent_nothing_leaves_nothing(services: Premises) -
 # Writing
 
 
-async def test_it_is_written_at_once_and_then_once_a_second(services: Premises) -> None:
+async def test_it_is_written_at_once_and_then_once_a_second(services: BudgetScenario) -> None:
     paused: asyncio.Queue[float] = asyncio.Queue()
     go_on = asyncio.Semaphore(0)
 
@@ -411,7 +411,9 @@ async def test_it_is_written_at_once_and_then_once_a_second(services: Premises) 
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_what_could_not_be_written_is_written_later(services: Premises, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_could_not_be_written_is_written_later(
+    services: BudgetScenario, caplog: pytest.LogCaptureFixture
+) -> None:
     budget_usage = services.budget_usage("w1")
     services.store.strike_at(1, False, StoreError)
     budget_usage.add(slices(3))
@@ -423,7 +425,7 @@ async def test_what_could_not_be_written_is_written_later(services: Premises, ca
     assert await services.counted() == 3
 
 
-async def test_whoever_asks_is_told_that_the_store_fails(services: Premises) -> None:
+async def test_whoever_asks_is_told_that_the_store_fails(services: BudgetScenario) -> None:
     budget_usage = services.budget_usage("w1")
     services.store.strike_at(1, False, StoreError)
     with pytest.raises(StoreError):
@@ -431,14 +433,14 @@ async def test_whoever_asks_is_told_that_the_store_fails(services: Premises) -> 
     assert await budget_usage.exceeded() is None
 
 
-async def test_a_ledger_that_cannot_be_read_is_an_error(services: Premises) -> None:
+async def test_a_ledger_that_cannot_be_read_is_an_error(services: BudgetScenario) -> None:
     box = NewBox("rapkit/spending", "spending", idle=True)
     await services.store.note(box, Fact(box.id, "spent/day", "2026-11-16", b"?"))
     with pytest.raises(StoreError, match="2026-11-16 cannot be read"):
         await services.budget_usage("w1").exceeded()
 
 
-async def test_what_is_read_while_one_writes_does_not_hide_what_is_written(services: Premises) -> None:
+async def test_what_is_read_while_one_writes_does_not_hide_what_is_written(services: BudgetScenario) -> None:
     has_read, go_on = asyncio.Event(), asyncio.Event()
 
     async def dawdle() -> None:
@@ -459,7 +461,7 @@ async def test_what_is_read_while_one_writes_does_not_hide_what_is_written(servi
     assert await services.counted() == 3
 
 
-async def test_many_processes_that_write_at_once_lose_nothing(services: Premises) -> None:
+async def test_many_processes_that_write_at_once_lose_nothing(services: BudgetScenario) -> None:
     async def live(worker: str) -> None:
         budget_usage = services.budget_usage(worker, store=store)
         for _ in range(5):
@@ -490,7 +492,7 @@ STRIKES = [
 class Life:
     """A process that spends, writes, spends again, writes and ends; and what it has spent and knows to be written."""
 
-    def __init__(self, services: Premises, store: Fragile, worker: str = "w1") -> None:
+    def __init__(self, services: BudgetScenario, store: Fragile, worker: str = "w1") -> None:
         self.budget_usage = services.budget_usage(worker, store=store)
         self._clock = services.clock
         self.added = 0
@@ -533,7 +535,7 @@ async def again(ask: Callable[[], Awaitable[object]]) -> None:
         await ask()
 
 
-async def others_live(services: Premises) -> None:
+async def others_live(services: BudgetScenario) -> None:
     """Somebody has ended and somebody was killed: they have spent what was `BEFORE`. And there is an old ledger."""
     services.clock.time -= 10 * DAY
     await a_killed_process(services, "long ago", 500)
@@ -544,7 +546,7 @@ async def others_live(services: Premises) -> None:
     await a_killed_process(services, "killed", 10)
 
 
-async def a_killed_process(services: Premises, worker: str, number: int) -> None:
+async def a_killed_process(services: BudgetScenario, worker: str, number: int) -> None:
     killed = services.budget_usage(worker)
     killed.add(slices(number))
     await written(killed)
@@ -553,7 +555,7 @@ async def a_killed_process(services: Premises, worker: str, number: int) -> None
 BEFORE = 110
 
 
-async def test_the_strikes_below_hit_every_operation(services: Premises) -> None:
+async def test_the_strikes_below_hit_every_operation(services: BudgetScenario) -> None:
     await others_live(services)
     store = services.another_store()
     store.operations = 0
@@ -563,7 +565,7 @@ async def test_the_strikes_below_hit_every_operation(services: Premises) -> None
 
 @pytest.mark.parametrize(("number", "after"), STRIKES)
 async def test_a_process_that_is_killed_loses_only_what_it_had_not_written(
-    services: Premises, number: int, after: bool
+    services: BudgetScenario, number: int, after: bool
 ) -> None:
     await others_live(services)
     store = services.another_store()
@@ -580,7 +582,9 @@ async def test_a_process_that_is_killed_loses_only_what_it_had_not_written(
 
 
 @pytest.mark.parametrize(("number", "after"), STRIKES)
-async def test_a_store_that_fails_once_makes_nobody_count_twice(services: Premises, number: int, after: bool) -> None:
+async def test_a_store_that_fails_once_makes_nobody_count_twice(
+    services: BudgetScenario, number: int, after: bool
+) -> None:
     """It is open whether the operation that failed happened."""
     await others_live(services)
     store = services.another_store()
@@ -592,7 +596,7 @@ async def test_a_store_that_fails_once_makes_nobody_count_twice(services: Premis
 
 
 async def test_a_process_that_cannot_write_at_its_end_says_so(
-    services: Premises, caplog: pytest.LogCaptureFixture
+    services: BudgetScenario, caplog: pytest.LogCaptureFixture
 ) -> None:
     budget_usage = services.budget_usage("w1")
     budget_usage.add(slices(1))
@@ -601,7 +605,7 @@ async def test_a_process_that_cannot_write_at_its_end_says_so(
     assert "cannot write down what was spent at last: The disk is gone." in caplog.text
 
 
-async def test_it_can_be_cancelled_while_it_writes(services: Premises) -> None:
+async def test_it_can_be_cancelled_while_it_writes(services: BudgetScenario) -> None:
     """What was asked of the store may have happened all the same."""
     budget_usage = services.budget_usage("w1")
     for moment in range(20):
@@ -618,7 +622,7 @@ async def test_it_can_be_cancelled_while_it_writes(services: Premises) -> None:
 # Many processes
 
 
-async def test_short_lived_processes_leave_one_small_record(services: Premises) -> None:
+async def test_short_lived_processes_leave_one_small_record(services: BudgetScenario) -> None:
     for number in range(200):
         budget_usage = services.budget_usage(f"w{number}")
         await budget_usage.start()
@@ -630,7 +634,7 @@ async def test_short_lived_processes_leave_one_small_record(services: Premises) 
     assert await services.budget_usage("new").spent() == Usage(200, 2000, 200, 0.2)
 
 
-async def test_processes_that_were_killed_are_put_together_when_there_are_many(services: Premises) -> None:
+async def test_processes_that_were_killed_are_put_together_when_there_are_many(services: BudgetScenario) -> None:
     for number in range(60):
         await a_killed_process(services, f"w{number}", 1)
     (full,) = await services.ledgers()
@@ -641,7 +645,7 @@ async def test_processes_that_were_killed_are_put_together_when_there_are_many(s
     assert await services.counted() == 61
 
 
-async def test_processes_that_may_still_run_are_not_put_together(services: Premises) -> None:
+async def test_processes_that_may_still_run_are_not_put_together(services: BudgetScenario) -> None:
     for number in range(60):
         await a_killed_process(services, f"w{number}", 1)
         services.clock.time += 10
@@ -650,7 +654,7 @@ async def test_processes_that_may_still_run_are_not_put_together(services: Premi
 
 
 @pytest.mark.parametrize("asks_first", [True, False])
-async def test_a_process_that_was_taken_for_lost_goes_on(services: Premises, asks_first: bool) -> None:
+async def test_a_process_that_was_taken_for_lost_goes_on(services: BudgetScenario, asks_first: bool) -> None:
     silent = services.budget_usage("silent")
     silent.add(slices(7))
     await written(silent)
@@ -672,7 +676,7 @@ async def test_a_process_that_was_taken_for_lost_goes_on(services: Premises, ask
 
 @pytest.mark.parametrize("happened", [True, False])
 async def test_a_write_that_seemed_to_fail_counts_once_when_one_is_taken_for_lost(
-    services: Premises, happened: bool, caplog: pytest.LogCaptureFixture
+    services: BudgetScenario, happened: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = services.another_store()
     silent = services.budget_usage("silent", store=store)
@@ -694,7 +698,7 @@ async def test_a_write_that_seemed_to_fail_counts_once_when_one_is_taken_for_los
 # Periods
 
 
-async def test_a_new_period_begins_with_nothing_spent(services: Premises) -> None:
+async def test_a_new_period_begins_with_nothing_spent(services: BudgetScenario) -> None:
     one, two = services.budget_usage("w1", Budget(slices=5)), services.budget_usage("w2", Budget(slices=5))
     one.add(slices(3))
     two.add(slices(3))
@@ -718,7 +722,7 @@ async def test_a_new_period_begins_with_nothing_spent(services: Premises) -> Non
     assert await services.counted() == 2
 
 
-async def test_a_period_that_ends_while_somebody_asks_does_not_count_for_the_next(services: Premises) -> None:
+async def test_a_period_that_ends_while_somebody_asks_does_not_count_for_the_next(services: BudgetScenario) -> None:
     budget_usage = services.budget_usage("w1", Budget(slices=5))
     await a_killed_process(services, "w2", 5)
     midnight = at("2026-11-17 00:00")
@@ -733,7 +737,7 @@ async def test_a_period_that_ends_while_somebody_asks_does_not_count_for_the_nex
     assert await budget_usage.exceeded() is None
 
 
-async def test_a_clock_that_goes_back_into_the_last_period_loses_nothing(services: Premises) -> None:
+async def test_a_clock_that_goes_back_into_the_last_period_loses_nothing(services: BudgetScenario) -> None:
     services.clock.time = at("2026-11-16 23:59:59")
     budget_usage = services.budget_usage("w1")
     budget_usage.add(slices(3))
@@ -751,7 +755,7 @@ async def test_a_clock_that_goes_back_into_the_last_period_loses_nothing(service
 
 
 @pytest.mark.parametrize(("per", "kept"), [("hour", 48 + 1), ("day", 2 + 1), ("month", 1 + 1), ("total", 1)])
-async def test_ledgers_of_past_periods_go(services: Premises, per: Per, kept: int) -> None:
+async def test_ledgers_of_past_periods_go(services: BudgetScenario, per: Per, kept: int) -> None:
     """At a start, and in a process that lives for long."""
     budget = Budget(slices=PLENTY, per=per)
     budget_usage = services.budget_usage("w1", budget)
@@ -764,7 +768,7 @@ async def test_ledgers_of_past_periods_go(services: Premises, per: Per, kept: in
     assert await services.counted(per) == (60 if per == "total" else 0)
 
 
-async def test_a_process_that_lives_for_long_drops_old_ledgers_itself(services: Premises) -> None:
+async def test_a_process_that_lives_for_long_drops_old_ledgers_itself(services: BudgetScenario) -> None:
     went_by = 0
 
     async def next_day(_seconds: float) -> None:
@@ -781,7 +785,7 @@ async def test_a_process_that_lives_for_long_drops_old_ledgers_itself(services: 
     assert len(await services.ledgers()) <= 3
 
 
-async def test_a_budget_for_another_period_counts_anew_and_leaves_the_other_alone(services: Premises) -> None:
+async def test_a_budget_for_another_period_counts_anew_and_leaves_the_other_alone(services: BudgetScenario) -> None:
     await a_killed_process(services, "w1", 3)
     budget_usage = services.budget_usage("w2", Budget(slices=PLENTY, per="month"))
     await budget_usage.start()
@@ -796,7 +800,7 @@ async def test_a_budget_for_another_period_counts_anew_and_leaves_the_other_alon
     assert await services.counted("month") == 1
 
 
-async def test_a_higher_limit_goes_on_with_what_was_spent(services: Premises) -> None:
+async def test_a_higher_limit_goes_on_with_what_was_spent(services: BudgetScenario) -> None:
     before = services.budget_usage("w1", Budget(slices=5))
     before.add(slices(5))
     assert await before.exceeded() is not None

@@ -25,9 +25,9 @@ from rapkit.kernel.entries import (
 from rapkit.models import ModelError
 from rapkit.models.scripted import Scripted
 from tests.call_ids import plain_entry
-from tests.runtime.agents import Call, Obedient, call, calling, last_heard, texts_of, working
+from tests.runtime.agents import Call, ScriptedReplies, call, calling, last_heard, texts_of, working
 from tests.runtime.api.client import Client
-from tests.runtime.foreign_toolset import Stranger
+from tests.runtime.foreign_toolset import ForeignToolset
 
 USAGE = {"input_tokens": 900, "output_tokens": 100, "cost": 0.25}
 RULES: list[dict[str, Any]] = [
@@ -437,7 +437,7 @@ async def test_a_budget_is_kept_however_the_agent_is_lost(unheard: bool) -> None
     assert steps > 10
 
 
-async def test_a_budget_on_real_sockets(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_a_budget_on_real_sockets(model: ScriptedReplies, stranger: ForeignToolset, store: str) -> None:
     async with working(model, [stranger.url], store, limits=ThreadLimits(slices=1)) as agent:
         client = Client(agent.port)
         thread = await client.begin("first")

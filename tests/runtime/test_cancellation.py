@@ -8,13 +8,15 @@ import pytest
 
 from rapkit.errors import ThreadError
 from rapkit.kernel.entries import Answered, Unsubscribed
-from tests.runtime.agents import PATIENT, Obedient, Working, call, working
+from tests.runtime.agents import PATIENT, RunningAgent, ScriptedReplies, call, working
 from tests.runtime.examples import UNASKED, example, served
-from tests.runtime.foreign_toolset import CANCEL, INVOKE, Stranger, listening
+from tests.runtime.foreign_toolset import CANCEL, INVOKE, ForeignToolset, listening
 from tests.server.sink import after, answer, never, reset
 
 
-async def test_a_call_the_user_cancels_ends_for_the_model_at_once(agent: Working, stranger: Stranger) -> None:
+async def test_a_call_the_user_cancels_ends_for_the_model_at_once(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     """CAN-1"""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -29,7 +31,7 @@ async def test_a_call_the_user_cancels_ends_for_the_model_at_once(agent: Working
 
 
 async def test_every_server_is_told_once_and_nobody_waits_for_them(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """CAN-1, TRA-1: those that never had the call, too; whatever they answer."""
     async with listening("b") as refusing, listening("c") as broken, listening("d") as silent, listening("e") as fine:
@@ -48,7 +50,9 @@ async def test_every_server_is_told_once_and_nobody_waits_for_them(
             assert len(server.to(CANCEL)) == 1
 
 
-async def test_the_result_of_a_cancelled_call_is_ignored(agent: Working, stranger: Stranger, model: Obedient) -> None:
+async def test_the_result_of_a_cancelled_call_is_ignored(
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
+) -> None:
     """CAN-4: it is expected to come, and an ordinary answer to it."""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -65,9 +69,11 @@ async def test_the_result_of_a_cancelled_call_is_ignored(agent: Working, strange
     assert len(model.questions) == asked
 
 
-async def test_a_result_that_came_while_the_model_cancelled_is_ignored_too(stranger: Stranger, store: str) -> None:
+async def test_a_result_that_came_while_the_model_cancelled_is_ignored_too(
+    stranger: ForeignToolset, store: str
+) -> None:
     """CAN-4"""
-    obedient = Obedient()
+    obedient = ScriptedReplies()
 
     async def slow(question: Any) -> Any:
         reply = obedient(question)
@@ -87,7 +93,7 @@ async def test_a_result_that_came_while_the_model_cancelled_is_ignored_too(stran
         assert (ignored.what, ignored.call_id) == ("tool_result", invocation.id)
 
 
-async def test_the_model_cancels_a_running_call(agent: Working, stranger: Stranger) -> None:
+async def test_the_model_cancels_a_running_call(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CAN-1"""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -100,7 +106,9 @@ async def test_the_model_cancels_a_running_call(agent: Working, stranger: Strang
     assert (await talk.becomes("idle")).thread.pending == {}
 
 
-async def test_the_user_cancels_a_subscription(agent: Working, stranger: Stranger, model: Obedient) -> None:
+async def test_the_user_cancels_a_subscription(
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
+) -> None:
     """CAN-1, SUB-15"""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -117,7 +125,9 @@ async def test_the_user_cancels_a_subscription(agent: Working, stranger: Strange
     assert len(model.questions) == 2
 
 
-async def test_a_call_that_has_not_left_yet_never_leaves(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_a_call_that_has_not_left_yet_never_leaves(
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
+) -> None:
     """CAN-1"""
     stranger.script[INVOKE] = [answer(503)]
     async with working(model, [stranger.url], store, policies=PATIENT) as agent:
@@ -132,7 +142,7 @@ async def test_a_call_that_has_not_left_yet_never_leaves(model: Obedient, strang
 
 
 async def test_a_call_that_is_cancelled_while_it_is_being_sent_is_not_sent_again(
-    agent: Working, stranger: Stranger
+    agent: RunningAgent, stranger: ForeignToolset
 ) -> None:
     """CAN-1"""
     answered = asyncio.Event()
@@ -149,7 +159,7 @@ async def test_a_call_that_is_cancelled_while_it_is_being_sent_is_not_sent_again
 
 
 async def test_a_call_that_is_cancelled_while_it_is_being_sent_stays_cancelled(
-    agent: Working, stranger: Stranger
+    agent: RunningAgent, stranger: ForeignToolset
 ) -> None:
     """CAN-4: whatever is answered then."""
     answered = asyncio.Event()
@@ -165,7 +175,7 @@ async def test_a_call_that_is_cancelled_while_it_is_being_sent_stays_cancelled(
     assert len(await talk.all(Answered)) == 1
 
 
-async def test_what_is_not_running_cannot_be_cancelled(agent: Working, stranger: Stranger) -> None:
+async def test_what_is_not_running_cannot_be_cancelled(agent: RunningAgent, stranger: ForeignToolset) -> None:
     talk = await agent.doing(call("work"))
     await stranger.invoked()
 
@@ -173,7 +183,7 @@ async def test_what_is_not_running_cannot_be_cancelled(agent: Working, stranger:
         await agent.threads.cancel(talk.id, "call_9")
 
 
-async def test_the_shell_example_ends_what_was_cancelled(model: Obedient, store: str, tmp_path: Path) -> None:
+async def test_the_shell_example_ends_what_was_cancelled(model: ScriptedReplies, store: str, tmp_path: Path) -> None:
     """CAN-1: the command, and the subscription to another."""
     begun = tmp_path / "begun"
     async with served(example("shell", tmp_path)) as shell, working(model, [shell], store, limits=UNASKED) as agent:

@@ -10,13 +10,15 @@ from rapkit.errors import ThreadClosed
 from rapkit.kernel.entries import Answered, ClosedEntry
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.server.resources.close_hooks import ClosedThread
-from tests.runtime.agents import PATIENT, Obedient, Working, call, opened, working
+from tests.runtime.agents import PATIENT, RunningAgent, ScriptedReplies, call, opened, working
 from tests.runtime.examples import UNASKED, example, served
-from tests.runtime.foreign_toolset import CANCEL, CLOSE, INVOKE, Stranger, listening, tool
+from tests.runtime.foreign_toolset import CANCEL, CLOSE, INVOKE, ForeignToolset, listening, tool
 from tests.server.sink import after, answer, never, reset
 
 
-async def test_every_server_is_told_whether_it_was_used_or_not(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_every_server_is_told_whether_it_was_used_or_not(
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
+) -> None:
     """CLO-1, TRA-1: at its base URL, wherever its endpoint is."""
     async with listening("unused") as unused, working(model, [stranger.url, f"{unused.url}/below/"], store) as agent:
         unused.otherwise["/below/.well-known/rap-toolset"] = answer(200, body=unused.toolset())
@@ -33,7 +35,9 @@ async def test_every_server_is_told_whether_it_was_used_or_not(model: Obedient, 
         assert (await talk.look()).status == "closed"
 
 
-async def test_a_server_nobody_ever_reached_is_told_too(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_a_server_nobody_ever_reached_is_told_too(
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
+) -> None:
     """CLO-1: what discovery found is no matter."""
     async with listening() as odd:
         odd.document = b"no toolset"
@@ -46,7 +50,7 @@ async def test_a_server_nobody_ever_reached_is_told_too(model: Obedient, strange
 
 @pytest.mark.parametrize("trouble", [answer(500), answer(503, "Retry-After: 0\r\n"), answer(401), reset])
 async def test_a_notice_that_fails_is_not_sent_again_and_stops_no_other(
-    model: Obedient, stranger: Stranger, store: str, trouble: Any
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, trouble: Any
 ) -> None:
     """CLO-2"""
     async with listening("b") as failing, listening("c") as down:
@@ -68,7 +72,7 @@ async def test_a_notice_that_fails_is_not_sent_again_and_stops_no_other(
 @pytest.mark.parametrize("how", ["cancel", "close"])
 @pytest.mark.parametrize("trouble", [answer(503, "Retry-After: 0\r\n"), answer(400), reset])
 async def test_a_notice_is_sent_once_and_nothing_of_it_is_kept(
-    agent: Working, stranger: Stranger, how: str, trouble: Any
+    agent: RunningAgent, stranger: ForeignToolset, how: str, trouble: Any
 ) -> None:
     """CLO-2, CAN-1: it is neither tried again nor a dead letter that could be sent again by hand."""
     stranger.otherwise[CANCEL] = stranger.otherwise[CLOSE] = trouble
@@ -85,7 +89,7 @@ async def test_a_notice_is_sent_once_and_nothing_of_it_is_kept(
 
 
 async def test_a_notice_that_is_on_its_way_is_nobody_elses_to_send(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """CLO-2: it left the outbox before it was sent, so that whoever goes on after a crash does not send it again."""
     stranger.otherwise[CLOSE] = never
@@ -99,7 +103,7 @@ async def test_a_notice_that_is_on_its_way_is_nobody_elses_to_send(
             assert await successor.outbox(dead=False) == []
 
 
-async def test_closing_waits_for_no_server(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_closing_waits_for_no_server(model: ScriptedReplies, stranger: ForeignToolset, store: str) -> None:
     """CLO-3: and no server waits for another."""
     answered = asyncio.Event()
     async with listening("b") as slow, listening("c") as silent:
@@ -116,7 +120,9 @@ async def test_closing_waits_for_no_server(model: Obedient, stranger: Stranger, 
             answered.set()
 
 
-async def test_a_closed_thread_takes_nothing_more(agent: Working, stranger: Stranger, model: Obedient) -> None:
+async def test_a_closed_thread_takes_nothing_more(
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
+) -> None:
     """A user who writes to it is told so; closing it again does nothing."""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -135,7 +141,7 @@ async def test_a_closed_thread_takes_nothing_more(agent: Working, stranger: Stra
 
 
 async def test_events_for_a_closed_thread_are_logged_and_discarded(
-    agent: Working, stranger: Stranger, model: Obedient, caplog: pytest.LogCaptureFixture
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SUB-18"""
     caplog.set_level("INFO")
@@ -158,7 +164,7 @@ async def test_events_for_a_closed_thread_are_logged_and_discarded(
 
 
 async def test_closing_cancels_what_is_live_at_the_server_it_went_to(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """SUB-19: every server learns of the closing, and only that one of the calls."""
     async with listening("b") as other, working(model, [stranger.url, other.url], store) as agent:
@@ -182,7 +188,7 @@ async def test_closing_cancels_what_is_live_at_the_server_it_went_to(
 
 
 async def test_an_agent_that_is_told_to_cancels_nothing_when_a_thread_is_closed(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """SUB-19: its server learns of the closing, and does what it likes."""
     limits = ThreadLimits(cancel_on_close=False)
@@ -201,7 +207,7 @@ async def test_an_agent_that_is_told_to_cancels_nothing_when_a_thread_is_closed(
 
 
 async def test_a_subscription_that_is_confirmed_after_the_end_is_cancelled_once(
-    agent: Working, stranger: Stranger
+    agent: RunningAgent, stranger: ForeignToolset
 ) -> None:
     """SUB-18, SUB-19: however often its server says so."""
     talk = await agent.doing(call("work"))
@@ -220,9 +226,9 @@ async def test_a_subscription_that_is_confirmed_after_the_end_is_cancelled_once(
     assert len(stranger.to(CANCEL)) == 2
 
 
-async def test_closing_does_not_close_the_threads_of_events(stranger: Stranger, store: str) -> None:
+async def test_closing_does_not_close_the_threads_of_events(stranger: ForeignToolset, store: str) -> None:
     """A child goes on, with the toolset of its session, until it is done."""
-    obedient = Obedient()
+    obedient = ScriptedReplies()
     go_on = asyncio.Event()
 
     async def slow(question: Any) -> Any:
@@ -249,7 +255,7 @@ async def test_closing_does_not_close_the_threads_of_events(stranger: Stranger, 
 
 
 async def test_a_call_that_had_not_left_when_the_thread_was_closed_never_leaves(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     stranger.script[INVOKE] = [answer(503)]
     async with working(model, [stranger.url], store, policies=PATIENT) as agent:
@@ -263,7 +269,9 @@ async def test_a_call_that_had_not_left_when_the_thread_was_closed_never_leaves(
         assert len(stranger.to(INVOKE)) == 1
 
 
-async def test_the_shell_example_cleans_up_after_a_closed_thread(model: Obedient, store: str, tmp_path: Path) -> None:
+async def test_the_shell_example_cleans_up_after_a_closed_thread(
+    model: ScriptedReplies, store: str, tmp_path: Path
+) -> None:
     """CLO-1: its command ends, and its folder goes."""
     tools = example("shell", tmp_path)
     closed = asyncio.Event()

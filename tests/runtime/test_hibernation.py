@@ -39,11 +39,11 @@ from rapkit.runtime.wake_hook import WakeHook
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
 from tests.log_records import ours
-from tests.runtime.agent_runs import ONLY_WORKING, SCENARIOS, Life, lived
-from tests.runtime.agents import Obedient, Talk, call, please, working
+from tests.runtime.agent_runs import ONLY_WORKING, SCENARIOS, AgentRun, lived
+from tests.runtime.agents import ScriptedReplies, ThreadDriver, call, please, working
 from tests.runtime.agents import opened as handle_on
 from tests.runtime.clocks import ManualClock
-from tests.runtime.foreign_toolset import INVOKE, Stranger
+from tests.runtime.foreign_toolset import INVOKE, ForeignToolset
 from tests.server.served_toolset import until
 from tests.server.sink import answer
 
@@ -52,19 +52,19 @@ URL = "http://127.0.0.1:1"
 
 
 @pytest.fixture
-def scripted(model: Obedient) -> Model:
+def scripted(model: ScriptedReplies) -> Model:
     return Scripted(model)
 
 
 @pytest.fixture
-async def receiver(scripted: Model, stranger: Stranger, store: str) -> AsyncIterator[Agent]:
+async def receiver(scripted: Model, stranger: ForeignToolset, store: str) -> AsyncIterator[Agent]:
     """An agent without a worker, listening on a port of its own."""
     async with Agent(model=scripted, servers=[stranger.url], store=store, worker=False) as agent:
         yield agent
 
 
 @pytest.fixture
-def waker(scripted: Model, stranger: Stranger, store: str, receiver: Agent) -> Agent:
+def waker(scripted: Model, stranger: ForeignToolset, store: str, receiver: Agent) -> Agent:
     """A second one on the same store, that does not run."""
     return Agent(
         model=scripted, servers=[stranger.url], store=store, public_url=receiver.engine.config.public_url, worker=False
@@ -109,7 +109,7 @@ class Stopwatch(SystemClock):
 
 
 async def test_without_a_wake_nothing_happens_and_nothing_of_a_thread_is_in_the_process(
-    model: Obedient, scripted: Model, stranger: Stranger, store: str
+    model: ScriptedReplies, scripted: Model, stranger: ForeignToolset, store: str
 ) -> None:
     """RUN-8: what comes is written, and that is all."""
     watched: list[Watched] = []
@@ -121,7 +121,7 @@ async def test_without_a_wake_nothing_happens_and_nothing_of_a_thread_is_in_the_
     config = AgentConfig(scripted, (), store, URL)
     async with run_engine(config, AgentEnvironment(open_store=open_watched), worker=False) as engine:
         asked = watched[0].asked
-        talk = Talk(engine.threads, await engine.threads.create(text="hello"))
+        talk = ThreadDriver(engine.threads, await engine.threads.create(text="hello"))
         await talk.say("are you there?")
         assert await engine.problem() is None
 
@@ -151,10 +151,10 @@ async def test_a_store_that_cannot_be_written_is_no_place_to_receive(scripted: M
 
 
 async def test_each_wake_does_what_is_due_and_what_comes_between_two_is_kept(
-    receiver: Agent, waker: Agent, stranger: Stranger
+    receiver: Agent, waker: Agent, stranger: ForeignToolset
 ) -> None:
     """CB-10: the result of a call comes while nobody works, is acknowledged, and heard at the next wake."""
-    talk = Talk(receiver.engine.threads, (await receiver.thread()).id)
+    talk = ThreadDriver(receiver.engine.threads, (await receiver.thread()).id)
     await talk.do(call("work"))
 
     assert await waker.wake() is None
@@ -168,8 +168,10 @@ async def test_each_wake_does_what_is_due_and_what_comes_between_two_is_kept(
     assert await waker.wake() is None
 
 
-async def test_an_agent_that_runs_without_a_worker_can_be_woken_itself(receiver: Agent, stranger: Stranger) -> None:
-    talk = Talk(receiver.engine.threads, (await receiver.thread()).id)
+async def test_an_agent_that_runs_without_a_worker_can_be_woken_itself(
+    receiver: Agent, stranger: ForeignToolset
+) -> None:
+    talk = ThreadDriver(receiver.engine.threads, (await receiver.thread()).id)
     await talk.do(call("work"))
 
     assert await receiver.wake() is None
@@ -179,7 +181,7 @@ async def test_an_agent_that_runs_without_a_worker_can_be_woken_itself(receiver:
     assert (await talk.all(ModelSaid))[-1].text == "heard: 42"
 
 
-async def test_its_toolsets_work_while_it_is_not_awake(model: Obedient, scripted: Model, store: str) -> None:
+async def test_its_toolsets_work_while_it_is_not_awake(model: ScriptedReplies, scripted: Model, store: str) -> None:
     tools = Toolset("slow", store=MEMORY)
     go, rung = asyncio.Event(), asyncio.Event()
 
@@ -212,7 +214,7 @@ async def test_its_toolsets_work_while_it_is_not_awake(model: Obedient, scripted
 
 
 async def test_one_that_does_not_run_finds_out_where_it_is_reached(
-    scripted: Model, stranger: Stranger, store: str, receiver: Agent
+    scripted: Model, stranger: ForeignToolset, store: str, receiver: Agent
 ) -> None:
     """CB-11"""
     await (await receiver.thread()).send(please(call("work")))
@@ -242,7 +244,7 @@ async def test_the_lifespan_can_say_otherwise_than_the_agent(scripted: Model, st
         assert await (await agent.thread()).ask("hello") == "heard: hello"
 
 
-async def test_no_lease_is_left_behind(receiver: Agent, waker: Agent, model: Obedient, store: str) -> None:
+async def test_no_lease_is_left_behind(receiver: Agent, waker: Agent, model: ScriptedReplies, store: str) -> None:
     """So that whoever comes next need not wait for anybody."""
     await (await receiver.thread()).send("hello")
     await waker.wake()
@@ -253,7 +255,7 @@ async def test_no_lease_is_left_behind(receiver: Agent, waker: Agent, model: Obe
 
 
 async def test_what_another_holds_is_not_waited_for_and_due_when_that_one_is_lost(
-    receiver: Agent, waker: Agent, model: Obedient, store: str
+    receiver: Agent, waker: Agent, model: ScriptedReplies, store: str
 ) -> None:
     """RUN-3: it was killed in the middle, say. When that is known is when to wake the agent next."""
     thread = await receiver.thread()
@@ -276,7 +278,7 @@ async def test_what_another_holds_is_not_waited_for_and_due_when_that_one_is_los
     assert len(model.questions) == 1
 
 
-async def test_several_may_wake_at_once(stranger: Stranger, store: str, receiver: Agent) -> None:
+async def test_several_may_wake_at_once(stranger: ForeignToolset, store: str, receiver: Agent) -> None:
     """RUN-1, RUN-2: each thread runs once, and whoever finds nothing left goes."""
     asked: Counter[str] = Counter()
 
@@ -314,7 +316,7 @@ async def test_after_at_most_so_long_nothing_more_is_begun(store: str) -> None:
     clock = Stopwatch()
     config = AgentConfig(Scripted(slow), (), store, URL, patience=Patience(grace=0.05))
     async with open_engine(config, AgentEnvironment(clock=clock)) as engine:
-        talk = Talk(engine.threads, await engine.threads.create(text="hello"))
+        talk = ThreadDriver(engine.threads, await engine.threads.create(text="hello"))
         waking = asyncio.create_task(engine.wake(clock.AT_MOST))
         await asked.wait()
         clock.time_is_over()
@@ -330,7 +332,7 @@ async def test_after_at_most_so_long_nothing_more_is_begun(store: str) -> None:
         assert [each.text for each in await talk.all(ModelSaid)] == ["At last."]
 
 
-async def test_what_is_due_later_is_told(stranger: Stranger, store: str) -> None:
+async def test_what_is_due_later_is_told(stranger: ForeignToolset, store: str) -> None:
     """A pause of a thread, the next attempt at a POST, a schedule: whichever comes first."""
 
     def failing(_question: Question) -> str:
@@ -343,7 +345,7 @@ async def test_what_is_due_later_is_told(stranger: Stranger, store: str) -> None
         assert timedelta(seconds=50) < in_pause - datetime.now(UTC) <= timedelta(seconds=101)
 
     stranger.script[INVOKE] = [answer(503)]
-    agent = Agent(model=Scripted(Obedient()), servers=[stranger.url], store=store, public_url=URL)
+    agent = Agent(model=Scripted(ScriptedReplies()), servers=[stranger.url], store=store, public_url=URL)
     async with agent.lifespan(worker=False):
         await (await agent.thread()).send(please(call("work")))
         attempt = await agent.wake()
@@ -351,7 +353,9 @@ async def test_what_is_due_later_is_told(stranger: Stranger, store: str) -> None
         assert attempt < in_pause
 
 
-async def test_schedules_are_carried_out_by_whoever_wakes(model: Obedient, scripted: Model, tmp_path: Path) -> None:
+async def test_schedules_are_carried_out_by_whoever_wakes(
+    model: ScriptedReplies, scripted: Model, tmp_path: Path
+) -> None:
     store = f"sqlite:///{tmp_path}/scheduled.db"
     daily = Schedule("0 9 * * *", "Good morning.", name="morning")
     often = Schedule("* * * * *", "Another minute.", name="often")
@@ -406,7 +410,9 @@ async def test_a_store_that_fails_is_told_to_whoever_wakes(scripted: Model, stor
 # The doorbell
 
 
-async def test_the_bell_rings_when_what_came_is_in_the_store(scripted: Model, stranger: Stranger, store: str) -> None:
+async def test_the_bell_rings_when_what_came_is_in_the_store(
+    scripted: Model, stranger: ForeignToolset, store: str
+) -> None:
     """RUN-5: creating, saying, calling back, cancelling, closing: each time it can be read already."""
     seen: list[tuple[str, int]] = []
 
@@ -624,9 +630,9 @@ def test_tests_that_are_lived_one_way_are_there() -> None:
     assert missing == []
 
 
-async def test_an_agent_that_hibernates_in_tests_has_no_worker(model: Obedient, store: str) -> None:
+async def test_an_agent_that_hibernates_in_tests_has_no_worker(model: ScriptedReplies, store: str) -> None:
     """What the others rely on: whoever is talked to has claimed nothing, and the second one has gone."""
-    with lived(Life.HIBERNATING):
+    with lived(AgentRun.HIBERNATING):
         async with working(model, [], store) as agent:
             engine: AgentEngine = agent.engine
             talk = await agent.talk("hello")

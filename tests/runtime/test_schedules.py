@@ -27,7 +27,7 @@ from rapkit.runtime.schedules import SCHEDULE, Schedule, Schedules
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores.sqlite import SqliteStore
 from tests.log_records import ours
-from tests.runtime.agents import Obedient, Talk
+from tests.runtime.agents import ScriptedReplies, ThreadDriver
 from tests.runtime.clocks import ManualClock
 from tests.server.sink import PATIENCE
 
@@ -268,7 +268,7 @@ async def test_where_clocks_are_changed_each_day_has_its_message(store: SqliteSt
 async def test_an_agent_does_what_its_schedule_says_and_what_it_missed(tmp_path: Path) -> None:
     """From the configuration to the model, and over a restart."""
     clock = ManualClock()
-    model = Obedient()
+    model = ScriptedReplies()
     agent = Agent(model=Scripted(model), store=f"sqlite:///{tmp_path}/agent.db", schedules=[HOURLY])
 
     async def woken(number: int) -> list[WokenUp]:
@@ -277,7 +277,7 @@ async def test_an_agent_does_what_its_schedule_says_and_what_it_missed(tmp_path:
             while not (looks := (await agent.engine.threads.newest()).looks):
                 await asyncio.sleep(0.01)
         (look,) = looks
-        talk = Talk(agent.engine.threads, look.thread.id)
+        talk = ThreadDriver(agent.engine.threads, look.thread.id)
         last = await talk.until(WokenUp, number)
         await talk.until(ModelSaid, where=lambda said: last.due in said.text and "Look at the inbox." in said.text)
         return await talk.all(WokenUp)

@@ -14,13 +14,13 @@ from rapkit.mailbox import AcceptResult, Commit, NewMail
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores.sqlite import SqliteStore
 from rapkit.stores.sqlite.boxes import Boxes
-from tests.runtime.agents import Obedient, Working, call, opened, working
+from tests.runtime.agents import RunningAgent, ScriptedReplies, call, opened, working
 from tests.runtime.clocks import ManualClock
-from tests.runtime.foreign_toolset import INVOKE, Stranger
+from tests.runtime.foreign_toolset import INVOKE, ForeignToolset
 from tests.server.served_toolset import failing, until
 
 
-async def test_a_message_that_cannot_be_stored_is_not_accepted(agent: Working, store: str) -> None:
+async def test_a_message_that_cannot_be_stored_is_not_accepted(agent: RunningAgent, store: str) -> None:
     """RUN-5: whoever sent it is told, and may send it again."""
     talk = await agent.talk("hello")
     await talk.hears("hello")
@@ -38,7 +38,7 @@ async def test_a_message_that_cannot_be_stored_is_not_accepted(agent: Working, s
 
 
 async def test_what_cannot_be_written_down_has_no_effect_until_it_can(
-    agent: Working, stranger: Stranger, store: str, model: Obedient, caplog: pytest.LogCaptureFixture
+    agent: RunningAgent, stranger: ForeignToolset, store: str, model: ScriptedReplies, caplog: pytest.LogCaptureFixture
 ) -> None:
     """RUN-5: the error is told, the write is repeated, and happens once."""
     talk = await agent.talk("hello")
@@ -58,7 +58,7 @@ async def test_what_cannot_be_written_down_has_no_effect_until_it_can(
 
 
 async def test_the_model_is_not_asked_before_what_came_is_written_down(
-    model: Obedient, stranger: Stranger, store: str, caplog: pytest.LogCaptureFixture
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """RUN-5, RUN-4: it is tried again after a while, from what is stored."""
     clock = ManualClock()
@@ -96,8 +96,8 @@ async def replaced(store: str, thread_id: str) -> None:
 
 @pytest.mark.parametrize("harm", [damaged, replaced])
 async def test_a_thread_whose_state_cannot_be_read_does_not_go_on(
-    model: Obedient,
-    stranger: Stranger,
+    model: ScriptedReplies,
+    stranger: ForeignToolset,
     store: str,
     harm: Callable[[str, str], Awaitable[None]],
     caplog: pytest.LogCaptureFixture,
@@ -126,7 +126,7 @@ async def test_a_thread_whose_state_cannot_be_read_does_not_go_on(
 
 
 async def test_a_thread_whose_state_is_repaired_takes_what_it_had_refused(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """Item 13 · RUN-3: whoever was refused sends it again, and nothing is lost."""
     async with working(model, [stranger.url], store) as agent:
@@ -158,7 +158,7 @@ def contents(store: str, thread_id: str) -> tuple[object, object]:
 
 
 async def test_a_result_that_there_is_too_little_memory_for_is_set_aside_and_its_call_answered(
-    model: Obedient, stranger: Stranger, store: str, monkeypatch: pytest.MonkeyPatch
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each failure to read it counts as a lost attempt; nothing hangs on it."""
     honest, failures = Boxes.read_mail, [True] * 8  # four times: what fails is tried once more, alone

@@ -17,9 +17,19 @@ from rapkit.kernel.entries import ChoiceAsked, ModelSaid
 from rapkit.models.errors import ModelError
 from rapkit.runtime.engine import AgentEnvironment
 from rapkit.tracing import Tracing
-from tests.runtime.agents import Obedient, Talk, Working, call, calling, last_heard, please, texts_of, working
+from tests.runtime.agents import (
+    RunningAgent,
+    ScriptedReplies,
+    ThreadDriver,
+    call,
+    calling,
+    last_heard,
+    please,
+    texts_of,
+    working,
+)
 from tests.runtime.examples import served
-from tests.runtime.foreign_toolset import ANSWER, INVOKE, Invocation, Stranger, post_to
+from tests.runtime.foreign_toolset import ANSWER, INVOKE, ForeignToolset, Invocation, post_to
 from tests.server.served_toolset import until
 from tests.server.sink import answer
 
@@ -81,7 +91,7 @@ def spans() -> Spans:
     return Spans()
 
 
-async def begin(agent: Working, text: str, traceparent: str | None = TRACEPARENT) -> Talk:
+async def begin(agent: RunningAgent, text: str, traceparent: str | None = TRACEPARENT) -> ThreadDriver:
     """A thread that a client begins over HTTP."""
     headers = {} if traceparent is None else {"traceparent": traceparent}
     reply = await post_to(f"{agent.url}/v1/threads", json.dumps({"text": text}).encode(), headers)
@@ -89,7 +99,7 @@ async def begin(agent: Working, text: str, traceparent: str | None = TRACEPARENT
     return agent.thread(reply.json["thread_id"])
 
 
-async def say(agent: Working, talk: Talk, text: str, traceparent: str) -> None:
+async def say(agent: RunningAgent, talk: ThreadDriver, text: str, traceparent: str) -> None:
     url = f"{agent.url}/v1/threads/{talk.id}/messages"
     assert (await post_to(url, json.dumps({"text": text}).encode(), {"traceparent": traceparent})).status == 202
 
@@ -101,7 +111,7 @@ async def result(invocation: Invocation, text: str, traceparent: str) -> None:
 
 
 async def test_one_trace_leads_from_the_client_through_the_tool_into_the_slice_that_wakes_elsewhere(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, please(call("work")))
@@ -135,7 +145,7 @@ async def test_one_trace_leads_from_the_client_through_the_tool_into_the_slice_t
 
 
 async def test_a_tool_that_knows_nothing_of_traces_does_not_end_one(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     """The slice that hears its answer continues from the one that made the call, also in another process."""
     async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
@@ -155,7 +165,7 @@ async def test_a_tool_that_knows_nothing_of_traces_does_not_end_one(
 
 @pytest.mark.parametrize("tracing", [Tracing, lambda: Tracing(NoOpTracerProvider())], ids=["none", "switched off"])
 async def test_without_a_provider_the_trace_is_still_passed_on(
-    stranger: Stranger, store: str, tracing: Callable[[], Tracing]
+    stranger: ForeignToolset, store: str, tracing: Callable[[], Tracing]
 ) -> None:
     """To the second tool too, although the first has not sent it back, and everybody slept in between."""
 
@@ -179,7 +189,7 @@ async def test_without_a_provider_the_trace_is_still_passed_on(
         assert "traceparent" not in (await stranger.invoked_with(n=3)).post.headers
 
 
-async def test_a_toolset_of_ours_keeps_the_trace_as_well(model: Obedient, store: str, spans: Spans) -> None:
+async def test_a_toolset_of_ours_keeps_the_trace_as_well(model: ScriptedReplies, store: str, spans: Spans) -> None:
     tools = Toolset("office", store="sqlite:///:memory:")
 
     @tools.tool
@@ -198,7 +208,7 @@ async def test_a_toolset_of_ours_keeps_the_trace_as_well(model: Obedient, store:
 
 
 async def test_without_a_clients_trace_every_message_begins_one(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, "hello", traceparent=None)
@@ -213,7 +223,7 @@ async def test_without_a_clients_trace_every_message_begins_one(
 
 
 async def test_who_uses_the_agent_from_within_a_span_is_continued_too(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     tracer = TracerProvider(shutdown_on_exit=False).get_tracer("a program")
     async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
@@ -225,7 +235,7 @@ async def test_who_uses_the_agent_from_within_a_span_is_continued_too(
     assert parent_of(woken) == f"{span.get_span_context().span_id:016x}"
 
 
-async def test_messages_that_are_heard_together_are_linked(stranger: Stranger, store: str, spans: Spans) -> None:
+async def test_messages_that_are_heard_together_are_linked(stranger: ForeignToolset, store: str, spans: Spans) -> None:
     gate = asyncio.Event()
     asked = asyncio.Event()
 
@@ -249,7 +259,7 @@ async def test_messages_that_are_heard_together_are_linked(stranger: Stranger, s
 
 
 async def test_a_completion_that_fails_is_tried_again_in_the_same_trace_and_of_the_error_only_the_class_is_told(
-    stranger: Stranger, store: str, spans: Spans
+    stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     failures = [ModelError("s3cret", retryable=True, retry_after=0.0)]
 
@@ -275,7 +285,7 @@ async def test_a_completion_that_fails_is_tried_again_in_the_same_trace_and_of_t
 
 
 async def test_a_refused_call_wakes_its_thread_in_the_same_trace(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     """INV-6"""
     stranger.script[INVOKE] = [answer(400)]
@@ -292,7 +302,7 @@ async def test_a_refused_call_wakes_its_thread_in_the_same_trace(
 
 
 async def test_an_answer_to_a_question_belongs_to_the_trace_of_whoever_gave_it(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     """CHO-1"""
     async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
@@ -310,7 +320,7 @@ async def test_an_answer_to_a_question_belongs_to_the_trace_of_whoever_gave_it(
 
 
 async def test_a_child_thread_continues_the_trace_of_the_event_it_was_made_for(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     """SUB-13"""
     async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
@@ -326,7 +336,7 @@ async def test_a_child_thread_continues_the_trace_of_the_event_it_was_made_for(
 
 
 async def test_a_completion_that_is_not_wanted_any_more_was_cancelled_which_is_no_error(
-    stranger: Stranger, store: str, spans: Spans
+    stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     asked = asyncio.Event()
 

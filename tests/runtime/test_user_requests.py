@@ -11,9 +11,9 @@ from rapkit.errors import ThreadError
 from rapkit.kernel.entries import AuthorizationAsked, ChoiceAsked, ChoiceMadeEntry, Failed, Ignored, ViewChanged
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.runtime.event_feed import EventName
-from tests.runtime.agents import Obedient, Talk, Working, call, quick, working
+from tests.runtime.agents import RunningAgent, ScriptedReplies, ThreadDriver, call, quick, working
 from tests.runtime.examples import UNASKED, example, github_api, served
-from tests.runtime.foreign_toolset import ANSWER, CANCEL, INVOKE, Invocation, Stranger, listening, post_to
+from tests.runtime.foreign_toolset import ANSWER, CANCEL, INVOKE, ForeignToolset, Invocation, listening, post_to
 from tests.server.interaction.oauth.browser import Browser
 from tests.server.interaction.oauth.provider_server import provider_running
 from tests.server.sink import answer
@@ -21,7 +21,7 @@ from tests.server.sink import answer
 AUTHORIZE = "https://provider.example/authorize?state=secret-state"
 
 
-async def asked(agent: Working, stranger: Stranger) -> tuple[Talk, Invocation]:
+async def asked(agent: RunningAgent, stranger: ForeignToolset) -> tuple[ThreadDriver, Invocation]:
     """A thread whose call asks the user to choose."""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -34,7 +34,7 @@ async def asked(agent: Working, stranger: Stranger) -> tuple[Talk, Invocation]:
 
 
 async def test_a_question_reaches_the_user_and_the_answer_the_tool(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     """CHO-1, TRA-1: the call stays pending, the model is not asked."""
     talk, invocation = await asked(agent, stranger)
@@ -56,7 +56,9 @@ async def test_a_question_reaches_the_user_and_the_answer_the_tool(
     await talk.hears("heard: green it is")
 
 
-async def test_a_question_that_is_dismissed_is_answered_with_its_default(agent: Working, stranger: Stranger) -> None:
+async def test_a_question_that_is_dismissed_is_answered_with_its_default(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     """CHO-1"""
     talk, invocation = await asked(agent, stranger)
 
@@ -68,7 +70,7 @@ async def test_a_question_that_is_dismissed_is_answered_with_its_default(agent: 
     assert (made.selected, made.dismissed) == (2, True)
 
 
-async def test_a_choice_that_is_none_is_refused(agent: Working, stranger: Stranger) -> None:
+async def test_a_choice_that_is_none_is_refused(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CHO-1"""
     talk, invocation = await asked(agent, stranger)
 
@@ -87,7 +89,7 @@ async def test_a_choice_that_is_none_is_refused(agent: Working, stranger: Strang
 
 
 async def test_an_answer_is_retried_and_the_user_told_if_it_never_arrives(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """CHO-1: the call is as pending as it was."""
     async with working(model, [stranger.url], store, policies=quick(0.3)) as agent:
@@ -106,7 +108,7 @@ async def test_an_answer_is_retried_and_the_user_told_if_it_never_arrives(
         assert list((await talk.look()).thread.pending) == [invocation.id]
 
 
-async def test_questions_end_with_their_call(agent: Working, stranger: Stranger) -> None:
+async def test_questions_end_with_their_call(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CHO-1"""
     talk, invocation = await asked(agent, stranger)
 
@@ -123,7 +125,7 @@ async def test_questions_end_with_their_call(agent: Working, stranger: Stranger)
     ["https://example.com/collect", "http://10.0.0.1/", "http://169.254.169.254/latest", "a port of this machine"],
 )
 async def test_answers_go_to_the_server_that_asked_and_nowhere_else(
-    agent: Working, stranger: Stranger, caplog: pytest.LogCaptureFixture, url: str
+    agent: RunningAgent, stranger: ForeignToolset, caplog: pytest.LogCaptureFixture, url: str
 ) -> None:
     """CHO-1: a server cannot have us POST to third parties. The call ends: nobody will ever answer it."""
     async with listening() as bystander:
@@ -144,7 +146,9 @@ async def test_answers_go_to_the_server_that_asked_and_nowhere_else(
         assert bystander.posts == []
 
 
-async def test_an_answer_may_go_to_where_the_tool_is_invoked(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_an_answer_may_go_to_where_the_tool_is_invoked(
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
+) -> None:
     """CHO-1, DIS-2: the endpoint is the server's own place too, wherever it says that is."""
     async with listening("work") as elsewhere, working(model, [stranger.url], store) as agent:
         stranger.document = elsewhere.toolset()
@@ -163,7 +167,7 @@ async def test_an_answer_may_go_to_where_the_tool_is_invoked(model: Obedient, st
 
 
 async def test_the_weather_example_evacuates_only_if_the_user_says_so(
-    model: Obedient, store: str, tmp_path: Path
+    model: ScriptedReplies, store: str, tmp_path: Path
 ) -> None:
     """CHO-1"""
     async with (
@@ -182,7 +186,7 @@ async def test_the_weather_example_evacuates_only_if_the_user_says_so(
 
 
 async def test_where_to_authorise_is_shown_and_forgotten_when_the_call_is_answered(
-    agent: Working, stranger: Stranger, model: Obedient, tmp_path: Path
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies, tmp_path: Path
 ) -> None:
     """OAU-1: the call stays pending, nothing is invoked again, and the URL is not kept longer than needed."""
     talk = await agent.doing(call("work"))
@@ -209,7 +213,9 @@ async def test_where_to_authorise_is_shown_and_forgotten_when_the_call_is_answer
 
 
 @pytest.mark.parametrize("how", ["cancelled", "closed"])
-async def test_where_to_authorise_is_forgotten_with_the_call(agent: Working, stranger: Stranger, how: str) -> None:
+async def test_where_to_authorise_is_forgotten_with_the_call(
+    agent: RunningAgent, stranger: ForeignToolset, how: str
+) -> None:
     """OAU-1"""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -222,7 +228,7 @@ async def test_where_to_authorise_is_forgotten_with_the_call(agent: Working, str
     assert (await talk.look()).authorizations == {}
 
 
-async def test_where_to_authorise_is_replaced_by_a_newer_place(agent: Working, stranger: Stranger) -> None:
+async def test_where_to_authorise_is_replaced_by_a_newer_place(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """OAU-1"""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -235,7 +241,7 @@ async def test_where_to_authorise_is_replaced_by_a_newer_place(agent: Working, s
 
 
 async def test_the_github_example_asks_for_consent_once(
-    model: Obedient, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: ScriptedReplies, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OAU-1: with a real provider, and a user with a browser."""
     async with provider_running() as provider, github_api(provider) as api:
@@ -259,7 +265,7 @@ async def test_the_github_example_asks_for_consent_once(
 
 
 async def test_the_latest_content_of_a_view_is_shown_untouched(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     """VIE-1: it is pushed to whoever looks, replayed to whoever comes, and replaced by what is newer."""
     talk = await agent.doing(call("work"))
@@ -279,7 +285,7 @@ async def test_the_latest_content_of_a_view_is_shown_untouched(
     assert len(model.questions) == 1
 
 
-async def test_whoever_looks_on_is_told_of_a_view_as_it_comes(agent: Working, stranger: Stranger) -> None:
+async def test_whoever_looks_on_is_told_of_a_view_as_it_comes(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """VIE-1"""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -291,7 +297,7 @@ async def test_whoever_looks_on_is_told_of_a_view_as_it_comes(agent: Working, st
     assert (await looking).data == {"view_type": "board", "content": [1, 2, 3]}
 
 
-async def test_a_view_for_a_thread_nobody_knows_is_refused(agent: Working, stranger: Stranger) -> None:
+async def test_a_view_for_a_thread_nobody_knows_is_refused(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """VIE-1: or for one that is closed, or another than the URL's."""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -306,7 +312,7 @@ async def test_a_view_for_a_thread_nobody_knows_is_refused(agent: Working, stran
     assert (await talk.look()).views == {}
 
 
-async def test_a_thread_has_so_many_views(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_a_thread_has_so_many_views(model: ScriptedReplies, stranger: ForeignToolset, store: str) -> None:
     """VIE-1: strangers choose their names."""
     async with working(model, [stranger.url], store, limits=ThreadLimits(views=2)) as agent:
         talk = await agent.doing(call("work"))

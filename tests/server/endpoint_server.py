@@ -11,7 +11,7 @@ from tests.server.served_toolset import Reply, exchange, read_reply, serving_app
 from tests.server.sink import PATIENCE
 
 
-class Doors:
+class EndpointServer:
     """Endpoints by their paths, as whoever knocks sees them."""
 
     def __init__(self, port: int) -> None:
@@ -50,8 +50,8 @@ class Doors:
 
 
 @contextlib.asynccontextmanager
-async def opened(endpoints: Mapping[str, ASGIApp]) -> AsyncIterator[Doors]:
+async def opened(endpoints: Mapping[str, ASGIApp]) -> AsyncIterator[EndpointServer]:
     """Serve the endpoints."""
     router = Router(routes=[Route(path, endpoint) for path, endpoint in endpoints.items()])
     async with serving_app(router) as port:
-        yield Doors(port)
+        yield EndpointServer(port)

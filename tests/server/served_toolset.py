@@ -79,7 +79,7 @@ def invocation(callback_url: str, operation: str = "echo", /, **fields: Any) -> 
     return {key: value for key, value in message.items() if value is not ...}
 
 
-class Served:
+class ServedToolset:
     """A running server, as its callers see it."""
 
     def __init__(self, port: int, tools: Toolset) -> None:
@@ -174,10 +174,10 @@ async def serving_app(app: ASGIApp) -> AsyncIterator[int]:
 
 
 @contextlib.asynccontextmanager
-async def serving(tools: Toolset) -> AsyncIterator[Served]:
+async def serving(tools: Toolset) -> AsyncIterator[ServedToolset]:
     """The toolset's own app, started and stopped as a server would."""
     async with serving_app(tools.app) as port:
-        yield Served(port, tools)
+        yield ServedToolset(port, tools)
 
 
 async def until(condition: Callable[[], bool]) -> None:

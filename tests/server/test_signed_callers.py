@@ -17,7 +17,7 @@ from rapkit.http.requests import Refusal, Request, read_request, send_json, send
 from rapkit.server.endpoints.invocations import InvocationEndpoint
 from rapkit.server.engine import ToolsetEngine
 from rapkit.server.metrics import ToolsetMetrics
-from tests.server.endpoint_server import Doors, opened
+from tests.server.endpoint_server import EndpointServer, opened
 from tests.server.served_toolset import Reply, invocation, serving
 from tests.server.sink import Sink
 
@@ -223,7 +223,7 @@ async def test_a_request_without_a_body_is_signed_with_an_empty_one() -> None:
         else:
             await send_json(send, request.caller)
 
-    async def get(doors: Doors, **headers: str | None) -> Reply:
+    async def get(doors: EndpointServer, **headers: str | None) -> Reply:
         return await doors.request("GET", "/", headers={"Content-Type": None, "Content-Length": None, **headers})
 
     async with opened({"/": who_app(who)}) as doors:

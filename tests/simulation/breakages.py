@@ -201,7 +201,7 @@ SOONER_OR_LATER = [
     Breakage("a final event that forgets its subscription", _final_event_forgets, "SUB-5"),
     Breakage("a lane in which all are due", _statement("INSERT_OUTGOING", "NOT EXISTS", "1 OR EXISTS"), "semantics 18"),
     Breakage("cancels that are forgotten", _statement("CREATE_BOX", "'stopped/'", "'x/'"), "semantics 20"),
-    Breakage("letters that are forgotten", _statement("BOX_FOR_LETTER", "?2 IS NOT NULL", "0"), "CHO-2"),
+    Breakage("letters that are forgotten", _statement("BOX_FOR_MAIL", "?2 IS NOT NULL", "0"), "CHO-2"),
     Breakage("an acknowledgement before the commit", _acknowledged_before_it_is_written, "INV-11"),
     Breakage("an answer that does not count as progress", _answers_do_not_count_as_progress, "took effect"),
     Breakage("an answer that is none of the choices, and counts", _any_number_is_a_choice, "CHO-2"),

@@ -12,7 +12,7 @@ from rapkit.mailbox import Claim, Commit, Outgoing, Store, TakenPost
 from rapkit.stores.sqlite import SqliteStore
 from rapkit.stores.sqlite.writer import Transaction
 from rapkit.testing.crashable_run import CrashableRun
-from tests.simulation.observed_history import Did, Message, Story
+from tests.simulation.observed_history import Did, Message, ObservedHistory
 
 _SLOW = {"create", "create_claimed", "accept", "note", "claim", "commit", "stop", "take", "settle"}
 _NEVER_FAIL = {"stop"}
@@ -23,7 +23,7 @@ _FAILURES = 0.01
 class SlowStore(SqliteStore):
     """In memory, but a flush takes as long as on a disk: meanwhile operations gather, and nobody hears of those that are done."""
 
-    def __init__(self, seed: str, clock: Callable[[], float], stories: Mapping[str, Story]) -> None:
+    def __init__(self, seed: str, clock: Callable[[], float], stories: Mapping[str, ObservedHistory]) -> None:
         super().__init__(":memory:", Keyring.random(), clock=clock)
         self.fails = False
         """Whether an operation fails now and then, done or not."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rapkit.delivery.http_client import HttpResponse
 from rapkit.delivery.signatures import MESSAGE_ID
 from rapkit.errors import DeliveryError
-from tests.simulation.observed_history import Did, Kind, Message, Post, Story
+from tests.simulation.observed_history import Did, Kind, Message, ObservedHistory, Post
 from tests.simulation.scenario import Weather
 
 _OK, _MALFORMED, _UNKNOWN, _GONE, _UNAVAILABLE = 200, 400, 404, 410, 503
@@ -47,7 +47,7 @@ class Network:
     def __init__(
         self,
         seed: str,
-        stories: Mapping[str, Story],
+        stories: Mapping[str, ObservedHistory],
         known: Callable[[str], Message],
         on_arrival: Callable[[Message], None],
     ) -> None:
@@ -76,7 +76,7 @@ class Network:
             post.aborted = story.note(Did.ABORTED, message.kind, message.call, str(message))
             raise
 
-    async def _carry(self, post: Post, fate: _Fate, story: Story) -> HttpResponse:
+    async def _carry(self, post: Post, fate: _Fate, story: ObservedHistory) -> HttpResponse:
         message = post.message
         await self._transit()
         if fate.arrives:

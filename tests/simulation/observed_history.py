@@ -145,7 +145,7 @@ class _Waiter:
     future: "asyncio.Future[None]"
 
 
-class Story:
+class ObservedHistory:
     """The steps of one thread, and all that was to be told about its calls."""
 
     def __init__(self, thread: str) -> None:

@@ -87,7 +87,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
+class Scenario:
     """A thread."""
 
     thread: str
@@ -96,7 +96,7 @@ class Plot:
     weather: Weather
 
 
-def draw(seed: str, number: int) -> Plot:
+def draw(seed: str, number: int) -> Scenario:
     """The plot of a thread."""
     dice = Random(f"{seed}/{number}")
     parts = tuple(_part(dice, f"call_{each}") for each in range(1, dice.choices((2, 3, 4), (60, 30, 10))[0]))
@@ -108,7 +108,7 @@ def draw(seed: str, number: int) -> Plot:
         acts += [_cancel_soon_after_the_answer(dice, part) for part in parts if part.subscribes]
     if dice.random() < 0.3:
         acts.append(Act("close", "", moment_of(dice, dice.choice(parts))))
-    return Plot(f"t{number}", parts, tuple(acts), weather)
+    return Scenario(f"t{number}", parts, tuple(acts), weather)
 
 
 _OPERATIONS = {

@@ -15,7 +15,7 @@ from rapkit.testing.requests import Reply, Requests
 from tests.simulation.disk import Hands, SlowStore
 from tests.simulation.loop import LoopClock
 from tests.simulation.network import Network
-from tests.simulation.observed_history import Did, Story
+from tests.simulation.observed_history import Did, ObservedHistory
 
 _CALLER = "local"
 _NOWHERE = Path("there-are-no-workspaces")
@@ -34,7 +34,7 @@ class Server:
         tools: Toolset,
         store: SlowStore,
         network: Network,
-        stories: Mapping[str, Story],
+        stories: Mapping[str, ObservedHistory],
     ) -> None:
         self.lives = 0
         self._dice = Random(f"{seed}/server")

@@ -139,7 +139,7 @@ class OutboxSender:
         on_attempt: Callable[[TakenPost, Settlement], None] = lambda _taken, _settlement: None,
         tracing: Tracing | None = None,
         clock: Callable[[], float] = time.time,
-        dice: Callable[[], float] = random.random,
+        random_fraction: Callable[[], float] = random.random,
     ) -> None:
         self._store = store
         self._client = client
@@ -152,7 +152,7 @@ class OutboxSender:
         self._on_attempt = on_attempt
         self._tracing = tracing or Tracing()
         self._clock = clock
-        self._dice = dice
+        self._random_fraction = random_fraction
         self._places: Counter[_Share] = Counter()
         self._waiting: Counter[_Share] = Counter()
         self._answering: OrderedDict[_Share, None] = OrderedDict()
@@ -208,7 +208,7 @@ class OutboxSender:
         return len({origin for origin, _ in self._silent})
 
     @contextlib.contextmanager
-    def place_for(self, outgoing: Sequence[Outgoing]) -> Iterator[str | None]:
+    def reserve_for(self, outgoing: Sequence[Outgoing]) -> Iterator[str | None]:
         """The name under which these POSTs may be taken at once and handed to us; None if there are none, or no room for them.
 
         As long as the context lasts their places are kept.
@@ -442,7 +442,7 @@ class OutboxSender:
     ) -> Settlement:
         policy = self._policies[PostKind(taken.outgoing.kind)]
         retry_after = answer.retry_after if answer else None
-        delay = policy.delay(taken.attempts, taken.age, self._dice(), retry_after)
+        delay = policy.delay(taken.attempts, taken.age, self._random_fraction(), retry_after)
         if delay is None:
             status = answer.status if answer else None
             attempts = f"{taken.attempts} attempt{'s' * (taken.attempts != 1)}"

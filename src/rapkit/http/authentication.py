@@ -38,7 +38,7 @@ class Callers:
     """Names callers by their tokens, signatures and certificates; without any, every caller from this machine is `local`.
 
     `now` is what the time in a signature is compared with. `certificates` are names in client certificates, by the caller's name; if there
-    are none, every verified certificate is good. Requests of unknown callers are logged through `turned_away`.
+    are none, every verified certificate is good. Requests of unknown callers are logged through `rejected_log`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Callers:
         self._certificates = None
         if certificates is not None:
             self._certificates = CertificateNames({each: name for name, each in _each("certificate", certificates)})
-        self.turned_away = RejectedLog()
+        self.rejected_log = RejectedLog()
         for name, token in _each("token", tokens):
             if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
                 raise ConfigError(

@@ -24,7 +24,7 @@ class RejectedLog:
         self._all = RateLimit(_OF_ALL, clock)
         self._untold = 0
 
-    def tell(self, address: str | None, why: str) -> None:
+    def log_rejection(self, address: str | None, why: str) -> None:
         """Log one, or count it for the next line. `why` holds nothing of what was sent: it may be a token, with a slip in it."""
         address = None if address is None else address[:_LONGEST_ADDRESS]
         if self._one.wait(f"{address} {why}") or self._all.wait(""):

@@ -263,7 +263,7 @@ def retry_later(detail: str, seconds: float) -> Refusal:
 
 def _turned_away(callers: Callers, scope: Scope, why: str) -> Refusal:
     # The sender may not read the response, so the operator is told too.
-    callers.turned_away.tell(address_of(scope), why)
+    callers.rejected_log.log_rejection(address_of(scope), why)
     return unauthorized(callers)
 
 

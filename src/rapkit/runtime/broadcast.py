@@ -47,7 +47,7 @@ class Watcher:
         self._rung = asyncio.Event()
         self._lost_pieces = False
 
-    def tell(self, news: BroadcastMessage) -> None:
+    def publish(self, news: BroadcastMessage) -> None:
         """Keep it until it is asked for.
 
         Changes are never lost. A slow watcher can lose pieces of text, which no watcher needs once they are in the journal or void.
@@ -96,7 +96,7 @@ class Broadcast:
         """Watch a thread for as long as the context lasts."""
         watcher = Watcher()
         if self._over:
-            watcher.tell(BroadcastEnded())
+            watcher.publish(BroadcastEnded())
         self._watchers[thread_id].add(watcher)
         try:
             yield watcher
@@ -105,11 +105,11 @@ class Broadcast:
             if not self._watchers[thread_id]:
                 del self._watchers[thread_id]
 
-    def tell(self, thread_id: str, news: BroadcastMessage) -> None:
+    def publish(self, thread_id: str, news: BroadcastMessage) -> None:
         """Tell every watcher of a thread."""
         if thread_id in self._watchers:
             for watcher in self._watchers[thread_id]:
-                watcher.tell(news)
+                watcher.publish(news)
 
     @property
     def over(self) -> bool:
@@ -121,4 +121,4 @@ class Broadcast:
         self._over = True
         for watchers in self._watchers.values():
             for watcher in watchers:
-                watcher.tell(BroadcastEnded())
+                watcher.publish(BroadcastEnded())

@@ -61,7 +61,7 @@ class ModelCompletion:
         try:
             said = await self._complete(thread.id, question)
         except ModelError as error:
-            self._services.broadcast.tell(thread.id, Reset())
+            self._services.broadcast.publish(thread.id, Reset())
             return self._failed(thread, view, room, error)
         suffix = call_id_suffix(self._services.store.incarnation, thread.id)
         return reply(thread, said, catalog, clock.now(), limits, id_suffix=suffix)
@@ -99,7 +99,7 @@ class ModelCompletion:
 
         def tell(text: str) -> None:
             if not question.for_summary:  # which no client has asked for
-                services.broadcast.tell(thread_id, Delta(text))
+                services.broadcast.publish(thread_id, Delta(text))
 
         model = services.config.model
         taken = Usage(requests=1)  # at least: the usage of an interrupted completion is unknown

@@ -119,7 +119,7 @@ class _ScheduleState:
 
 
 _SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(Schedule)
-_STANDING: TypeAdapter[_ScheduleState] = TypeAdapter(_ScheduleState)
+_SCHEDULE_STATE: TypeAdapter[_ScheduleState] = TypeAdapter(_ScheduleState)
 
 
 class Schedules:
@@ -196,58 +196,58 @@ class Schedules:
 
     async def _made(self, claim: Claim) -> Commit:
         # The times of the claim are the store's, as are those of timers: by a clock of ours it might be too early still.
-        standing = _loaded(claim)
+        schedule_state = _loaded(claim)
         consumed = [mail.seq for mail in claim.mail]
-        if standing is None:
+        if schedule_state is None:
             return Commit(consumed=consumed)
-        standing, sent = await self._sent(standing, claim.now)
+        schedule_state, sent = await self._sent(schedule_state, claim.now)
         return Commit(
             consumed=consumed,
-            state=_STANDING.dump_json(standing),
-            status=_REMOVED if standing.removed else _IN_USE,
+            state=_SCHEDULE_STATE.dump_json(schedule_state),
+            status=_REMOVED if schedule_state.removed else _IN_USE,
             # If there is more to send than was sent now, this one is over, and the box is due again at once.
-            timers=[Timer(_NEXT, standing.next)],
-            spawn=[_thread_box(id, standing.schedule.user_id) for id in dict.fromkeys(each.box for each in sent)],
+            timers=[Timer(_NEXT, schedule_state.next)],
+            spawn=[_thread_box(id, schedule_state.schedule.user_id) for id in dict.fromkeys(each.box for each in sent)],
             new_mails=sent,
         )
 
-    async def _sent(self, standing: _ScheduleState, now: float) -> tuple[_ScheduleState, list[NewMail]]:
+    async def _sent(self, schedule_state: _ScheduleState, now: float) -> tuple[_ScheduleState, list[NewMail]]:
         """What is to be sent now, oldest first, and how the schedule stands then."""
-        times, left_out, following = await _due(standing, now)
+        times, left_out, following = await _due(schedule_state, now)
         if not times:
-            return standing, []
-        schedule = standing.schedule
+            return schedule_state, []
+        schedule = schedule_state.schedule
         if left_out:
             log.warning(
                 "schedule %r was not carried out for so long that %d of its times are left out", schedule.name, left_out
             )
-        thread = None if schedule.new_thread else await self._thread(standing, times[0])
+        thread = None if schedule.new_thread else await self._thread(schedule_state, times[0])
         new_mails = [_wake_up(schedule, thread, each) for each in times[:_MOST_SENT]]
         if left_out:
             told = replace(schedule, message=f"{schedule.message}\n\n{_left_out(left_out)}")
             new_mails[0] = _wake_up(told, thread, times[0])
         following = times[_MOST_SENT] if len(times) > _MOST_SENT else following
-        return replace(standing, next=following, thread=thread or standing.thread), new_mails
+        return replace(schedule_state, next=following, thread=thread or schedule_state.thread), new_mails
 
-    async def _thread(self, standing: _ScheduleState, due: float) -> str:
+    async def _thread(self, schedule_state: _ScheduleState, due: float) -> str:
         """The thread of a schedule: the one it has, unless that is closed.
 
         If it is closed after we have looked, what was sent is lost with it. That is what closing means: it takes nothing more.
         """
-        known = standing.thread
+        known = schedule_state.thread
         if known is not None:
             box = await retry_store_operation(lambda: self._store.box(known))
             if box is not None and box.status != "closed":
                 return known
-        return _thread_id(standing.schedule, due)
+        return _thread_id(schedule_state.schedule, due)
 
 
-async def _due(standing: _ScheduleState, now: float) -> tuple[list[float], int, float | None]:
+async def _due(schedule_state: _ScheduleState, now: float) -> tuple[list[float], int, float | None]:
     """The times that are due, oldest first; how many before them are left out, because there are too many; the first that is not due."""
-    cron = _cron(standing.schedule)
+    cron = _cron(schedule_state.schedule)
     times: deque[float] = deque(maxlen=_MOST_CAUGHT_UP)
     count = 0
-    at = standing.next
+    at = schedule_state.next
     while at is not None and at <= now:
         times.append(at)
         count += 1
@@ -260,20 +260,20 @@ async def _due(standing: _ScheduleState, now: float) -> tuple[list[float], int, 
 def _loaded(claim: Claim) -> _ScheduleState | None:
     """How a schedule stands after what its mail says; None if it was never configured."""
     try:
-        standing = _STANDING.validate_json(claim.box.state) if claim.box.state else None
+        schedule_state = _SCHEDULE_STATE.validate_json(claim.box.state) if claim.box.state else None
         for mail, schedule in _read(claim.mail):
             if schedule is None:
-                standing = standing and replace(standing, next=None, removed=True)
-            elif standing is None:
-                standing = _ScheduleState(schedule, _cron(schedule).next_after(mail.accepted_at))
+                schedule_state = schedule_state and replace(schedule_state, next=None, removed=True)
+            elif schedule_state is None:
+                schedule_state = _ScheduleState(schedule, _cron(schedule).next_after(mail.accepted_at))
             else:
-                standing = standing.configured(schedule, mail.accepted_at)
+                schedule_state = schedule_state.configured(schedule, mail.accepted_at)
     except (ValueError, ConfigError) as error:
         problem = error.errors(include_input=False)[0]["msg"] if isinstance(error, ValidationError) else error
         raise _Unreadable(
             f"What is stored of {claim.box.id} cannot be read, and is tried again in an hour: {problem}"
         ) from None
-    return standing
+    return schedule_state
 
 
 def _read(mail: Sequence[Mail]) -> Iterator[tuple[Mail, Schedule | None]]:

@@ -60,7 +60,7 @@ class Slice:
             await self._give_back()
             raise
         except Interrupted:
-            self._services.broadcast.tell(self._claim.box.id, Reset())
+            self._services.broadcast.publish(self._claim.box.id, Reset())
             await self._start_over(0.0)
         except _Unreadable as error:
             log.critical("%s", error)
@@ -216,12 +216,12 @@ class Slice:
             await retry_store_operation(lambda: self._try_commit(commit))
         audit_log.log_step(before, step)
         if commit.entries or commit.status:
-            self._services.broadcast.tell(self._claim.box.id, Changed())
+            self._services.broadcast.publish(self._claim.box.id, Changed())
 
     async def _try_commit(self, commit: Commit) -> None:
         outbox_sender = self._services.outbox_sender
         # If all its POSTs go to one place, the outbox sender has them as soon as they are stored.
-        with outbox_sender.place_for(commit.outgoing if len(origins(commit.outgoing)) == 1 else ()) as sender:
+        with outbox_sender.reserve_for(commit.outgoing if len(origins(commit.outgoing)) == 1 else ()) as sender:
             since = asyncio.get_running_loop().time()
             outbox_sender.submit(await self._store.commit(self._claim, commit, sender), since)
 

@@ -231,7 +231,7 @@ class ThreadCommands(ThreadQueries):
             # There was no such thread a moment ago, and there is one now.
             raise ThreadError(f"Thread {thread_id} was only just begun and did not take it yet. Send it again.")
         self._on_accept(thread_id)
-        self._broadcast.tell(thread_id, MaybeChanged())
+        self._broadcast.publish(thread_id, MaybeChanged())
 
     async def _open(self, thread_id: str) -> Thread:
         thread = read_thread(await self._box(thread_id))

@@ -188,7 +188,7 @@ class ThreadQueries:
         room[0] -= len(shown)
         return ThreadFamily(look, [await self._family(each, room) for each in shown], more=len(boxes) > len(shown))
 
-    async def standing(self, thread_id: str) -> tuple[int, bool]:
+    async def journal_end(self, thread_id: str) -> tuple[int, bool]:
         """How many lines the journal has, and whether those will be all: the thread is closed, and nothing is left to do."""
         box = await self._box(thread_id)
         return box.length, read_thread(box).closed and not box.busy

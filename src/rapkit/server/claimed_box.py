@@ -70,7 +70,7 @@ class ClaimedBox:
 
     async def commit(self, commit: Commit) -> None:
         """Write it; `Fenced` if the box is no longer ours. After another `StoreError` it is open whether it was written."""
-        with self._outbox_sender.place_for(commit.outgoing) as sender:
+        with self._outbox_sender.reserve_for(commit.outgoing) as sender:
             since = asyncio.get_running_loop().time()
             self._outbox_sender.submit(await self._store.commit(self.claim, commit, sender), since)
 

@@ -105,7 +105,7 @@ class _WatchedThreads(ThreadPool):
     async def run(self, function: Callable[[], T]) -> T:
         """The function's result."""
         # Two of them: the thread goes on if its waiter is cancelled, and its result comes a little after its end.
-        ending, hearing = self._activity.begin(), self._activity.begin()
+        ending, resolved = self._activity.begin(), self._activity.begin()
         loop = asyncio.get_running_loop()
 
         def watched() -> T:
@@ -117,7 +117,7 @@ class _WatchedThreads(ThreadPool):
         try:
             return await super().run(watched)
         finally:
-            resolve(hearing)
+            resolve(resolved)
 
 
 def resolve(ending: "asyncio.Future[None]") -> None:

@@ -140,11 +140,11 @@ class Poller(Generic[T]):
             return
         due = await self._store.next_due(self.topic)
         if due == 0:
-            await self._wait_for_bell_or_room()
+            await self._wait_for_work_or_room()
         else:
             await self._store.wait(self.topic, _LONGEST_WAIT if due is None else min(due, _LONGEST_WAIT))
 
-    async def _wait_for_bell_or_room(self) -> None:
+    async def _wait_for_work_or_room(self) -> None:
         """Something is due that we may not have now: another worker holds it, or its origin has enough of ours in hand."""
         self._room.clear()
         waits = [

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import PATIENCE, TOOLS, Outcome, Running, eventually, rapkit, running
-from tests.cli.foreign_server import Stranger
+from tests.cli.foreign_server import ForeignServer
 
 TOKEN = "abcdefghijklmnopqrst"
 LASTING = TOOLS.with_name("lasting_tools.py")
@@ -57,7 +57,7 @@ def test_an_image_is_named(call: Caller) -> None:
     assert call("picture").out == "Here it is:\n\n[image/png, 4 bytes]\n"
 
 
-def test_a_result_is_shown_in_the_letters_it_is_written_in(stranger: Stranger, tmp_path: Path) -> None:
+def test_a_result_is_shown_in_the_letters_it_is_written_in(stranger: ForeignServer, tmp_path: Path) -> None:
     text = "Prix\u202f: 10\u00a0km\u3000全角 👩\u200d💻 می\u200cروم"
     stranger.offer()
     stranger.callbacks = [{"type": "tool_result", "text": text}]
@@ -84,7 +84,7 @@ def test_an_answer_that_does_not_come_in_time(call: Caller, tmp_path: Path) -> N
     assert re.fullmatch(rf"no answer within 0.1 s; {CANCELLED}\n", outcome.err)
 
 
-def test_the_answer_can_go_elsewhere(call: Caller, stranger: Stranger) -> None:
+def test_the_answer_can_go_elsewhere(call: Caller, stranger: ForeignServer) -> None:
     outcome = call("forecast", "city=Oslo", "--callback-url", f"{stranger.url}/there")
 
     assert outcome.code == 0
@@ -145,7 +145,7 @@ def test_a_token_lets_you_in(guarded: Running, tmp_path: Path, token: tuple[str,
     assert said in outcome.out + outcome.err
 
 
-def test_a_subscription_is_followed_to_its_end(stranger: Stranger, tmp_path: Path) -> None:
+def test_a_subscription_is_followed_to_its_end(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.offer()
     stranger.callbacks = [
         {"type": "tool_result", "text": "Watching.", "subscription": True},
@@ -155,7 +155,7 @@ def test_a_subscription_is_followed_to_its_end(stranger: Stranger, tmp_path: Pat
     assert rapkit("call", stranger.url, "watch", folder=tmp_path) == Outcome(0, "Watching.\nThunder.\nSilence.\n", "")
 
 
-def test_a_subscription_that_ends_with_an_error_has_the_code_of_one(stranger: Stranger, tmp_path: Path) -> None:
+def test_a_subscription_that_ends_with_an_error_has_the_code_of_one(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.offer()
     stranger.callbacks = [
         {"type": "tool_result", "text": "Watching.", "subscription": True},
@@ -167,7 +167,7 @@ def test_a_subscription_that_ends_with_an_error_has_the_code_of_one(stranger: St
     assert (outcome.code, outcome.out.splitlines()[-1]) == (1, "Error: the station is closed.")
 
 
-def test_a_subscription_that_does_not_end_in_time(stranger: Stranger, tmp_path: Path) -> None:
+def test_a_subscription_that_does_not_end_in_time(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.offer()
     stranger.callbacks = [{"type": "tool_result", "text": "Watching.", "subscription": True}]
     outcome = rapkit("call", stranger.url, "watch", "--timeout", "1", folder=tmp_path)
@@ -177,7 +177,7 @@ def test_a_subscription_that_does_not_end_in_time(stranger: Stranger, tmp_path: 
     assert stranger.paths == ["/invoke", "/cancel_tool_call"]
 
 
-def test_what_a_person_has_to_do_is_said(stranger: Stranger, tmp_path: Path) -> None:
+def test_what_a_person_has_to_do_is_said(stranger: ForeignServer, tmp_path: Path) -> None:
     choice = {"prompt": "Really?", "choices": ["Yes", "No"], "default": 1, "response_url": "http://127.0.0.1:9/c"}
     stranger.offer()
     stranger.callbacks = [
@@ -203,7 +203,7 @@ def image() -> dict[str, Any]:
     return {"type": "image", "data": "iVBORw==", "mediaType": "image/png"}
 
 
-def test_a_server_that_does_not_take_it(stranger: Stranger, tmp_path: Path) -> None:
+def test_a_server_that_does_not_take_it(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.offer()
     stranger.status = 503
     outcome = rapkit("call", stranger.url, "watch", folder=tmp_path)
@@ -260,7 +260,7 @@ def test_so_does_one_whose_output_nobody_reads_any_longer(lasting: Running, tmp_
     eventually(ended.exists)
 
 
-def test_the_server_is_told_which_call_nobody_waits_for(stranger: Stranger, tmp_path: Path) -> None:
+def test_the_server_is_told_which_call_nobody_waits_for(stranger: ForeignServer, tmp_path: Path) -> None:
     """Even before it has said that it took it: then it will not begin it."""
     stranger.offer()
     stranger.answering.clear()
@@ -276,7 +276,7 @@ def test_the_server_is_told_which_call_nobody_waits_for(stranger: Stranger, tmp_
     assert notice == {"thread_id": invocation["group_id"], "tool_call_id": invocation["id"]}
 
 
-def test_the_last_words_of_a_cancelled_call_are_taken_and_not_shown(stranger: Stranger, tmp_path: Path) -> None:
+def test_the_last_words_of_a_cancelled_call_are_taken_and_not_shown(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.offer()
     with running("call", stranger.url, "watch", folder=tmp_path) as waiting:
         eventually(lambda: len(stranger.received) == 1)
@@ -292,7 +292,7 @@ def test_the_last_words_of_a_cancelled_call_are_taken_and_not_shown(stranger: St
     assert waiting.out == ""
 
 
-def test_a_server_that_cannot_be_told_is_no_secret(stranger: Stranger, tmp_path: Path) -> None:
+def test_a_server_that_cannot_be_told_is_no_secret(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.offer()
     stranger.callbacks = [{"type": "tool_result", "text": "Watching.", "subscription": True}]
     with running("call", stranger.url, "watch", folder=tmp_path) as waiting:
@@ -307,7 +307,7 @@ def test_a_server_that_cannot_be_told_is_no_secret(stranger: Stranger, tmp_path:
     )
 
 
-def test_a_second_ctrl_c_does_not_wait_for_the_server(stranger: Stranger, tmp_path: Path) -> None:
+def test_a_second_ctrl_c_does_not_wait_for_the_server(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.offer()
     stranger.callbacks = [{"type": "tool_result", "text": "Watching.", "subscription": True}]
     with running("call", stranger.url, "watch", folder=tmp_path) as waiting:
@@ -325,7 +325,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_server(stranger: Stranger, tmp_pa
         assert waiting.err == ""
 
 
-def test_what_is_sent_elsewhere_is_not_cancelled(stranger: Stranger, tmp_path: Path) -> None:
+def test_what_is_sent_elsewhere_is_not_cancelled(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.offer()
     outcome = rapkit("call", stranger.url, "watch", "--callback-url", f"{stranger.url}/there", folder=tmp_path)
 
@@ -333,7 +333,7 @@ def test_what_is_sent_elsewhere_is_not_cancelled(stranger: Stranger, tmp_path: P
     assert stranger.paths == ["/invoke"]
 
 
-def test_what_was_refused_is_not_cancelled(stranger: Stranger, tmp_path: Path) -> None:
+def test_what_was_refused_is_not_cancelled(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.offer()
     stranger.status = 400
     rapkit("call", stranger.url, "watch", folder=tmp_path)
@@ -342,7 +342,7 @@ def test_what_was_refused_is_not_cancelled(stranger: Stranger, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("status", [502, 503])
-def test_what_was_perhaps_taken_is_cancelled(stranger: Stranger, tmp_path: Path, status: int) -> None:
+def test_what_was_perhaps_taken_is_cancelled(stranger: ForeignServer, tmp_path: Path, status: int) -> None:
     stranger.offer()
     stranger.status = status
     outcome = rapkit("call", stranger.url, "watch", folder=tmp_path)

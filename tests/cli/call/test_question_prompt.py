@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import PATIENCE, TOOLS, Outcome, Running, eventually, rapkit, running
-from tests.cli.foreign_server import Stranger
+from tests.cli.foreign_server import ForeignServer
 from tests.cli.terminal import Terminal, in_terminal
 
 TOKEN = secrets.token_hex(16)
@@ -62,7 +62,7 @@ def test_nothing_is_the_default(asking: Running, tmp_path: Path) -> None:
         assert terminal.text.endswith("Limit order: Yes")
 
 
-def test_what_was_typed_before_the_question_is_no_answer(stranger: Stranger, tmp_path: Path) -> None:
+def test_what_was_typed_before_the_question_is_no_answer(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.offer()
     with in_terminal("call", stranger.url, "watch", folder=tmp_path) as terminal:
         eventually(lambda: len(stranger.received) == 1)
@@ -77,7 +77,7 @@ def test_what_was_typed_before_the_question_is_no_answer(stranger: Stranger, tmp
     assert stranger.received[1] == {"id": stranger.received[0]["id"], "selected": 1}
 
 
-def test_an_enter_too_many_is_no_answer_to_the_next_question(stranger: Stranger, tmp_path: Path) -> None:
+def test_an_enter_too_many_is_no_answer_to_the_next_question(stranger: ForeignServer, tmp_path: Path) -> None:
     with asked(stranger, tmp_path) as terminal:
         ask(stranger, response_url=f"{stranger.url}/other")
         stranger.answering.clear()
@@ -92,7 +92,7 @@ def test_an_enter_too_many_is_no_answer_to_the_next_question(stranger: Stranger,
     assert [answer["selected"] for answer in stranger.received[1:3]] == [1, 0]
 
 
-def test_nor_to_one_that_has_to_be_asked_again(stranger: Stranger, tmp_path: Path) -> None:
+def test_nor_to_one_that_has_to_be_asked_again(stranger: ForeignServer, tmp_path: Path) -> None:
     with asked(stranger, tmp_path) as terminal:
         stranger.status = 503
         stranger.answering.clear()
@@ -106,7 +106,7 @@ def test_nor_to_one_that_has_to_be_asked_again(stranger: Stranger, tmp_path: Pat
     assert [answer["selected"] for answer in stranger.received[1:3]] == [0, 0]
 
 
-def test_the_choice_is_sent_with_the_token_of_the_call(stranger: Stranger, tmp_path: Path) -> None:
+def test_the_choice_is_sent_with_the_token_of_the_call(stranger: ForeignServer, tmp_path: Path) -> None:
     with asked(stranger, tmp_path, "--token", TOKEN) as terminal:
         terminal.send("1\r")
         eventually(lambda: len(stranger.received) == 2)
@@ -114,7 +114,7 @@ def test_the_choice_is_sent_with_the_token_of_the_call(stranger: Stranger, tmp_p
     assert stranger.authorizations[:2] == [f"Bearer {TOKEN}"] * 2
 
 
-def test_a_choice_that_did_not_get_there_is_asked_for_again(stranger: Stranger, tmp_path: Path) -> None:
+def test_a_choice_that_did_not_get_there_is_asked_for_again(stranger: ForeignServer, tmp_path: Path) -> None:
     with asked(stranger, tmp_path) as terminal:
         stranger.status = 503
         terminal.send("1\r")
@@ -127,7 +127,7 @@ def test_a_choice_that_did_not_get_there_is_asked_for_again(stranger: Stranger, 
         terminal.until(lambda text: text.count("? Sure?") == 2)
 
 
-def test_other_news_do_not_stand_behind_the_prompt(stranger: Stranger, tmp_path: Path) -> None:
+def test_other_news_do_not_stand_behind_the_prompt(stranger: ForeignServer, tmp_path: Path) -> None:
     with asked(stranger, tmp_path) as terminal:
         say(stranger, type="view_update", view_type="note", content="Still here.")
         terminal.until(lambda text: text.endswith("\nnote: Still here.\nYour choice (nothing for 2):"))
@@ -160,7 +160,7 @@ def test_who_has_no_more_to_say_is_told_how_else_to_answer(asking: Running, tmp_
         terminal.until("It waits for your choice. For 'Limit order': curl -d")
 
 
-def test_so_is_who_had_no_more_to_say_before_they_were_asked(stranger: Stranger, tmp_path: Path) -> None:
+def test_so_is_who_had_no_more_to_say_before_they_were_asked(stranger: ForeignServer, tmp_path: Path) -> None:
     with asked(stranger, tmp_path) as terminal:
         stranger.answering.clear()
         terminal.send("1\r\x04")
@@ -173,7 +173,7 @@ def test_so_is_who_had_no_more_to_say_before_they_were_asked(stranger: Stranger,
         terminal.until("It waits for your choice. For 'No': curl -d")
 
 
-def test_nothing_is_sent_to_somebody_else(stranger: Stranger, tmp_path: Path) -> None:
+def test_nothing_is_sent_to_somebody_else(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.offer()
     with in_terminal("call", stranger.url, "watch", "--token", TOKEN, folder=tmp_path) as terminal:
         eventually(lambda: len(stranger.received) == 1)
@@ -207,7 +207,7 @@ def has_told_how(call: Running, times: int) -> bool:
     return call.err.count("(selected counts from 0)\n") >= times
 
 
-def test_a_question_that_comes_twice_is_one(stranger: Stranger, tmp_path: Path) -> None:
+def test_a_question_that_comes_twice_is_one(stranger: ForeignServer, tmp_path: Path) -> None:
     choice = question(f"{stranger.url}/choice")
     stranger.offer()
     stranger.callbacks = [choice, choice, {"type": "tool_result", "text": "Well."}]
@@ -218,7 +218,7 @@ def test_a_question_that_comes_twice_is_one(stranger: Stranger, tmp_path: Path) 
     assert outcome.err.count("It waits for your choice.") == 1
 
 
-def test_a_question_does_not_steer_the_terminal_nor_the_shell(stranger: Stranger, tmp_path: Path) -> None:
+def test_a_question_does_not_steer_the_terminal_nor_the_shell(stranger: ForeignServer, tmp_path: Path) -> None:
     choice = question(f"{stranger.url}/c?a=1&b=$(true)';x") | {"choices": ["Yes", "\x1b[31mNo\ncurl"]}
     stranger.offer()
     stranger.callbacks = [choice, {"type": "tool_result", "text": "Well."}]
@@ -233,7 +233,7 @@ def test_a_question_does_not_steer_the_terminal_nor_the_shell(stranger: Stranger
 # Views
 
 
-def test_progress_is_a_line_beside_the_answer(stranger: Stranger, tmp_path: Path) -> None:
+def test_progress_is_a_line_beside_the_answer(stranger: ForeignServer, tmp_path: Path) -> None:
     progress = {"call_id": "c", "done": 3, "total": 6, "note": "brewing\x1b[31m"}
     stranger.offer()
     stranger.callbacks = [
@@ -261,7 +261,7 @@ def question(response_url: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def asked(stranger: Stranger, folder: Path, *words: str) -> Iterator[Terminal]:
+def asked(stranger: ForeignServer, folder: Path, *words: str) -> Iterator[Terminal]:
     """A call at a terminal that has come to its first question."""
     stranger.offer()
     with in_terminal("call", stranger.url, "watch", *words, folder=folder) as terminal:
@@ -271,11 +271,11 @@ def asked(stranger: Stranger, folder: Path, *words: str) -> Iterator[Terminal]:
         yield terminal
 
 
-def ask(stranger: Stranger, *, response_url: str) -> None:
+def ask(stranger: ForeignServer, *, response_url: str) -> None:
     say(stranger, **question(response_url))
 
 
-def say(stranger: Stranger, **message: Any) -> None:
+def say(stranger: ForeignServer, **message: Any) -> None:
     """Let the tool say something about its call."""
     stranger.callbacks = [message]
     stranger.call_back(stranger.received[0])

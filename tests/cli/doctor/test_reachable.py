@@ -16,7 +16,7 @@ from rapkit.cli.doctor.check_result import CheckResult
 from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.models.scripted import Scripted
 from tests.cli.doctor.checked_agents import checked, free_port
-from tests.cli.foreign_server import Stranger
+from tests.cli.foreign_server import ForeignServer
 
 TOKEN, OTHER_TOKEN = "xyzzy-xyzzy-xyzzy-xyzzy", "plugh-plugh-plugh-plugh"
 
@@ -86,7 +86,7 @@ async def test_elsewhere_it_is_known_by_what_it_says_to_somebody_without_a_token
 
 @pytest.mark.parametrize("runs", [True, False])
 async def test_a_stranger_elsewhere_is_not_told_the_token(
-    tmp_path: Path, stranger: Stranger, localhost_is_elsewhere: None, runs: bool
+    tmp_path: Path, stranger: ForeignServer, localhost_is_elsewhere: None, runs: bool
 ) -> None:
     port = free_port()
     stranger.discovery_status = 401
@@ -124,7 +124,7 @@ def test_the_agent_does_not_run_and_would_not_be_reached(tmp_path: Path) -> None
     assert "Connection refused" in result.seen
 
 
-def test_something_listens_and_is_not_what_is_reached(tmp_path: Path, stranger: Stranger) -> None:
+def test_something_listens_and_is_not_what_is_reached(tmp_path: Path, stranger: ForeignServer) -> None:
     port = int(stranger.url.rpartition(":")[2])
     result = only(checked(tmp_path, settings(port, f'public_url = "http://127.0.0.1:{free_port()}"')))
 
@@ -135,7 +135,7 @@ def test_something_listens_and_is_not_what_is_reached(tmp_path: Path, stranger: 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["there", "behind a proxy"])
 def test_something_listens_and_does_not_answer(
-    tmp_path: Path, stranger: Stranger, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+    tmp_path: Path, stranger: ForeignServer, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
     """As an agent that was stopped, or is stuck."""
     monkeypatch.setattr(reachable, "_PATIENCE", 0.5)
@@ -158,7 +158,7 @@ def test_an_address_that_is_not_one_of_this_machine(tmp_path: Path) -> None:
     assert "Cannot listen on 192.0.2.1" in result.seen
 
 
-def test_a_proxy_that_leads_elsewhere(tmp_path: Path, stranger: Stranger) -> None:
+def test_a_proxy_that_leads_elsewhere(tmp_path: Path, stranger: ForeignServer) -> None:
     stranger.discovery_status = 502
     result = only(checked(tmp_path, settings(free_port(), f'public_url = "{stranger.url}"')))
 
@@ -167,7 +167,7 @@ def test_a_proxy_that_leads_elsewhere(tmp_path: Path, stranger: Stranger) -> Non
 
 
 @pytest.mark.parametrize(("status", "document"), [(404, b""), (200, b"<html>"), (200, b"[]"), (200, b"{}")])
-def test_what_is_no_agent(tmp_path: Path, stranger: Stranger, status: int, document: bytes) -> None:
+def test_what_is_no_agent(tmp_path: Path, stranger: ForeignServer, status: int, document: bytes) -> None:
     stranger.discovery_status, stranger.document = status, document
     result = only(checked(tmp_path, settings(free_port(), f'public_url = "{stranger.url}"')))
 
@@ -235,7 +235,7 @@ def test_a_token_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "The environment variable NOT_THERE is not set" in result.seen
 
 
-def test_a_token_that_cannot_be_sent(tmp_path: Path, stranger: Stranger) -> None:
+def test_a_token_that_cannot_be_sent(tmp_path: Path, stranger: ForeignServer) -> None:
     port = int(stranger.url.rpartition(":")[2])
     result = only(checked(tmp_path, settings(port, r'tokens = { me = "xyzzy-xyzzy-xyzzy\nplugh" }')))
 

@@ -14,7 +14,7 @@ from rapkit.mailbox import NewBox
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
 from tests.cli.doctor.checked_agents import checked, free_port
-from tests.cli.foreign_server import Stranger
+from tests.cli.foreign_server import ForeignServer
 
 SECRET = "xyzzy-xyzzy-xyzzy-xyzzy"
 
@@ -23,7 +23,7 @@ def entry(url: str, more: str = "") -> str:
     return f'url = "{url}"\n{more}'
 
 
-def test_one_that_is_well(tmp_path: Path, stranger: Stranger) -> None:
+def test_one_that_is_well(tmp_path: Path, stranger: ForeignServer) -> None:
     stranger.offer()
 
     (result,) = servers.check(checked(tmp_path, "", entry(stranger.url, f'token = "{SECRET}"')))
@@ -34,7 +34,7 @@ def test_one_that_is_well(tmp_path: Path, stranger: Stranger) -> None:
     assert SECRET not in result.seen
 
 
-def test_one_whose_toolset_has_unusable_parts(tmp_path: Path, stranger: Stranger) -> None:
+def test_one_whose_toolset_has_unusable_parts(tmp_path: Path, stranger: ForeignServer) -> None:
     """Item 12"""
     stranger.offer()
     odd = json.loads(stranger.document) | {"version": 3}
@@ -83,7 +83,7 @@ def test_one_whose_toolset_has_unusable_parts(tmp_path: Path, stranger: Stranger
 )
 def test_one_that_tells_everybody_what_it_offers_and_takes_no_calls(
     tmp_path: Path,
-    stranger: Stranger,
+    stranger: ForeignServer,
     monkeypatch: pytest.MonkeyPatch,
     status: int,
     token: str,
@@ -108,7 +108,7 @@ def test_one_that_tells_everybody_what_it_offers_and_takes_no_calls(
 
 @pytest.mark.parametrize("status", [200, 302, 400, 404, 415, 422, 429, 500, 503])
 def test_one_that_refuses_no_message_but_not_its_sender_takes_the_token(
-    tmp_path: Path, stranger: Stranger, status: int
+    tmp_path: Path, stranger: ForeignServer, status: int
 ) -> None:
     stranger.offer()
     stranger.status = status
@@ -118,7 +118,7 @@ def test_one_that_refuses_no_message_but_not_its_sender_takes_the_token(
     assert (result.state, stranger.received) == ("ok", [{}])
 
 
-def test_one_whose_tools_are_where_nobody_is(tmp_path: Path, stranger: Stranger) -> None:
+def test_one_whose_tools_are_where_nobody_is(tmp_path: Path, stranger: ForeignServer) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     stranger.offer()
     stranger.document = stranger.document.replace(stranger.url.encode(), nobody.encode())
@@ -135,7 +135,7 @@ def test_one_whose_tools_are_where_nobody_is(tmp_path: Path, stranger: Stranger)
     [("https://10.0.0.1", "private"), ("http://93.184.216.34", "plain http"), ("http://169.254.169.254", "link-local")],
 )
 def test_one_whose_tools_are_where_an_agent_would_not_go_is_not_followed_there(
-    tmp_path: Path, stranger: Stranger, monkeypatch: pytest.MonkeyPatch, elsewhere: str, why: str
+    tmp_path: Path, stranger: ForeignServer, monkeypatch: pytest.MonkeyPatch, elsewhere: str, why: str
 ) -> None:
     def dialled(*_: object) -> None:
         pytest.fail("it was dialled")
@@ -150,7 +150,7 @@ def test_one_whose_tools_are_where_an_agent_would_not_go_is_not_followed_there(
     assert why in result.seen
 
 
-def test_a_name_is_dialled_where_it_was_judged_to_be(tmp_path: Path, stranger: Stranger) -> None:
+def test_a_name_is_dialled_where_it_was_judged_to_be(tmp_path: Path, stranger: ForeignServer) -> None:
     by_name = stranger.url.replace("127.0.0.1", "localhost")
     stranger.offer()
     stranger.document = stranger.document.replace(stranger.url.encode(), by_name.encode())
@@ -160,7 +160,7 @@ def test_a_name_is_dialled_where_it_was_judged_to_be(tmp_path: Path, stranger: S
     assert (result.state, stranger.received) == ("ok", [{}])
 
 
-def test_one_that_is_down_takes_nothing_from_the_others(tmp_path: Path, stranger: Stranger) -> None:
+def test_one_that_is_down_takes_nothing_from_the_others(tmp_path: Path, stranger: ForeignServer) -> None:
     stranger.offer()
     nobody = f"http://127.0.0.1:{free_port()}"
 
@@ -177,7 +177,7 @@ def test_one_that_is_down_takes_nothing_from_the_others(tmp_path: Path, stranger
     ids=["wrong", "none"],
 )
 def test_one_that_wants_a_token_before_it_says_anything(
-    tmp_path: Path, stranger: Stranger, token: str, do: str
+    tmp_path: Path, stranger: ForeignServer, token: str, do: str
 ) -> None:
     stranger.discovery_status = 401
 
@@ -200,7 +200,7 @@ def test_one_that_wants_a_token_before_it_says_anything(
     ],
 )
 def test_tokens_are_not_spoken_of_where_something_else_is_wrong(
-    tmp_path: Path, stranger: Stranger, status: int, do: str
+    tmp_path: Path, stranger: ForeignServer, status: int, do: str
 ) -> None:
     stranger.discovery_status = status
 
@@ -219,7 +219,7 @@ def test_tokens_are_not_spoken_of_where_something_else_is_wrong(
     ids=["variable", "file"],
 )
 def test_a_token_that_is_not_there(
-    tmp_path: Path, stranger: Stranger, monkeypatch: pytest.MonkeyPatch, reference: str, seen: str
+    tmp_path: Path, stranger: ForeignServer, monkeypatch: pytest.MonkeyPatch, reference: str, seen: str
 ) -> None:
     monkeypatch.delenv("NOT_THERE", raising=False)
 
@@ -230,7 +230,7 @@ def test_a_token_that_is_not_there(
     assert result.do == "Check its token in the settings."
 
 
-def test_one_that_is_no_tool_server(tmp_path: Path, stranger: Stranger) -> None:
+def test_one_that_is_no_tool_server(tmp_path: Path, stranger: ForeignServer) -> None:
     stranger.document = b'{"name": "other", "tools": []}'
 
     (result,) = servers.check(checked(tmp_path, "", entry(stranger.url)))
@@ -240,7 +240,7 @@ def test_one_that_is_no_tool_server(tmp_path: Path, stranger: Stranger) -> None:
     assert result.do == f"Tell whoever runs it; `rapkit inspect {stranger.url}` shows all of it."
 
 
-def test_tools_that_are_withheld_and_tools_that_are_not_there(tmp_path: Path, stranger: Stranger) -> None:
+def test_tools_that_are_withheld_and_tools_that_are_not_there(tmp_path: Path, stranger: ForeignServer) -> None:
     """DIS-5: of tools with the same name none is offered to the model."""
     stranger.offer()
     twice = [entry(stranger.url), entry(f"{stranger.url}/")]
@@ -264,7 +264,7 @@ def test_without_servers_and_without_settings_there_is_nobody_to_ask(tmp_path: P
     assert [result.state for result in servers.check(CheckedAgent(Path("x"), None, "", tmp_path))] == ["skipped"]
 
 
-def test_a_stranger_with_a_large_document_is_refused(tmp_path: Path, stranger: Stranger) -> None:
+def test_a_stranger_with_a_large_document_is_refused(tmp_path: Path, stranger: ForeignServer) -> None:
     stranger.document = json.dumps({"name": "x" * 5 * 1024 * 1024}).encode()
 
     (result,) = servers.check(checked(tmp_path, "", entry(stranger.url)))
@@ -275,7 +275,7 @@ def test_a_stranger_with_a_large_document_is_refused(tmp_path: Path, stranger: S
 # The clock
 
 
-def test_a_clock_that_is_right(tmp_path: Path, stranger: Stranger) -> None:
+def test_a_clock_that_is_right(tmp_path: Path, stranger: ForeignServer) -> None:
     stranger.offer()
 
     (result,) = clock.check(checked(tmp_path, "", entry(stranger.url)))
@@ -287,7 +287,7 @@ def test_a_clock_that_is_right(tmp_path: Path, stranger: Stranger) -> None:
     ("seconds", "said"), [(-7200, "it is 2 h ahead of that of "), (600, "it is 10 min behind that of ")]
 )
 def test_a_clock_that_differs_from_a_servers(
-    tmp_path: Path, stranger: Stranger, monkeypatch: pytest.MonkeyPatch, seconds: int, said: str
+    tmp_path: Path, stranger: ForeignServer, monkeypatch: pytest.MonkeyPatch, seconds: int, said: str
 ) -> None:
     right = BaseHTTPRequestHandler.date_time_string
     monkeypatch.setattr(

@@ -9,13 +9,13 @@ import pytest
 from rapkit.runtime.idempotency import IdempotencyKeys, IdempotentRequest, KeyReused
 from rapkit.runtime.mail_codec import REMEMBERED
 from rapkit.stores import open_store
-from tests.runtime.agents import Obedient, Working, call, working
+from tests.runtime.agents import RunningAgent, ScriptedReplies, call, working
 from tests.runtime.api.client import Client, serving_api
-from tests.runtime.foreign_toolset import ANSWER, CANCEL, Stranger
+from tests.runtime.foreign_toolset import ANSWER, CANCEL, ForeignToolset
 from tests.server.served_toolset import failing
 
 
-async def test_twenty_equal_requests_at_once_make_one_thread_with_one_message(agent: Working) -> None:
+async def test_twenty_equal_requests_at_once_make_one_thread_with_one_message(agent: RunningAgent) -> None:
     client = Client(agent.port)
 
     replies = await asyncio.gather(
@@ -30,7 +30,7 @@ async def test_twenty_equal_requests_at_once_make_one_thread_with_one_message(ag
     assert [entry["kind"] for entry in entries] == ["user", "assistant"]
 
 
-async def test_twenty_equal_messages_at_once_are_one(agent: Working) -> None:
+async def test_twenty_equal_messages_at_once_are_one(agent: RunningAgent) -> None:
     client = Client(agent.port)
     thread = await client.begin()
 
@@ -69,7 +69,9 @@ async def test_without_a_key_everything_happens_as_often_as_it_is_sent(client: C
     assert await client.begin("hi") != await client.begin("hi")
 
 
-async def test_a_cancellation_is_repeated_after_its_call_has_ended(agent: Working, stranger: Stranger) -> None:
+async def test_a_cancellation_is_repeated_after_its_call_has_ended(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     client = Client(agent.port)
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -86,7 +88,9 @@ async def test_a_cancellation_is_repeated_after_its_call_has_ended(agent: Workin
     assert len(stranger.to(CANCEL)) == 1
 
 
-async def test_an_answer_is_repeated_after_the_next_question_was_asked(agent: Working, stranger: Stranger) -> None:
+async def test_an_answer_is_repeated_after_the_next_question_was_asked(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     client = Client(agent.port)
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -106,7 +110,7 @@ async def test_an_answer_is_repeated_after_the_next_question_was_asked(agent: Wo
     assert stranger.to(f"{ANSWER}/second") == []
 
 
-async def test_a_repeated_message_gets_its_answer_even_when_the_thread_is_closed_by_now(agent: Working) -> None:
+async def test_a_repeated_message_gets_its_answer_even_when_the_thread_is_closed_by_now(agent: RunningAgent) -> None:
     client = Client(agent.port)
     thread = await client.begin()
     first = await client.post(f"{thread}/messages", {"text": "hello"}, key="k")
@@ -136,7 +140,7 @@ async def test_what_was_lost_half_way_is_finished_by_the_repetition(store: str, 
 async def test_keys_are_remembered_across_a_restart(store: str) -> None:
     bodies = []
     for _ in range(2):
-        async with working(Obedient(), [], store) as agent:
+        async with working(ScriptedReplies(), [], store) as agent:
             reply = await Client(agent.port).post("/v1/threads", {"text": "hello"}, key="k")
             bodies.append(reply.body)
             await agent.quiet()

@@ -9,9 +9,9 @@ from openapi_pydantic.v3.v3_1 import OpenAPI
 
 from rapkit.http.authentication import Callers
 from rapkit.runtime.api import api_routes, openapi
-from tests.runtime.agents import Working, call, please
+from tests.runtime.agents import RunningAgent, call, please
 from tests.runtime.api.client import Api, Client, Sse, nobody, serving_api
-from tests.runtime.foreign_toolset import ANSWER, Stranger
+from tests.runtime.foreign_toolset import ANSWER, ForeignToolset
 from tests.server.served_toolset import Reply
 
 
@@ -73,7 +73,7 @@ async def test_every_reference_leads_somewhere(client: Client) -> None:
     assert {"ThreadDetail", "ModelSaid", "Problem", "NewThread"} <= references
 
 
-async def test_real_answers_are_as_it_says(agent: Working, stranger: Stranger) -> None:
+async def test_real_answers_are_as_it_says(agent: RunningAgent, stranger: ForeignToolset) -> None:
     client = Client(agent.port)
     description = await _described(client)
     one = "/v1/threads/{thread_id}"
@@ -104,7 +104,7 @@ async def test_real_answers_are_as_it_says(agent: Working, stranger: Stranger) -
     description.check("GET", f"{one}/family", await client.get(f"{thread}/family"))
 
 
-async def test_real_answers_about_families_questions_and_budgets_are_as_it_says(agent: Working) -> None:
+async def test_real_answers_about_families_questions_and_budgets_are_as_it_says(agent: RunningAgent) -> None:
     client = Client(agent.port)
     description = await _described(client)
     one = "/v1/threads/{thread_id}"
@@ -138,7 +138,7 @@ async def test_real_answers_about_families_questions_and_budgets_are_as_it_says(
         description.check("GET", f"{one}/history", await client.get(f"{each}/history"))
 
 
-async def test_real_problems_are_as_it_says(agent: Working) -> None:
+async def test_real_problems_are_as_it_says(agent: RunningAgent) -> None:
     client = Client(agent.port)
     description = await _described(client)
     one = "/v1/threads/{thread_id}"

@@ -14,10 +14,10 @@ from rapkit.mailbox import Store
 from rapkit.runtime.broadcast import Broadcast
 from rapkit.runtime.thread_commands import ThreadCommands
 from rapkit.stores import open_store
-from tests.runtime.agents import Obedient, Talk, Working, call, working
+from tests.runtime.agents import RunningAgent, ScriptedReplies, ThreadDriver, call, working
 from tests.runtime.api.client import Client
 from tests.runtime.clocks import ManualClock
-from tests.runtime.foreign_toolset import ANSWER, Invocation, Stranger
+from tests.runtime.foreign_toolset import ANSWER, ForeignToolset, Invocation
 from tests.server.served_toolset import failing
 
 
@@ -55,7 +55,7 @@ async def _another_process(
         await opened.close()
 
 
-async def _asked(agent: Working, stranger: Stranger, *prompts: str) -> tuple[Talk, Invocation]:
+async def _asked(agent: RunningAgent, stranger: ForeignToolset, *prompts: str) -> tuple[ThreadDriver, Invocation]:
     """A call that has asked these questions."""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -72,7 +72,7 @@ MOMENTS = pytest.mark.parametrize(
 
 @MOMENTS
 async def test_the_same_request_has_the_same_answer_whenever_the_other_one_comes(
-    agent: Working, stranger: Stranger, store: str, moment: str
+    agent: RunningAgent, stranger: ForeignToolset, store: str, moment: str
 ) -> None:
     talk, invocation = await _asked(agent, stranger, "first", "second")
 
@@ -91,7 +91,7 @@ async def test_the_same_request_has_the_same_answer_whenever_the_other_one_comes
 
 @MOMENTS
 async def test_the_last_answer_of_a_call_is_repeated_although_no_question_is_left(
-    agent: Working, stranger: Stranger, store: str, moment: str
+    agent: RunningAgent, stranger: ForeignToolset, store: str, moment: str
 ) -> None:
     talk, invocation = await _asked(agent, stranger, "only")
 
@@ -108,7 +108,7 @@ async def test_the_last_answer_of_a_call_is_repeated_although_no_question_is_lef
 
 @pytest.mark.parametrize("moment", ["note 1", "box 2", "records 3", "note 2"])
 async def test_who_lost_hears_so_every_time_and_does_not_answer_the_next_question(
-    agent: Working, stranger: Stranger, store: str, moment: str
+    agent: RunningAgent, stranger: ForeignToolset, store: str, moment: str
 ) -> None:
     talk, invocation = await _asked(agent, stranger, "first", "second")
 
@@ -126,7 +126,7 @@ async def test_who_lost_hears_so_every_time_and_does_not_answer_the_next_questio
 
 
 async def test_who_comes_before_the_first_answer_is_sent_loses_all_the_same(
-    agent: Working, stranger: Stranger, store: str
+    agent: RunningAgent, stranger: ForeignToolset, store: str
 ) -> None:
     talk, invocation = await _asked(agent, stranger, "really")
 
@@ -141,7 +141,7 @@ async def test_who_comes_before_the_first_answer_is_sent_loses_all_the_same(
     assert answered.message["selected"] == 0
 
 
-async def test_a_refused_answer_is_refused_again(agent: Working, stranger: Stranger) -> None:
+async def test_a_refused_answer_is_refused_again(agent: RunningAgent, stranger: ForeignToolset) -> None:
     client = Client(agent.port)
     talk, invocation = await _asked(agent, stranger, "first", "second")
     path = f"/v1/threads/{talk.id}/calls/{invocation.id}/choice"
@@ -155,7 +155,7 @@ async def test_a_refused_answer_is_refused_again(agent: Working, stranger: Stran
 
 
 async def test_an_answer_whose_giver_was_lost_is_sent_by_the_next_one(
-    agent: Working, stranger: Stranger, store: str
+    agent: RunningAgent, stranger: ForeignToolset, store: str
 ) -> None:
     """It is put down which answer is the first, and then the store fails: the question must not stay open for ever."""
     talk, invocation = await _asked(agent, stranger, "really")
@@ -170,7 +170,9 @@ async def test_an_answer_whose_giver_was_lost_is_sent_by_the_next_one(
     assert answered.message["selected"] == 0
 
 
-async def test_answers_are_repeated_even_when_the_thread_is_closed_by_now(agent: Working, stranger: Stranger) -> None:
+async def test_answers_are_repeated_even_when_the_thread_is_closed_by_now(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     talk, invocation = await _asked(agent, stranger, "really")
     client = Client(agent.port)
     path = f"/v1/threads/{talk.id}/calls/{invocation.id}/choice"
@@ -187,7 +189,7 @@ async def test_answers_are_repeated_even_when_the_thread_is_closed_by_now(agent:
 # Answers that say which question they mean
 
 
-async def test_an_answer_to_a_question_that_is_over_is_refused(agent: Working, stranger: Stranger) -> None:
+async def test_an_answer_to_a_question_that_is_over_is_refused(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """Such as that of somebody who looks at what was asked a minute ago."""
     client = Client(agent.port)
     talk, invocation = await _asked(agent, stranger, "first", "second")
@@ -211,7 +213,9 @@ async def test_an_answer_to_a_question_that_is_over_is_refused(agent: Working, s
 
 
 @pytest.mark.parametrize("asked_at", ["now", True, "NaN", []], ids=["words", "a truth", "no number", "a list"])
-async def test_when_a_question_was_asked_is_a_number(agent: Working, stranger: Stranger, asked_at: object) -> None:
+async def test_when_a_question_was_asked_is_a_number(
+    agent: RunningAgent, stranger: ForeignToolset, asked_at: object
+) -> None:
     talk, invocation = await _asked(agent, stranger, "first")
     path = f"/v1/threads/{talk.id}/calls/{invocation.id}/choice"
 
@@ -219,7 +223,7 @@ async def test_when_a_question_was_asked_is_a_number(agent: Working, stranger: S
     assert len((await talk.look()).choices) == 1
 
 
-async def test_an_answer_in_words_says_which_question_it_means_too(agent: Working) -> None:
+async def test_an_answer_in_words_says_which_question_it_means_too(agent: RunningAgent) -> None:
     client = Client(agent.port)
     talk = await agent.doing(call("ask_user", question="Which?"))
     await talk.until(ChoiceAsked)
@@ -234,7 +238,7 @@ async def test_an_answer_in_words_says_which_question_it_means_too(agent: Workin
 
 
 async def test_an_answer_that_comes_just_when_its_question_is_over_is_none_to_the_next_one(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """CHO-1: it was open when the answer was given, and is over when the letter is in the mail. It stays dismissed."""
     clock = ManualClock()

@@ -22,14 +22,14 @@ from rapkit.server.invocation import StoredCall, call_kind
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
 from tests.log_records import ours
-from tests.server.served_toolset import Served, failing, invocation, serving, until
+from tests.server.served_toolset import ServedToolset, failing, invocation, serving, until
 from tests.server.sink import Sink
 
 MASKED = "Error: the tool failed unexpectedly (reference "
 PIXEL = b"\x89PNG\r\n"
 
 
-async def text_of(server: Served, sink: Sink, operation: str, **fields: Any) -> str:
+async def text_of(server: ServedToolset, sink: Sink, operation: str, **fields: Any) -> str:
     message = invocation(sink.url, operation, **fields)
     assert (await server.invoke(message)).status == 200
     return (await sink.result(message["id"])).text

@@ -76,7 +76,7 @@ async def test_a_cancelled_async_handler_is_stopped_and_its_call_ends_in_one_res
         assert len(sink.posts) == 1
 
 
-@pytest.mark.parametrize(("status", "letters"), [(404, 0), (410, 0), (400, 1)])
+@pytest.mark.parametrize(("status", "new_mails"), [(404, 0), (410, 0), (400, 1)])
 async def test_nobody_waiting_for_the_end_of_a_cancelled_call_is_no_trouble(
     tools: Toolset, events: list[str], sink: Sink, status: int, new_mails: int
 ) -> None:

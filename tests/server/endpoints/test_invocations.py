@@ -7,7 +7,7 @@ import pytest
 from rapkit import HttpLimits, Limits, Toolset
 from rapkit.server.engine import ToolsetEngine
 from tests.log_records import ours
-from tests.server.served_toolset import Served, exchange, failing, invocation, read_reply, serving
+from tests.server.served_toolset import ServedToolset, exchange, failing, invocation, read_reply, serving
 from tests.server.sink import PATIENCE, Sink
 
 POSTS = ("/invoke", "/cancel_tool_call", "/close_thread")
@@ -290,7 +290,7 @@ def _echo(text: str) -> str:
     return text
 
 
-def chunked(server: Served, *chunks: bytes, end: bool = True) -> bytes:
+def chunked(server: ServedToolset, *chunks: bytes, end: bool = True) -> bytes:
     head = (
         f"POST /invoke HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Type: application/json\r\n"
         "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"

@@ -76,10 +76,10 @@ class ManualClock:
                     limit.reschedule(asyncio.get_running_loop().time())
 
 
-class NoCourier:
+class NoOutboxSender:
     """Threads send nothing."""
 
-    def place_for(self, outgoing: Sequence[Outgoing]) -> contextlib.AbstractContextManager[None]:
+    def reserve_for(self, outgoing: Sequence[Outgoing]) -> contextlib.AbstractContextManager[None]:
         assert not outgoing
         return contextlib.nullcontext()
 
@@ -88,8 +88,8 @@ class NoCourier:
 
 
 @dataclass
-class ShopPlan:
-    """What `Resources` needs of a plan."""
+class FakeConfig:
+    """What `Resources` needs of a configuration."""
 
     toolset: str
     close_hooks: Sequence[CloseHook]
@@ -98,17 +98,17 @@ class ShopPlan:
 
 
 @dataclass
-class Shop:
-    """What `Resources` needs of its premises."""
+class FakeServices:
+    """What `Resources` needs of its services."""
 
-    config: ShopPlan
+    config: FakeConfig
     worker: str
     store: Store
     clock: ManualClock
-    threads: ThreadPool
+    thread_pool: ThreadPool
 
     def claimed_box(self, claim: Claim, callback_url: str) -> ClaimedBox:
-        return ClaimedBox(self.store, cast("OutboxSender", NoCourier()), claim, callback_url, str)
+        return ClaimedBox(self.store, cast("OutboxSender", NoOutboxSender()), claim, callback_url, str)
 
 
 def call(thread_id: str = "t1", caller: str = "alice", toolset: str = "tools", id: str = "c1") -> StoredCall:
@@ -130,7 +130,7 @@ class Server:
     """A server as far as threads go, with a store of its own on a shared file."""
 
     resources: Resources
-    shop: Shop
+    shop: FakeServices
     toolset: str
     tasks: list["asyncio.Task[None]"] = field(default_factory=list)
 
@@ -163,11 +163,11 @@ class Server:
         kinds = [call_kind(self.toolset), thread_kind(self.toolset)]
         await self.store.stop(kinds, thread_key(self.toolset, caller, thread_id), None, 0)
 
-    async def tend(self) -> None:
+    async def handle(self) -> None:
         """Do what is due, all of it, and return."""
         kind = thread_kind(self.toolset)
         while claims := await self.store.claim(self.shop.worker, kind, 100):
-            await asyncio.gather(*(self.resources.cleanup.tend(claim) for claim in claims))
+            await asyncio.gather(*(self.resources.cleanup.handle(claim) for claim in claims))
 
     def start(self) -> None:
         self.tasks.append(asyncio.create_task(self.resources.run()))
@@ -199,8 +199,8 @@ class World:
         store: Callable[[Store], Store] = lambda store: store,
     ) -> Server:
         opened = store(SqliteStore(str(self.path / "x.db"), self._keys, clock=self.clock.now))
-        config = ShopPlan(toolset, hooks, durations or Durations())
-        shop = Shop(config, f"worker-{len(self._servers)}", opened, self.clock, ThreadPool())
+        config = FakeConfig(toolset, hooks, durations or Durations())
+        shop = FakeServices(config, f"worker-{len(self._servers)}", opened, self.clock, ThreadPool())
         options = {} if quiet is None else {"quiet": quiet}
         server = Server(Resources(cast("ToolsetServices", shop), self.root, **options), shop, toolset)
         await opened.renew(shop.worker)
@@ -220,7 +220,7 @@ class World:
     async def close(self) -> None:
         for server in self._servers:
             await server.stop()
-            server.shop.threads.close()
+            server.shop.thread_pool.close()
             await server.store.close()
 
 
@@ -319,8 +319,8 @@ async def test_nobody_reaches_what_another_caller_thread_or_toolset_keeps(world:
     await server.close_thread("t1", "bob")
     await server.close_thread("t2", "alice")
     await others.close_thread("t1", "alice")
-    await server.tend()
-    await others.tend()
+    await server.handle()
+    await others.handle()
     assert await server.work(call(id="c4"), read) == "mine"
     assert await server.work(call(id="c5"), state) == {"secret": "mine"}
 
@@ -431,7 +431,7 @@ async def test_a_plain_function_has_a_workspace_too(world: World) -> None:
     server = await world.server()
     claim, thread_resources = await server.begin(call())
 
-    folder = await server.shop.threads.run(thread_resources.workspace)
+    folder = await server.shop.thread_pool.run(thread_resources.workspace)
 
     assert folder.is_dir()
     await registered(server, call())
@@ -449,7 +449,7 @@ async def test_closing_a_thread_cleans_up_and_tells_the_hooks_once(world: World)
     await server.work(call(id="c2"), put(city="Oslo"))
 
     await server.close_thread()
-    await server.tend()
+    await server.handle()
 
     first, second = diary.threads
     assert first == second
@@ -466,7 +466,7 @@ async def test_hooks_cannot_change_the_state(world: World) -> None:
     server = await world.server(diary.closed)
     await server.work(call(), put(city="Oslo"))
     await server.close_thread()
-    await server.tend()
+    await server.handle()
 
     with pytest.raises(TypeError):
         cast("dict[str, Any]", diary.threads[0].state)["city"] = "Bergen"
@@ -481,7 +481,7 @@ async def test_hooks_hear_of_threads_that_have_only_called(world: World) -> None
     assert thread_resources.changes(kept=True).spawn == [thread_box(call())]
 
     await server.close_thread()
-    await server.tend()
+    await server.handle()
 
     assert [(thread.thread_id, thread.workspace, thread.state) for thread in diary.threads] == [("t1", None, {})]
 
@@ -496,7 +496,7 @@ async def test_a_close_during_the_first_call_of_a_thread_cleans_up_too(world: Wo
         await registered(server, call())
 
         await server.close_thread()
-        await server.tend()
+        await server.handle()
 
         assert world.folders() == []
         assert await server.store.box(call().thread_key) is None
@@ -511,10 +511,10 @@ async def test_a_notice_before_the_first_call_or_for_a_thread_nobody_knows_does_
     server = await world.server(diary.closed)
     await server.close_thread("../../etc")
     await server.close_thread()
-    await server.tend()
+    await server.handle()
 
     await server.work(call(), write("came later"))
-    await server.tend()
+    await server.handle()
 
     assert diary.threads == []
     assert await server.work(call(id="c2"), read) == "came later"
@@ -527,9 +527,9 @@ async def test_repeated_notices_are_harmless(world: World) -> None:
     await server.work(call(), write("hello"))
     await server.close_thread()
     await server.close_thread()
-    await server.tend()
+    await server.handle()
     await server.close_thread()
-    await server.tend()
+    await server.handle()
 
     assert len(diary.threads) == 1
     assert world.folders() == []
@@ -548,15 +548,15 @@ async def test_a_notice_repeated_while_the_hooks_run_does_not_run_them_again(wor
     server = await world.server(slow)
     await server.work(call(), write("hello"))
     await server.close_thread()
-    tending = asyncio.create_task(server.tend())
+    tending = asyncio.create_task(server.handle())
     await began.wait()
     for _ in range(3):
         await server.close_thread()  # takes the box from us
-        await server.tend()
+        await server.handle()
     go_on.set()
     await tending
     world.clock.advance(SOON)
-    await server.tend()
+    await server.handle()
 
     assert told == ["t1"]
     assert world.folders() == []
@@ -574,7 +574,7 @@ async def test_a_thread_that_calls_again_after_it_was_closed_begins_anew(world: 
         thread_resources.state["life"] = number
         await server.end(claim, thread_resources)
         await server.close_thread()
-        await server.tend()
+        await server.handle()
 
     assert [thread.state for thread in diary.threads] == [{"life": 0}, {"life": 1}, {"life": 2}]
     assert diary.notes == ["life 0", "life 1", "life 2"]
@@ -592,7 +592,7 @@ async def test_cleaning_up_waits_for_handlers_that_are_still_at_it(world: World)
     server = await world.server(diary.closed, quiet=quiet)
     await server.work(call(), write("still being written"))
     await server.close_thread()
-    tending = asyncio.create_task(server.tend())
+    tending = asyncio.create_task(server.handle())
     await until(lambda: asyncio.sleep(0, asked))
     folder = server.resources.workspaces.existing(call().thread_key)
     assert folder is not None
@@ -617,7 +617,7 @@ async def test_a_handler_that_never_ends_does_not_keep_its_thread_from_being_cle
     server = await world.server(quiet=quiet)
     await server.work(call(), write("hello"))
     await server.close_thread()
-    tending = asyncio.create_task(server.tend())
+    tending = asyncio.create_task(server.handle())
     await until(lambda: asyncio.sleep(0, asked))
 
     world.clock.advance(SOON)
@@ -681,7 +681,7 @@ async def test_a_hook_that_fails_is_logged_and_the_others_still_run(
     server = await world.server(diary.closed, hook, diary.closed)
     await server.work(call(), write("hello"))
     await server.close_thread()
-    await server.tend()
+    await server.handle()
 
     assert diary.notes == ["hello", "hello"]
     assert world.folders() == []
@@ -709,7 +709,7 @@ async def test_a_hook_that_hangs_is_given_up_and_the_others_still_run(
     server = await world.server(hangs_plainly if plain else hangs, diary.closed)
     await server.work(call(), write("hello"))
     await server.close_thread()
-    tending = asyncio.create_task(server.tend())
+    tending = asyncio.create_task(server.handle())
     await until(lambda: asyncio.sleep(0, began.is_set()))
 
     world.clock.advance(HOUR)
@@ -743,7 +743,7 @@ class Lossy:
 
 async def lost_while(world: World, server: Server, reached: asyncio.Event) -> None:
     """Lose a server at this point of its clean-up."""
-    tending = asyncio.create_task(server.tend())
+    tending = asyncio.create_task(server.handle())
     await reached.wait()
     tending.cancel()
     await asyncio.gather(tending, return_exceptions=True)
@@ -759,7 +759,7 @@ async def test_a_thread_closed_just_before_the_server_is_lost_is_cleaned_up_afte
 
     diary = Diary()
     again = await world.server(diary.closed)
-    await again.tend()
+    await again.handle()
 
     assert diary.notes == ["hello"]
     assert world.folders() == []
@@ -782,7 +782,7 @@ async def test_a_server_lost_in_a_hook_is_followed_by_one_that_runs_it_again(wor
 
     diary = Diary()
     again = await world.server(diary.closed)
-    await again.tend()
+    await again.handle()
 
     assert diary.notes == ["hello"]
     assert diary.threads[0].state == {"city": "Oslo"}
@@ -806,11 +806,11 @@ async def test_a_server_lost_before_it_forgets_the_thread_is_followed_by_one_tha
 
     diary = Diary()
     again = await world.server(diary.closed)
-    await again.tend()
+    await again.handle()
 
     assert [thread.workspace for thread in diary.threads] == [None]
     assert await again.store.box(call().thread_key) is None
-    await again.resources.cleanup.tidy()
+    await again.resources.cleanup.delete_stale()
     assert world.folders() == []
 
 
@@ -825,7 +825,7 @@ async def test_a_server_lost_before_it_has_deleted_everything_is_followed_by_one
     await server.close_thread()
     with monkeypatch.context() as patch:
         patch.setattr(thread_cleanup, "delete", lost)
-        await asyncio.gather(server.tend(), return_exceptions=True)
+        await asyncio.gather(server.handle(), return_exceptions=True)
     assert await server.store.box(call().thread_key) is None
     assert len(world.folders()) == 1
     assert await server.work(call(id="c2"), read) is None
@@ -849,13 +849,13 @@ async def test_a_hook_that_takes_the_server_with_it_is_left_out_in_the_end(
 
     server = await world.server(deadly)
     await server.work(call(), write("hello"))
-    await server.tend()
+    await server.handle()
     await server.close_thread()
     for _ in range(4):
         reached.clear()
         await lost_while(world, server, reached)
         server = await world.server(deadly)
-    await server.tend()
+    await server.handle()
 
     assert len(runs) == 4
     assert world.folders() == []
@@ -890,14 +890,14 @@ async def test_a_store_that_cannot_be_read_for_a_while_delays_the_cleaning_up(
     await server.work(call(), write("hello"))
     await server.close_thread()
     busy[0].is_busy = True
-    await server.tend()
+    await server.handle()
     assert "will try again: locked" in caplog.text
     busy[0].is_busy = False
-    await server.tend()
+    await server.handle()
     assert diary.notes == []  # not at once
 
     world.clock.advance(SOON)
-    await server.tend()
+    await server.handle()
 
     assert diary.notes == ["hello"]
     assert world.folders() == []
@@ -914,12 +914,12 @@ async def test_a_folder_that_cannot_be_removed_is_tried_again_and_then_left_to_t
     diary = Diary()
     server = await world.server(diary.closed)
     await server.work(call(), write("hello"))
-    await server.tend()
+    await server.handle()
     await server.close_thread()
     with monkeypatch.context() as patch:
         patch.setattr(server.resources.workspaces, "discard", refuse)
         for _ in range(6):
-            await server.tend()
+            await server.handle()
             world.clock.advance(HOUR)
 
     assert len(tries) == 4
@@ -929,7 +929,7 @@ async def test_a_folder_that_cannot_be_removed_is_tried_again_and_then_left_to_t
     assert "cannot be removed" in caplog.text
     world.clock.advance(31 * DAY)
     os.utime(world.root / call().thread_key, (0, 0))
-    await server.resources.cleanup.tidy()
+    await server.resources.cleanup.delete_stale()
     assert world.folders() == []
 
 
@@ -944,13 +944,13 @@ async def test_a_folder_that_cannot_be_deleted_is_said_and_tried_again_daily(
     await server.close_thread()
     with monkeypatch.context() as patch:
         patch.setattr(thread_cleanup, "delete", refuse)
-        await server.tend()
-        await server.resources.cleanup.tidy()
+        await server.handle()
+        await server.resources.cleanup.delete_stale()
     assert caplog.text.count("delete it yourself") == 2
     assert await server.store.box(call().thread_key) is None
     assert len(world.folders()) == 1
 
-    await server.resources.cleanup.tidy()
+    await server.resources.cleanup.delete_stale()
 
     assert world.folders() == []
 
@@ -968,14 +968,14 @@ async def test_a_thread_nobody_closes_is_forgotten_after_its_time(world: World) 
     server = await world.server(diary.closed, quiet=quiet)
     await server.work(call(), write("hello"))
     await server.work(call(id="c2"), put(city="Oslo"))
-    await server.tend()
+    await server.handle()
 
     world.clock.advance(30 * DAY - 1)
-    await server.tend()
+    await server.handle()
     assert diary.threads == []
 
     world.clock.advance(2)
-    await server.tend()
+    await server.handle()
     assert [(thread.thread_id, thread.state) for thread in diary.threads] == [("t1", {"city": "Oslo"})]
     assert diary.notes == ["hello"]
     assert world.folders() == []
@@ -988,15 +988,15 @@ async def test_every_call_with_a_context_prolongs_the_time_of_what_is_kept(
 ) -> None:
     server = await world.server()
     await server.work(call(), put(city="Oslo"))
-    await server.tend()
+    await server.handle()
     for number in range(4):
         world.clock.advance(20 * DAY)
         await server.work(call(id=f"again {number}"), use)
-        await server.tend()
+        await server.handle()
         assert (await server.work(call(id=f"look {number}"), state))["city"] == "Oslo"
 
     world.clock.advance(30 * DAY)
-    await server.tend()
+    await server.handle()
 
     assert await server.store.box(call().thread_key) is None
 
@@ -1005,7 +1005,7 @@ async def test_time_that_passed_while_no_server_ran_counts(world: World) -> None
     """CLO-9"""
     server = await world.server()
     await server.work(call("old"), write("old"))
-    await server.tend()
+    await server.handle()
     await server.work(call("never tended"), write("old"))
     world.clock.advance(20 * DAY)
     await server.work(call("new"), write("new"))
@@ -1013,7 +1013,7 @@ async def test_time_that_passed_while_no_server_ran_counts(world: World) -> None
 
     world.clock.advance(20 * DAY)
     again = await world.server()
-    await again.tend()
+    await again.handle()
 
     assert world.folders() == [call("new").thread_key]
 
@@ -1023,17 +1023,17 @@ async def test_a_thread_is_not_forgotten_while_a_handler_of_it_runs(world: World
     claim, thread_resources = await server.begin(call())
     write("hello")(thread_resources)
     await registered(server, call())
-    await server.tend()
+    await server.handle()
     for _ in range(5):
         world.clock.advance(61)
-        await server.tend()
+        await server.handle()
     assert read(thread_resources) == "hello"
 
     await server.end(claim, thread_resources)
     del thread_resources
     for _ in range(2):
         world.clock.advance(61)
-        await server.tend()
+        await server.handle()
 
     assert world.folders() == []
 
@@ -1042,10 +1042,10 @@ async def test_a_state_is_not_forgotten_while_a_handler_that_has_seen_it_runs(wo
     """It would keep what it changes, and the rest would be gone."""
     server = await world.server(durations=Durations(keep_threads=60))
     await server.work(call(), put(a=1, b=1))
-    await server.tend()
+    await server.handle()
     claim, thread_resources = await server.begin(call(id="c2"))
     world.clock.advance(61)
-    await server.tend()
+    await server.handle()
     thread_resources.state["b"] = 2
     await server.end(claim, thread_resources)
 
@@ -1059,12 +1059,12 @@ async def test_a_thread_is_not_forgotten_while_a_handler_of_it_runs_on_another_s
     write("hello")(thread_resources)
     await registered(server, call())
     saying = asyncio.create_task(server.resources.cleanup.record_in_use())
-    await other.tend()
+    await other.handle()
     for _ in range(10):
         await world.clock.sleepers(1)
         world.clock.advance(16)
         await until(lambda: is_due(other))
-        await other.tend()
+        await other.handle()
     assert read(thread_resources) == "hello"
 
     await server.end(claim, thread_resources)
@@ -1073,7 +1073,7 @@ async def test_a_thread_is_not_forgotten_while_a_handler_of_it_runs_on_another_s
     del thread_resources
     for _ in range(2):
         world.clock.advance(61)
-        await other.tend()
+        await other.handle()
 
     assert world.folders() == []
 
@@ -1089,13 +1089,13 @@ async def test_a_choice_remembered_for_a_thread_goes_with_it(world: World) -> No
     assert claim is not None
     fact = Fact(call().thread_key, "remembered", "r_1", b'"Yes"')
     await server.store.commit(claim, Commit(spawn=[thread_box(call())], facts=[fact], forget_for=0))
-    await server.tend()
+    await server.handle()
     world.clock.advance(29 * DAY)
-    await server.tend()
+    await server.handle()
     assert len(await server.store.records(call().thread_key, "remembered")) == 1
 
     world.clock.advance(2 * DAY)
-    await server.tend()
+    await server.handle()
 
     assert await server.store.records(call().thread_key, "remembered") == []
 
@@ -1131,7 +1131,7 @@ async def test_a_folder_of_another_toolset_on_the_same_store_is_not_taken_for_a_
     folder = await others.work(call(toolset="others"), write("theirs"))
     os.utime(folder, (0, 0))
 
-    await server.resources.cleanup.tidy()
+    await server.resources.cleanup.delete_stale()
 
     assert folder.exists()
 

@@ -90,7 +90,7 @@ def command(
     ends_at = None if timeout is None else begun + timeout
     try:
         with reach_agent(selection, working=not no_wait, ends_at=ends_at and max(ends_at, begun + _TO_ASK)) as agent:
-            asking = _AskCommand(agent, said, ends_at, patient=wait_for_user)
+            asking = _AskCommand(agent, said, ends_at, waits_for_user=wait_for_user)
             try:
                 thread_id = asking.ask(thread, user_id)
                 outcome = AnswerOutcome("sent") if no_wait else asking.wait()
@@ -169,12 +169,12 @@ def _document(outcome: AnswerOutcome, thread: Mapping[str, Any] | None = None, *
 class _AskCommand:
     """One message to a thread, and what becomes of it."""
 
-    def __init__(self, agent: ReachedAgent, text: str | None, ends_at: float | None, *, patient: bool) -> None:
+    def __init__(self, agent: ReachedAgent, text: str | None, ends_at: float | None, *, waits_for_user: bool) -> None:
         self._agent = agent
         self._api = agent.api
         self._text = text
         self._ends_at = ends_at
-        self._patient = patient
+        self._waits_for_user = waits_for_user
         self._thread_id = ""
         self._beginning = WaitStart()
         self._awaiting: AnswerWait | None = None
@@ -206,7 +206,7 @@ class _AskCommand:
             self._beginning,
             said=self._agent.said,
             ends_at=self._ends_at,
-            patient=self._patient,
+            waits_for_user=self._waits_for_user,
             tell=_tell,
             show=self._note,
         )
@@ -295,9 +295,9 @@ class _AskCommand:
         if thread is None:
             _tell(f"The agent does not say what just now. See: {self._show}")
             thread = {"choices": (), "oauth": ()}
-        paper = TerminalWriter(error=True)
+        writer = TerminalWriter(error=True)
         for question in thread["choices"]:
-            show_question(paper, self._thread_id, question, self._agent.said, named=len(thread["choices"]) > 1)
+            show_question(writer, self._thread_id, question, self._agent.said, named=len(thread["choices"]) > 1)
         for each in thread["oauth"]:
-            show_authorization(paper, each)
+            show_authorization(writer, each)
         _tell(f"Then: {self._resume}")

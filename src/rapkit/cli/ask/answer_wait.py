@@ -41,9 +41,9 @@ class WaitStart:
 class AnswerWait:
     """Waits for an answer: the first reply without calls after its `beginning`.
 
-    `message_id` is known when the message was heard. `usage` is what the model took for it so far. Unless we are `patient` with people, a
-    question to them ends it, if the model waits for the answer to that. `tell` is told that the agent is away, and what hinders the thread;
-    `show` what goes on meanwhile.
+    `message_id` is known when the message was heard. `usage` is what the model took for it so far. Unless we are `waits_for_user` with
+    people, a question to them ends it, if the model waits for the answer to that. `tell` is told that the agent is away, and what hinders
+    the thread; `show` what goes on meanwhile.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class AnswerWait:
         *,
         said: CommandHints,
         ends_at: float | None,
-        patient: bool,
+        waits_for_user: bool,
         tell: Callable[[str], None],
         show: Callable[[str], None],
     ) -> None:
@@ -62,7 +62,7 @@ class AnswerWait:
         self._thread_id = thread_id
         self._following = ReconnectingStream(api, thread_id, beginning.after, ends_at=ends_at)
         self._said = said
-        self._patient = patient
+        self._waits_for_user = waits_for_user
         self._tell = tell
         self._show = show
         self._heard = beginning.heard
@@ -141,5 +141,7 @@ class AnswerWait:
         # What it will read next may be the answer. Then that is what happens next, or something else does.
         self._perhaps_answered = thread["status"] == "running" and bool(asking)
         return (
-            AnswerOutcome("asks") if asking & waited_for and not self._patient and not self._perhaps_answered else None
+            AnswerOutcome("asks")
+            if asking & waited_for and not self._waits_for_user and not self._perhaps_answered
+            else None
         )

@@ -208,7 +208,7 @@ async def stream_events(asked: ApiRequest) -> Sendable:
     query: schemas.EventsQuery = asked.query
     given = asked.last_event_id or query.last_event_id
     after, skip = read_id(given) if given else (0, 0)
-    length, is_all = await asked.threads.standing(asked.thread_id)
+    length, is_all = await asked.threads.journal_end(asked.thread_id)
     if after + skip > length:
         raise Refusal(400, f"Last-Event-ID: the thread has {length} entries. Leave it out to begin at the beginning.")
     if given and is_all and after == length:

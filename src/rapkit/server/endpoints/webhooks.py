@@ -100,14 +100,16 @@ class Webhook:
             return self._style.name(delivery) if self._style.proves(delivery, self._secrets, now) else None
         assert self._verify is not None
         try:
-            verdict = await _call(thread_pool, self._verify, delivery)
+            is_authentic = await _call(thread_pool, self._verify, delivery)
         except (LookupError, ValueError, InvalidMessage) as error:
             # What looking at missing or malformed headers leads to, and any client may send them.
             log.info("verify of the webhook %s raised %s, so it is a no", self.path, type(error).__name__)
             return None
-        if not isinstance(verdict, bool):
-            log.error("verify of the webhook %s gave a %s instead of True or False", self.path, type(verdict).__name__)
-        return delivery if verdict is True else None
+        if not isinstance(is_authentic, bool):
+            log.error(
+                "verify of the webhook %s gave a %s instead of True or False", self.path, type(is_authentic).__name__
+            )
+        return delivery if is_authentic is True else None
 
     def _wrong(self, what: str) -> ConfigError:
         return ConfigError(f"The webhook {self.path!r} {what}")

@@ -169,7 +169,7 @@ class Questions:
         """Whether this call has asked the user that, in this run or an earlier one: then its answer is the one that counts."""
         return key in await self._load()
 
-    async def get_past(self, key: str) -> None:
+    async def withdraw(self, key: str) -> None:
         """Go on although the question may still be open, because it has become needless."""
         asked = await self._load()
         if key in asked and asked[key].number == len(asked):

@@ -113,7 +113,7 @@ class UserInteraction:
             failed = await self._questions.has_failed(key)
             token = None if failed else await _usable(oauth, user, declared, refused)
             if token is not None:
-                await self._questions.get_past(key)
+                await self._questions.withdraw(key)
                 return token
             ask = partial(self._ask_for_consent, provider, user, key)
             question = await self._questions.answer(key, (), self._services.config.durations.authorise, ask)

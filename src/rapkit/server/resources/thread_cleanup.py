@@ -73,7 +73,7 @@ class ThreadCleanup:
         self._cleaning: set[str] = set()
         self._close_hooks_ran: dict[str, float] = {}
         self._poller = Poller(
-            services.store, thread_kind(services.config.toolset), _MOST_AT_ONCE, self._claim, self.tend
+            services.store, thread_kind(services.config.toolset), _MOST_AT_ONCE, self._claim, self.handle
         )
 
     @property
@@ -86,7 +86,7 @@ class ThreadCleanup:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._poller.run())
             group.create_task(self.record_in_use())
-            group.create_task(self._tidy_daily())
+            group.create_task(self._delete_stale_daily())
 
     async def drain(self, patience: float) -> None:
         """Let what was begun end; what does not is done again after the next start."""
@@ -98,7 +98,7 @@ class ThreadCleanup:
             self._services.worker, thread_kind(config.toolset), limit, config.limits.mail
         )
 
-    async def tend(self, claim: Claim) -> None:
+    async def handle(self, claim: Claim) -> None:
         """Clean up after the thread if it is over, else schedule the next look."""
         claimed_box = self._services.claimed_box(claim, "")
         try:
@@ -179,7 +179,7 @@ class ThreadCleanup:
         except OSError as error:
             if claim.attempts < _MOST_ATTEMPTS:
                 raise
-            # Nothing would be gained by keeping the box: `tidy` finds what has none.
+            # Nothing would be gained by keeping the box: `delete_stale` finds what has none.
             log.error("the workspace of a thread cannot be removed and stays for now: %s", error)
             return None
 
@@ -189,7 +189,7 @@ class ThreadCleanup:
         except OSError as error:
             log.error("%s cannot be deleted; it is tried again once a day, or delete it yourself: %s", folder, error)
 
-    async def tidy(self) -> None:
+    async def delete_stale(self) -> None:
         """Delete the folders of threads that are over, and of unknown threads that were not touched for long.
 
         They are left behind when a server is lost: after it has forgotten a thread, or before it could make a new one known.
@@ -207,9 +207,9 @@ class ThreadCleanup:
         except (StoreError, OSError) as error:
             log.error("cannot look for workspaces that were left behind: %s", error)
 
-    async def _tidy_daily(self) -> None:
+    async def _delete_stale_daily(self) -> None:
         while True:
-            await self.tidy()
+            await self.delete_stale()
             await self._services.clock.sleep(_DAY)
 
     async def record_in_use(self) -> None:

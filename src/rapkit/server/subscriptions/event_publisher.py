@@ -121,7 +121,7 @@ class EventPublisher:
             self._in_lane = await self._services.store.waiting(self.claimed_box.lane)
         return self._in_lane < self._full
 
-    async def tell(
+    async def publish(
         self,
         events: Sequence[Occurrence],
         sub_context: SubscriptionContext | None = None,
@@ -149,16 +149,16 @@ class EventPublisher:
         sub_state = self.sub_state
         moved = any(event.cursor not in (None, sub_state.cursor) for event in events)
         if moved or sub_state.topic or not events:
-            return sub_state.got_on()
+            return sub_state.record_progress()
         if all(event.cursor is not None for event in events):
             # The same events as before the restart: nothing has changed.
             return replace(
-                sub_state.got_on(),
+                sub_state.record_progress(),
                 failures=sub_state.failures,
                 failing_since=sub_state.failing_since,
                 told=sub_state.told,
             )
-        return replace(sub_state.got_on(), failures=sub_state.failures)
+        return replace(sub_state.record_progress(), failures=sub_state.failures)
 
     async def checkpoint(self, cursor: str, sub_context: SubscriptionContext) -> None:
         """Write how far it has come, without an event. It confirms the subscription."""
@@ -166,7 +166,7 @@ class EventPublisher:
             changes = sub_context.changes()
             sub_state = self.sub_state
             if sub_state.topic is None:
-                sub_state = sub_state.got_on() if cursor != sub_state.cursor else sub_state
+                sub_state = sub_state.record_progress() if cursor != sub_state.cursor else sub_state
             commit = replace(
                 changes, outgoing=sub_context.take_views(), keep=True, charge=sub_state.topic is not None
             )  # of a topic's function the same event is at work as before
@@ -222,10 +222,10 @@ class EventPublisher:
             sub_state, messages = self.batcher.flush(self.sub_state, now)
             await self._write(sub_state, messages, Commit(keep=True), now)
 
-    async def got_on(self) -> None:
+    async def record_progress(self) -> None:
         """Write that the troubles are past."""
         async with self._writing:
-            await self._write(self.sub_state.got_on(), [], Commit(keep=True), self._services.clock.now())
+            await self._write(self.sub_state.record_progress(), [], Commit(keep=True), self._services.clock.now())
 
     async def refuse(self, error: ToolError, consumed: Sequence[int] = ()) -> None:
         """End with an error (semantics 25)."""
@@ -235,7 +235,7 @@ class EventPublisher:
         if not self.sub_state.confirmed:
             await self.fail(Output(text))
             return
-        await self.tell([Occurrence(text, None, self.traits.associative, final=True)], consumed=consumed)
+        await self.publish([Occurrence(text, None, self.traits.associative, final=True)], consumed=consumed)
 
     async def put_off(self, sub_state: SubscriptionState, seconds: float, *, charge: bool) -> None:
         """Let go for a while. With unread mail that takes a `charge`, which is excused."""
@@ -253,7 +253,7 @@ class EventPublisher:
         async with self._writing:
             now = self._services.clock.now()
             instead = event_lost(self.sub_state.message.operation, reference)
-            sub_state, messages = self.batcher.send(self.sub_state.got_on(), [instead], now)
+            sub_state, messages = self.batcher.send(self.sub_state.record_progress(), [instead], now)
             await self._write(sub_state, messages, Commit(set_aside={seq: reason}, keep=keep), now)
 
     async def failed(self, error: BaseException) -> None:

@@ -71,7 +71,7 @@ class GeneratorRunner:
                 await self._wait_for_room()
                 events, changes = await await_author(self._find(await self._next(steps)))
                 if events:
-                    await publisher.tell(events, sub_context, changes=changes)
+                    await publisher.publish(events, sub_context, changes=changes)
                     if sub_context.context is not None:
                         sub_context.context.cursor = publisher.sub_state.cursor
         finally:
@@ -141,7 +141,7 @@ class GeneratorRunner:
             self._got_on_at = now + _GOT_ON_AFTER
         if self._got_on_at is not None and self._got_on_at <= now:
             self._got_on_at = None
-            await publisher.got_on()
+            await publisher.record_progress()
 
     async def _close(self, steps: GeneratorSteps) -> None:
         """End the generator where it stands, and wait for it: not for ever, because it may not want to."""

@@ -59,7 +59,7 @@ class SubscriptionState:
             name=self.call.message.id,
         )
 
-    def got_on(self) -> "SubscriptionState":
+    def record_progress(self) -> "SubscriptionState":
         """The same without the troubles of the past."""
         return replace(
             self, failures=0, losses=0, excused=0, missed_at=None, retry_at=0.0, failing_since=None, told=False

@@ -99,7 +99,7 @@ class TopicRunner:
             return await self._failed(new_mail, broke.error, keep=keep)
         finally:
             await sub_context.close()
-        await publisher.tell(events, sub_context, changes=changes, consumed=[new_mail.seq], keep=keep)
+        await publisher.publish(events, sub_context, changes=changes, consumed=[new_mail.seq], keep=keep)
         return not publisher.sub_state.ended
 
     async def _hear(self, new_mail: Mail, sub_context: SubscriptionContext) -> tuple[list[Occurrence], Commit]:

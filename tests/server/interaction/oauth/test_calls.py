@@ -11,7 +11,7 @@ from rapkit.server.interaction.user_interaction import UserInteraction
 from tests.server.feeds import without_failures
 from tests.server.interaction.oauth.browser import Browser
 from tests.server.interaction.oauth.provider_server import ProviderServer, provider_running
-from tests.server.served_toolset import Served, invocation, serving
+from tests.server.served_toolset import ServedToolset, invocation, serving
 from tests.server.sink import Post, Sink
 
 
@@ -49,7 +49,7 @@ def tools(toolset: Callable[..., Toolset], provider: ProviderServer) -> Toolset:
     return tools
 
 
-async def start(server: Served, sink: Sink, operation: str = "whoami", **fields: Any) -> str:
+async def start(server: ServedToolset, sink: Sink, operation: str = "whoami", **fields: Any) -> str:
     message = invocation(sink.url, operation, **{"user_id": "u1", **fields})
     assert (await server.invoke(message)).status == 200
     id: str = message["id"]
