@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's."""
+    """The machine's clock."""
 
     def now(self) -> float:
         """Seconds since 1970."""

@@ -201,7 +201,7 @@ class Tracing:
 
 
 class _Recorded(Span):
-    """A span that the SDK knows."""
+    """A span that the SDK records."""
 
     __slots__ = ("_ended", "_span")
 

@@ -66,7 +66,7 @@ class Target:
 
 
 class Guard:
-    """Says no to every address that is not public, unless it was allowed.
+    """Rejects every address that is not public, unless it was allowed.
 
     `allow` takes networks ("10.0.0.0/8"), addresses ("10.1.2.3") and origins ("http://agent.internal:8700"); an origin
     is trusted whatever it resolves to. `loopback` allows this machine. Plain http is for what is allowed by one of

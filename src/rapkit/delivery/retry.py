@@ -13,7 +13,7 @@ from rapkit.errors import ConfigError
 
 
 class PostKind(StrEnum):
-    """What a POST carries; it decides how long we keep trying."""
+    """What a POST carries; it determines the retry policy."""
 
     INVOCATION = "invocation"
     CALLBACK = "callback"

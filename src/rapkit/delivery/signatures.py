@@ -34,7 +34,7 @@ def headers(message_id: str, timestamp: float, body: bytes, secrets: Sequence[st
 
 
 class SignatureCheck(StrEnum):
-    """What a signature is worth."""
+    """The result of checking a signature."""
 
     GOOD = "good"
     STALE = "stale"

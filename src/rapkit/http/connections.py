@@ -18,7 +18,7 @@ log = logging.getLogger("rapkit.http")
 
 
 class Connection(Protocol):
-    """What is asked of a connection here."""
+    """The interface of a connection."""
 
     def look(self, now: float) -> None:
         """Close if a deadline has passed."""

@@ -12,7 +12,7 @@ from rapkit.kernel.thread import Granted, Thread
 
 @dataclass(frozen=True, slots=True)
 class BudgetAccount:
-    """One thing a thread may use so much of: what it is called, how much was used, how much there is; None is without end."""
+    """One budget of a thread: its name, how much was used, and its limit; None is unlimited."""
 
     name: str
     used: float

@@ -29,7 +29,7 @@ class BuiltinRefused(Exception):
 
 @dataclass(frozen=True)
 class Builtin:
-    """A tool of our own: what the model is told of it, and what it does.
+    """A built-in tool: its definition for the model, and its implementation.
 
     `run` gives the text of its result, None if that comes later, or raises Refused. `is_for` says which threads are offered it.
     """

@@ -47,7 +47,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class NewMail:
-    """Something for a box.
+    """Mail that is to be put into a box.
 
     The same `dedup` twice for one box is accepted once: while the box lives, or only for `remember_for` seconds, which is for boxes that
     live long and are written to often. `needs` names a record (kind, key) the box must have for the mail to be wanted: the pending call a

@@ -34,7 +34,7 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class TakenPost:
-    """A POST that is ours to make now. `attempts` includes this one; `age` is the seconds since the first."""
+    """A POST that a sender has taken and may send now. `attempts` includes this one; `age` is the seconds since the first."""
 
     outgoing: Outgoing
     seq: int
@@ -44,7 +44,7 @@ class TakenPost:
 
 
 class Outcome(StrEnum):
-    """How an attempt ended."""
+    """The outcome of an attempt."""
 
     DELIVERED = "delivered"
     RETRY = "retry"

@@ -55,7 +55,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class StoppedBoxes:
-    """Boxes that were stopped, and ids of their POSTs that some sender has in its hands."""
+    """Boxes that were stopped, and ids of their POSTs that a sender has taken."""
 
     boxes: tuple[str, ...]
     in_flight: tuple[str, ...]

@@ -17,7 +17,7 @@ Found = tuple[Rule, int, dict[str, str]]
 
 
 class RuleModel:
-    """Says what the first rule says that fits the newest thing heard.
+    """Replies with the first rule that matches the newest item of the transcript.
 
     Which rule that is depends on the conversation alone, so it is the same in another process, after a crash. Only failures are counted
     in memory.

@@ -21,7 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 class ToolDefinitions:
-    """Tools under the names and with the schemas that are shown. Of too many the last are left out, never ours."""
+    """The definitions of tools, with names and schemas as the provider accepts them.
+
+    Of too many the last are left out, never built-in ones.
+    """
 
     def __init__(self, tools: tuple[ModelTool, ...]) -> None:
         self._tools = sorted(tools, key=lambda tool: tool.name not in RESERVED)

@@ -24,7 +24,7 @@ Kind = Literal["user", "answer", "event", "task", "parent", "report"]
 
 @dataclass(frozen=True, slots=True)
 class TranscriptPiece:
-    """One thing that was heard. `call_id` is that of the call or subscription it belongs to, or the id of the thread that says it."""
+    """One item of a transcript. `call_id` is that of the call or subscription it belongs to, or the id of the thread that says it."""
 
     kind: Kind
     text: str
@@ -46,7 +46,7 @@ class TranscriptPiece:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Everything heard in a conversation, oldest first.
+    """The incoming side of a conversation, oldest first.
 
     `newest` are the numbers of what was heard last, the newest first. If the user wrote, only that: answers beside it are of calls that
     still run. `calls` has the id of the last call of each tool, in the order in which they were made; of a

@@ -88,7 +88,7 @@ def _metrics_page(engine: FindEngine, callers: Callers) -> MetricsPage:
 
 
 class CallbackEndpoint:
-    """Where tools call back. Plain ASGI: it is asked thousands of times a second.
+    """The callback endpoint, in plain ASGI because it takes thousands of requests a second.
 
     In this order: 404 a URL that is none of ours; 401 not signed, where it has to be; 413; 400 no message; 404 it is about another call;
     410 nothing waits for it any more; 200 once the message is durable, or was before; 503 if it cannot be stored now.

@@ -28,7 +28,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class MaybeChanged:
-    """There may be something new: other processes cannot tell us."""
+    """There may be a change: other processes cannot notify this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Watcher:
 
 
 class Broadcast:
-    """Watchers by thread."""
+    """Publishes messages to the watchers of each thread."""
 
     def __init__(self) -> None:
         self._watchers: defaultdict[str, set[Watcher]] = defaultdict(set)

@@ -27,7 +27,7 @@ log = logging.getLogger("rapkit.spending")
 
 
 class BudgetRelease:
-    """Lets parked threads go on that have something left to spend, if the agent has.
+    """Resumes parked threads that have something left to spend, if the agent has.
 
     It looks at some of them at a time, so that neither the store nor the model has to do with all of them at once. When all were looked at
     it writes down what they may spend: where that is unchanged, no process looks again. `worker` is a name that no other process has or

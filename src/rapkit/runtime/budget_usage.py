@@ -126,7 +126,7 @@ class _Account:
 
 
 class BudgetUsage:
-    """What the agent, in all processes on one store, has spent in the current period.
+    """Tracks what the agent, in all processes on one store, has spent in the current period.
 
     Completions are counted at once in this process, and written down within a second: one that is killed loses what it spent in its last
     second, or since the store began to fail. Others see what was written two seconds later at most. So together, processes may spend what

@@ -55,7 +55,7 @@ class _Parts:
 
 
 class CommitBuilder:
-    """Makes commits for one thread."""
+    """Builds the commits of one thread."""
 
     def __init__(self, dispatch: Dispatch, find_event: FindEvent) -> None:
         self._dispatch = dispatch

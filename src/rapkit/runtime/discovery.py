@@ -43,7 +43,7 @@ class Fetched:
 
 
 class DiscoveryFailed(Exception):
-    """A server did not say what it offers, or nothing usable; the text says what, for people."""
+    """Discovery of a server failed, or found nothing usable; the text explains it."""
 
 
 def digest_of(body: bytes) -> str:
@@ -52,7 +52,7 @@ def digest_of(body: bytes) -> str:
 
 
 class Discovery:
-    """Fetches toolset documents. Who asks for the same one while it is under way shares the next answer."""
+    """Fetches toolset documents. Callers that ask for the same one while it is being fetched share the next result."""
 
     def __init__(self, client: Fetcher, in_thread: InThread = asyncio.to_thread, values: int = MAX_VALUES) -> None:
         self._client = client

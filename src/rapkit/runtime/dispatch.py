@@ -35,7 +35,7 @@ _NOWHERE = "http://unknown.invalid/"
 
 
 class Dispatch:
-    """Makes POSTs for the outbox, completes them when they are sent, and tells threads of those that are given up."""
+    """Builds POSTs for the outbox, completes them when they are sent, and reports those that are given up to their threads."""
 
     def __init__(self, servers: Sequence[Server], callback_urls: CallbackUrls, guard: Guard) -> None:
         self._servers = {server.key: server for server in servers}

@@ -43,7 +43,7 @@ from rapkit.work.maintenance import Maintenance
 
 @dataclass(frozen=True, slots=True)
 class AgentEnvironment:
-    """What an agent at work finds outside of itself. Tests bring their own.
+    """The environment of a running agent: clock, store, network. Tests bring their own.
 
     `is_lost` is asked when the work ends: whether it is to end as in a process that was killed, with nothing brought to an end.
     """
@@ -68,7 +68,7 @@ class WakeResult:
 
 
 class AgentEngine:
-    """An agent on an open store. It receives; and it works, for good or each time it is woken. Made by `open_engine` or `run_engine`."""
+    """An agent on an open store: it receives, and runs a worker, permanently or when woken. Made by `open_engine` or `run_engine`."""
 
     def __init__(self, config: AgentConfig, store: Store, transport: Transport, environment: AgentEnvironment) -> None:
         self._config = config

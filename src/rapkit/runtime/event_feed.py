@@ -120,7 +120,7 @@ def choice_shown(call_id: str, choice: OpenChoice, thread: Thread) -> dict[str, 
 
 
 class EventFeed:
-    """One who follows a thread from line `after` on; of the line behind it the first `skip` events are known already."""
+    """Follows a thread from line `after` on; the first `skip` events of the next line are known already."""
 
     def __init__(self, store: Store, broadcast: Broadcast, thread_id: str, after: int, skip: int) -> None:
         self._store = store

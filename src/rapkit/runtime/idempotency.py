@@ -31,7 +31,7 @@ class KeyReused(ThreadError):
 
 @dataclass(frozen=True, slots=True)
 class IdempotentRequest:
-    """A request under its key: where what became of it is noted, and what it asks for."""
+    """A request under its key: where its result is recorded, and what it asks for."""
 
     place: str
     asked: str
@@ -53,7 +53,7 @@ class IdempotentRequest:
 
 
 class IdempotencyKeys:
-    """What keys were used for."""
+    """Records what keys were used for."""
 
     def __init__(self, store: Store, now: Callable[[], float] = time.time) -> None:
         self._store = store

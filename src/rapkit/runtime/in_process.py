@@ -29,7 +29,7 @@ Secrets = str | Mapping[str, str | Sequence[str]]
 
 
 class InProcess(Protocol):
-    """A toolset that can be served in our own process: a `rapkit.Toolset`."""
+    """A toolset that can run in the agent's process: a `rapkit.Toolset`."""
 
     name: str
     tokens: Secrets | None
@@ -102,7 +102,7 @@ def place_of(url: str) -> str:
 
 
 class PublicRoutes:
-    """The routes of a toolset that are for others than the agent."""
+    """Exposes the routes of an in-process toolset that are not only for the agent."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -116,11 +116,11 @@ class PublicRoutes:
 
 
 class Transport(Poster, Fetcher, Protocol):
-    """The way out: POSTs and GETs."""
+    """Sends POSTs and GETs."""
 
 
 class TransportRouter:
-    """Chooses the line: into this process, to this machine, or to the world. Only the second one may lead to a loopback address.
+    """Chooses the transport: into this process, to this machine, or to the network. Only the second one may lead to a loopback address.
 
     `certified` are lines that show a client certificate, by the origin they are for.
     """

@@ -37,7 +37,7 @@ class CompletionOutcome:
 
 
 class BacklogCollector(Collector):
-    """How much waits in the store, as it was when it was last read; without these numbers while it cannot be."""
+    """Collects the backlog of the store as last read; reports nothing while the store cannot be read."""
 
     def __init__(self, read_load: ReadLoad) -> None:
         self._read_load = read_load
@@ -71,7 +71,7 @@ def _gauge(name: str, says: str, value: float) -> GaugeMetricFamily:
 
 
 class AgentMetrics:
-    """The numbers of one agent, and of the store it shares with others."""
+    """The metrics of one agent, and of the store it shares with others."""
 
     def __init__(self, read_load: ReadLoad) -> None:
         self._registry = CollectorRegistry()

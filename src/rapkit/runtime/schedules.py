@@ -98,7 +98,7 @@ def check_names(schedules: Sequence[Schedule]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _ScheduleState:
-    """How a schedule stands: what it is, when it is due next, and to which thread it goes. One that is removed is not due any more.
+    """The stored state of a schedule: when it is due next, and to which thread it goes. A removed one is never due.
 
     A removed schedule is kept, not ended: a process that configures it again at the same moment has put mail into this box, which would be
     gone with it.
@@ -335,4 +335,4 @@ def _check_user_id(user_id: str) -> None:
 
 
 class _Unreadable(StoreError):
-    """What is stored of a schedule makes no sense to us."""
+    """The stored state of a schedule cannot be read."""

@@ -38,7 +38,7 @@ log = logging.getLogger("rapkit.threads")
 
 
 class Slice:
-    """What one claim of a thread leads to."""
+    """Runs one claim of a thread."""
 
     def __init__(self, services: AgentServices, claim: Claim) -> None:
         self._services = services
@@ -260,4 +260,4 @@ def _problem(call: Pending, catalog: "Catalog") -> str | None:
 
 
 class _Unreadable(StoreError):
-    """What is stored of a thread makes no sense to us."""
+    """The stored state of a thread cannot be read."""

@@ -48,7 +48,7 @@ class NoSuchChoice(ThreadError):
 
 
 class ThreadCommands(ThreadQueries):
-    """Threads by their ids, and what can be done with them.
+    """The commands of clients, on threads given by id.
 
     A `key` makes a request repeatable: the same request with the same key again has the same answer and no effect, and a different one
     raises `KeyReused`. Keys of different methods, threads and calls have nothing to do with each other.

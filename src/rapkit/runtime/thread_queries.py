@@ -96,7 +96,7 @@ class ThreadFamily:
 
 
 class ThreadQueries:
-    """What there is to see of threads, by their ids."""
+    """The queries of clients, on threads given by id."""
 
     def __init__(self, store: Store, broadcast: Broadcast, limits: ThreadLimits | None = None) -> None:
         self._store = store

@@ -72,7 +72,7 @@ def catalog_of(servers: Sequence[Server], fetched: Sequence[Fetched | DiscoveryF
 
 @dataclass(frozen=True, slots=True)
 class _Missing:
-    """A server that had no toolset for us: when it was asked, and what was wrong."""
+    """A server whose discovery failed: when, and why."""
 
     asked_at: float
     problem: str
@@ -97,7 +97,7 @@ _SESSIONS: TypeAdapter[_Session] = TypeAdapter(_Session)
 
 
 class Toolsets:
-    """Finds the catalog of a session."""
+    """Provides the catalog of a session."""
 
     def __init__(
         self, store: Store, discovery: Discovery, servers: Sequence[Server], clock: Clock, rediscover: float

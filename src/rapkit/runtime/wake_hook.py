@@ -25,7 +25,7 @@ log = logging.getLogger("rapkit.doorbell")
 
 
 class WakeHook:
-    """Calls a function of the user's in the background. Best effort: the work is in the store, whether the hook succeeds or not.
+    """Calls the user's function in the background. Best effort: the work is in the store, whether the hook succeeds or not.
 
     `rung` counts the calls.
     """

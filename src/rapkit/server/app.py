@@ -104,7 +104,7 @@ async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class DiscoveryEndpoint:
-    """What the server offers (DIS-1). Without a public URL the endpoint is under the address that was asked."""
+    """Serves the toolset document (DIS-1). Without a public URL its endpoint is below the address of the request."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class DiscoveryEndpoint:
 
 
 class ChoiceEndpoint:
-    """Where users' choices come in: at the `response_url` of the question, which is proof enough."""
+    """Receives users' choices at the `response_url` of the question, which is proof enough."""
 
     def __init__(self, engine: Callable[[], ToolsetEngine]) -> None:
         self._engine = engine

@@ -61,7 +61,7 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class ToolsetConfig:
-    """What an engine is made from."""
+    """The configuration of a toolset's engine."""
 
     toolset: str
     tools: Mapping[str, Tool]

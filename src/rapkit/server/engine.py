@@ -50,7 +50,7 @@ log = logging.getLogger("rapkit.server")
 
 @dataclass(frozen=True, slots=True)
 class ToolsetEnvironment:
-    """What a toolset at work finds outside of itself. Tests bring their own.
+    """The environment of a running toolset: clock, store, network. Tests bring their own.
 
     `is_lost` is asked when the work ends: whether it is to end as in a process that was killed, with nothing brought to an end.
     """
@@ -76,7 +76,7 @@ class Admission(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TooBusy(Exception):
-    """Nothing was taken; come back in so many seconds."""
+    """The invocation was not accepted; the caller may retry in so many seconds."""
 
     retry_after: float
 

@@ -35,7 +35,7 @@ def thread_kind(toolset: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredCall:
-    """A received invocation: to whom, from which authenticated caller, at which address of ours, in which trace.
+    """A received invocation: its toolset, its authenticated caller, the base URL it came to, and its trace.
 
     `checkpoint` is the last one that its handler has stored.
     """

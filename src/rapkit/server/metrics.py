@@ -24,7 +24,7 @@ _SECONDS = (
 
 
 class ToolsetMetrics:
-    """The numbers of one toolset. `operations` are the names of its tools, as they are when something is counted."""
+    """The metrics of one toolset. `operations` are the names of its tools, as they are when something is counted."""
 
     def __init__(self, toolset: str, operations: Container[str]) -> None:
         self._toolset = toolset

@@ -32,7 +32,7 @@ Tokens = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What was said on the command line; None is what was not."""
+    """The values of command-line options; None if an option was not given."""
 
     model: str | None = None
     store: str | None = None
@@ -46,7 +46,7 @@ class Flags:
 
 @dataclass(frozen=True, slots=True)
 class AgentLocation:
-    """Where an agent listens, to whom, and where its threads are kept, by which it is known from others."""
+    """Where an agent listens, with which tokens, and which store it uses, which identifies it."""
 
     store: str = DEFAULT_STORE
     host: str = DEFAULT_HOST
@@ -64,7 +64,7 @@ def load_agent_location(path: Path, flags: Flags) -> AgentLocation:
 
 
 class SettingsFile:
-    """A file of settings, with what was said outside of it, in flags and in the environment.
+    """A settings file, together with flags and environment variables.
 
     What is wrong with it is kept for `table.check`, as far as it is read with `attempt`.
     """

@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """An agent as it is configured."""
+    """The settings of an agent."""
 
     model: str
     servers: tuple[Server, ...] = ()

@@ -35,7 +35,7 @@ _NOWHERE = "sqlite:///:memory:"
 
 
 class AgentFixture:
-    """The agent, its toolsets and its fake tools: one clock, one network, and each of them a process that can be lost.
+    """The agent, its toolsets and its fake tools: one clock, one network, and each of them a process that can crash.
 
     `of_the_agent` is what else the agent is made with.
     """

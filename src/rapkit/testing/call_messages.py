@@ -9,7 +9,7 @@ _LONGEST_TEXT = 200
 
 @dataclass(eq=False)
 class CallMessages:
-    """One call as those who made it see it. `released` is set when they have said that they want nothing more of it."""
+    """One call as its caller sees it. `released` is set when the caller has cancelled it or closed its thread."""
 
     operation: str
     id: str

@@ -39,7 +39,7 @@ _LOOKING = frozenset(
 
 
 class TwoWayTransport(Poster, Fetcher, Protocol):
-    """A way out for POSTs and GETs."""
+    """Sends POSTs and GETs."""
 
 
 class CrashableRun:

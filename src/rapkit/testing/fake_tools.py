@@ -36,7 +36,7 @@ Answers = str | Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class FakeToolsEnvironment:
-    """What fake tools find around them: their own base URL, the way to the agent, the clock, and how a test waits."""
+    """The environment of fake tools: their base URL, the transport to the agent, the clock, and how a test waits."""
 
     base: str
     transport: Poster

@@ -82,7 +82,10 @@ async def request(
 
 
 class Requests:
-    """The way in. Every request comes from an address of its own on this machine, so that no rate limit is in a test's way."""
+    """Sends requests to the toolset.
+
+    Every request comes from an address of its own on this machine, so that no rate limit is in a test's way.
+    """
 
     def __init__(self, tools: Toolset, host: str = _HOST) -> None:
         self._tools = tools

@@ -18,7 +18,7 @@ HOST = "127.0.0.1:8001"
 
 
 class ServedToolset:
-    """The toolset, the way in, and the OAuth providers of its users. What it sends goes to `callers`."""
+    """The toolset, its request client, and the OAuth providers of its users. What it sends goes to `callers`."""
 
     def __init__(
         self,

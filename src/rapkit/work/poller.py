@@ -55,7 +55,7 @@ class Poller(Generic[T]):
 
     @property
     def in_progress(self) -> "set[asyncio.Task[None]]":
-        """What is being worked on."""
+        """The tasks in progress."""
         return set(self._tasks)
 
     @property

@@ -53,14 +53,14 @@ def encode_event(event: ThreadEvent) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StreamTiming:
-    """After how many seconds without an event a stream gives a sign of life, and after how many it ends."""
+    """After how many seconds without an event a stream sends a keep-alive, and after how many it ends."""
 
     keep_alive: float = 15.0
     longest: float = 600.0
 
 
 class EventStream:
-    """Events as they come, and a sign of life when none do for a while.
+    """Sends events as they come, and a keep-alive when none do for a while.
 
     It ends after a while even if more may come: the client comes again, with the id of the last event it has. A server that stops waits for
     streams, and one that it cannot end would keep it for ever.

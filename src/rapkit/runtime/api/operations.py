@@ -27,7 +27,7 @@ About = Callable[[], schemas.AgentDetail]
 
 
 class Sendable(Protocol):
-    """An answer, whole or bit by bit."""
+    """A response, whole or streamed."""
 
     async def send(self, receive: Receive, send: Send) -> None:
         """Send it."""
@@ -35,7 +35,7 @@ class Sendable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """A request that was read: by its operation's models, or there is none."""
+    """A request, validated by its operation's models."""
 
     threads: ThreadCommands
     about: About

@@ -21,7 +21,7 @@ log = logging.getLogger("rapkit.api")
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     body: bytes = b""

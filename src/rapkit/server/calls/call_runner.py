@@ -39,7 +39,7 @@ log = logging.getLogger("rapkit.calls")
 
 
 class ClaimedCall(NamedTuple):
-    """A call and our claim of it."""
+    """A call and the claim of its box."""
 
     claim: Claim
     call: StoredCall
@@ -51,7 +51,7 @@ class Suspended(Exception):
 
 @dataclass(slots=True)
 class RunningCall:
-    """A call of a thread at work. `interrupted` says that it was us who cancelled its task, and not its handler."""
+    """A call of a thread at work. `interrupted` says that the runner cancelled its task, and not its handler."""
 
     thread: str | None
     task: "asyncio.Task[None]"

@@ -7,7 +7,7 @@ from rapkit.mailbox import Quota
 
 
 class Fairness:
-    """Counts the places that each caller has, and says how many more it may have.
+    """Counts the running handlers of each caller, and says how many more it may have.
 
     A caller that has no more than its fair share, which is as much as each gets if one more comes, may take half of what is free. A caller
     that has more leaves the reserve free: the places that no single caller may take.

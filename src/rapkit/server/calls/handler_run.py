@@ -69,7 +69,7 @@ class Suspension:
 
 @dataclass(frozen=True, slots=True)
 class HandlerResult:
-    """How a call ends: what is answered, the POSTs that leave before that, and what is written with it.
+    """The result of a run: the output, the POSTs that precede it, and what is committed with it.
 
     `subscription` is the one that the call has made, if it has. `cancelled` says that the call was stopped: its text does not, since an
     author may raise `ToolError("Cancelled.")`.
@@ -85,7 +85,7 @@ class HandlerResult:
 
 
 class HandlerRun:
-    """One run of a handler: what it works with, and what becomes of that when it ends."""
+    """Runs a handler once, with its context, and collects its result."""
 
     def __init__(
         self,

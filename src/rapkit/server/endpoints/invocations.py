@@ -63,7 +63,7 @@ def _how_to_allow(error: ForbiddenTarget) -> str:
 
 
 class InvocationEndpoint:
-    """An ASGI app around a handler: every way it can end becomes an answer."""
+    """An ASGI app around a handler, which maps its errors to responses."""
 
     def __init__(
         self,

@@ -116,7 +116,7 @@ class Webhook:
 
 
 class WebhookEndpoint:
-    """An ASGI app for a webhook: every way its handler can end becomes an answer.
+    """An ASGI app for a webhook, which maps the errors of its handler to responses.
 
     `running` raises `ConfigError` as long as the toolset does not run. Only what is not authentic counts against `strangers`: a busy
     source is none, and some never send again what was refused once.

@@ -40,7 +40,7 @@ REMEMBERED = "remembered"
 
 @dataclass(frozen=True, slots=True)
 class StoredQuestion:
-    """What was asked; `answer` or `error` when that is known. `number` counts the questions of a call."""
+    """A question of a call, with its `answer` or `error` once known. `number` counts the questions of a call."""
 
     key: str
     number: int
@@ -76,7 +76,7 @@ class StoredQuestion:
 
 @dataclass(frozen=True, slots=True)
 class NewQuestion:
-    """How a question gets to the user: the POSTs that carry it, and what is to be recorded beside the call.
+    """A question to be asked: the POSTs that carry it, and the records to store beside the call.
 
     `afterwards` is called when it can be answered: to look whether that has become needless in the meantime.
     """
@@ -115,7 +115,7 @@ Suspend = Callable[[Commit, Callable[[], Awaitable[None]] | None], Awaitable[NoR
 
 
 class Questions:
-    """What one call has asked so far, and the way to ask more."""
+    """The questions of one call so far, and the way to ask more."""
 
     def __init__(self, store: Store, claimed_box: ClaimedBox, clock: Clock, suspend: Suspend) -> None:
         self._store = store

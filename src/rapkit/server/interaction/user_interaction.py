@@ -43,7 +43,7 @@ class TooLateToAsk(ToolError):
 
 
 class UserInteraction:
-    """The people behind one call."""
+    """Asks the user of one call."""
 
     def __init__(
         self, services: "ToolsetServices", claimed_box: "ClaimedBox", call: StoredCall, tool: str, questions: Questions
@@ -161,7 +161,7 @@ class UserInteraction:
 
 
 class InteractionUntilConfirmed:
-    """The people behind a subscribing call: they can be asked until the subscription is confirmed, because then the call is answered."""
+    """Asks the user of a subscribing call, until the subscription is confirmed and the call thereby answered."""
 
     def __init__(
         self, interaction: UserInteraction, consent: "StoredConsent", is_confirmed: Callable[[], bool]

@@ -53,7 +53,7 @@ class ChildProcess:
 
 
 class _Reader:
-    """Our end of a pipe the program writes to."""
+    """The reading end of a pipe that the program writes to."""
 
     def __init__(self, file: IO[bytes], sink: Lines | Kept) -> None:
         self._loop = asyncio.get_running_loop()
@@ -91,7 +91,7 @@ class _Reader:
 
 
 class _Writer:
-    """Our end of the pipe the program reads from."""
+    """The writing end of the pipe that the program reads from."""
 
     def __init__(self, file: IO[bytes], data: bytes) -> None:
         self._loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ _MOST_LOOKS = 20
 
 
 class ProcessInfo(NamedTuple):
-    """One that lived when we looked."""
+    """A process that was alive when the table was read."""
 
     pid: int
     group: int

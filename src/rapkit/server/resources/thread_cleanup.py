@@ -49,7 +49,7 @@ log = logging.getLogger("rapkit.threads")
 
 
 class ThreadCleanup:
-    """Looks after the threads of a toolset.
+    """Cleans up after the closed threads of a toolset.
 
     `quiet` returns when no handler of a thread runs here any more; `in_use` gives the threads that are in some handler's hands here;
     `forgotten` is told when a thread is over and cleaned up.

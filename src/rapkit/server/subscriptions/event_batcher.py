@@ -23,7 +23,7 @@ class EventMessage:
 
 
 class EventBatcher:
-    """The way out of one subscription. `largest` is how many bytes a message may have."""
+    """Batches and rate-limits the events of one subscription. `largest` is how many bytes a message may have."""
 
     def __init__(self, traits: SubscriptionTraits, largest: int) -> None:
         self._batches = traits.batch

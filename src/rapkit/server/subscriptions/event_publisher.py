@@ -80,7 +80,7 @@ def backoff(times: int) -> float:
 
 
 class EventPublisher:
-    """A claimed subscription, and what is written of it.
+    """Publishes the events of a claimed subscription, and stores its state.
 
     `sub_state` is how it stands in the store, `attempts` what is on the account of its box there. `confirmation` is the result that its
     call still owes, if it does. `released` is done when the claim has ended though the generator still runs, with a `failure` unless the

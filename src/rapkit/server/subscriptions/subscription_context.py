@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SubscriptionContext:
-    """A context and what stands behind it. A function that takes no context gets an empty one."""
+    """A context, and the resources behind it. A function that takes no context gets an empty one."""
 
     def __init__(self) -> None:
         self.context: Context | None = None

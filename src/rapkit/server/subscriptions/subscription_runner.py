@@ -53,7 +53,7 @@ log = logging.getLogger("rapkit.subscriptions")
 
 @dataclass(frozen=True, slots=True)
 class ClaimedSubscription:
-    """A subscription and our claim of it."""
+    """A subscription and the claim of its box."""
 
     claim: Claim
     sub_state: SubscriptionState
@@ -61,7 +61,7 @@ class ClaimedSubscription:
 
 @dataclass(slots=True)
 class RunningSubscription:
-    """A subscription at work here."""
+    """A subscription that this process runs."""
 
     task: "asyncio.Task[None]"
     thread: str

@@ -11,7 +11,7 @@ from rapkit.server.invocation import StoredCall, digest, subscription_kind
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionState:
-    """What is kept of a subscription, in the state of its box.
+    """The state of a subscription, stored in its box.
 
     `confirmed`: whether the call was answered; until then nothing is known of the subscription outside. `topic`: where its events come
     from, if not from a generator. `cursor`: of the last checkpoint, or the last event that has one. `mark`: the pace it has reached.

@@ -24,7 +24,7 @@ _PROGRESS = "progress"
 
 
 class Interaction(Protocol):
-    """A way to ask people."""
+    """The interface for asking the user."""
 
     async def choose(
         self,
@@ -42,7 +42,7 @@ class Interaction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ContextServices:
-    """What a context works with."""
+    """The services behind a context."""
 
     clock: Clock
     views: "Views"

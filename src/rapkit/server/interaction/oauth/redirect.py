@@ -63,7 +63,7 @@ class Exchanger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Return:
-    """What the provider had the browser bring us."""
+    """The query of a redirect from the provider."""
 
     state: str = field(repr=False)
     code: str | None = field(repr=False)

@@ -28,7 +28,7 @@ from rapkit.signer import Signer
 
 
 class OAuthClient(Exchanger, Refresher, Protocol):
-    """What talks to the providers; `AuthlibClient`, unless a test brings its own."""
+    """The interface of a client for providers: `AuthlibClient`, unless a test brings its own."""
 
     def begin(self, provider: OAuthProvider, redirect_uri: str, state: str, verifier: str) -> str:
         """The URL at which the user gives their consent."""
