@@ -35,7 +35,7 @@ _numbers = itertools.count(1)
 
 
 class Post:
-    """The post office of a test: a store to put messages into, and couriers that deliver them."""
+    """A store to put messages into, and outbox senders that deliver them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class Post:
     async def outbox_sender(
         self, *, timeouts: ClientTimeouts | None = None, **options: Any
     ) -> AsyncIterator[OutboxSender]:
-        """A courier at work, under a lease of its own; in the end it is told to drain."""
+        """An outbox sender at work, under a lease of its own; in the end it is told to drain."""
         worker = f"worker {next(_numbers)}"
         await self.store.renew(worker)
         async with HttpClient(Guard(loopback=True), timeouts) as client:
@@ -662,7 +662,7 @@ async def test_what_was_delivered_is_settled_when_the_store_recovers(
 
 
 async def test_messages_that_come_while_it_waits_are_found_at_once(post: Post, sink: Sink) -> None:
-    # A courier that only looked now and then would need its longest wait for each.
+    # A sender that only looked now and then would need its longest wait for each.
     async with post.outbox_sender(), asyncio.timeout(PATIENCE):
         for number in range(20):
             await post.send(to(sink, f"m{number}"))

@@ -39,8 +39,8 @@ async def test_an_agent_whose_store_cannot_be_written_is_alive_and_not_ready(age
     await until_ready(agent, True)
 
 
-@pytest.mark.parametrize("who", [ThreadRunner, OutboxSender], ids=["worker", "courier"])
-async def test_an_agent_without_its_worker_or_its_courier_is_not_ready(
+@pytest.mark.parametrize("who", [ThreadRunner, OutboxSender], ids=["thread runner", "outbox sender"])
+async def test_an_agent_without_its_thread_runner_or_its_outbox_sender_is_not_ready(
     model: ScriptedReplies, stranger: ForeignToolset, store: str, monkeypatch: pytest.MonkeyPatch, who: type[Any]
 ) -> None:
     """Something went wrong that nobody thought of: it is said, and whoever looks after the process can start it again."""

@@ -52,7 +52,7 @@ class Report:
 
 def run(seed: str, threads: int) -> Report:
     """One run. The same seed gives the same run."""
-    random.seed(seed)  # the courier's dice
+    random.seed(seed)  # the jitter of the outbox sender
     with _errors() as errors:
         report, unnoticed = simulate(_World(seed, threads).run)
     report.breaches += [f"seed {seed}: {error}" for error in [*unnoticed, *errors]]

@@ -166,6 +166,6 @@ def _invocation(thread: str, part: Part) -> dict[str, Any]:
         "arguments": arguments,
         "id": part.id,
         "group_id": thread,
-        # An origin for each thread, because the courier is careful with origins that do not answer.
+        # An origin for each thread, because the outbox sender is careful with origins that do not answer.
         "callback_url": f"http://{thread}.test/{part.id}",
     }

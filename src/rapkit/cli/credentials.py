@@ -42,7 +42,7 @@ class Credentials:
 
 
 def credential_options(command: F) -> F:
-    """The options of all that; the command gets them as `access`."""
+    """The options of all that; the command gets them as `credentials`."""
 
     @click.option("--token", help="The token to send: env:VARIABLE, file:PATH or the token itself.")
     @click.option(
@@ -70,7 +70,9 @@ def credential_options(command: F) -> F:
         if cert is None and (key or ca):
             raise ConfigError("--key and --ca belong to a client certificate. Give it with --cert.")
         certificate = None if cert is None else ClientCertificate(cert, key, ca)
-        access = Credentials(read_token(token), None if sigv4 is None else SigV4(*sigv4.split("/", 1)), certificate)
-        return command(*args, access=access, **others)
+        credentials = Credentials(
+            read_token(token), None if sigv4 is None else SigV4(*sigv4.split("/", 1)), certificate
+        )
+        return command(*args, credentials=credentials, **others)
 
     return with_access  # type: ignore[return-value]

@@ -18,12 +18,12 @@ _NARROWEST = 20
 @click.argument("url")
 @credential_options
 @click.option("--json", "as_json", is_flag=True, help="Print the toolset document as JSON.")
-def command(url: str, access: Credentials, as_json: bool) -> None:
+def command(url: str, credentials: Credentials, as_json: bool) -> None:
     """Show what the tool server at URL offers.
 
     The toolset is checked against the protocol; what is wrong with it, and what agents therefore do not use, is listed.
     """
-    toolset = fetch_toolset(url, access)
+    toolset = fetch_toolset(url, credentials)
     document = toolset.document
     if as_json:
         click.echo(dump(document).decode())

@@ -23,16 +23,16 @@ _PORT = re.compile(r":?([1-9][0-9]{0,4})")
 _PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?(?:/[!-~]*)?")
 
 
-def fetch_toolset(base_url: str, access: Credentials) -> UsableToolset:
+def fetch_toolset(base_url: str, credentials: Credentials) -> UsableToolset:
     """What the server at this base URL offers, and what of that cannot be used."""
     _check_url(base_url)
     url = base_url.rstrip("/") + _DISCOVERY
     try:
-        status, body = _request("GET", url, None, access)
+        status, body = _request("GET", url, None, credentials)
     except (PyreqwestError, ValueError) as error:
         raise _unreachable(base_url, error) from None
     if status in _NEEDS_A_TOKEN:
-        raise DeliveryError(f"{url} answered {status}. {access.advice_when_refused}")
+        raise DeliveryError(f"{url} answered {status}. {credentials.advice_when_refused}")
     if status == 503:
         raise DeliveryError(f"{url} {explain(status, body.decode(errors='replace'))}")
     if status != 200:
@@ -44,10 +44,12 @@ def fetch_toolset(base_url: str, access: Credentials) -> UsableToolset:
         raise InvalidToolset(f"{url} is not a valid toolset:\n{problems}") from None
 
 
-def post(url: str, message: dict[str, Any], access: Credentials, *, patience: float = _PATIENCE) -> tuple[int, str]:
+def post(
+    url: str, message: dict[str, Any], credentials: Credentials, *, patience: float = _PATIENCE
+) -> tuple[int, str]:
     """The status and the text of the answer. `DeliveryError` if none comes within `patience` seconds."""
     try:
-        status, body = _request("POST", url, message, access, patience)
+        status, body = _request("POST", url, message, credentials, patience)
     except (PyreqwestError, ValueError) as error:
         raise _unreachable(url, error) from None
     return status, body.decode(errors="replace")
@@ -83,27 +85,27 @@ def _meant(given: str) -> str:
 
 
 def _request(
-    method: str, url: str, message: dict[str, Any] | None, access: Credentials, patience: float = _PATIENCE
+    method: str, url: str, message: dict[str, Any] | None, credentials: Credentials, patience: float = _PATIENCE
 ) -> tuple[int, bytes]:
     # The client does not hear signals while it waits, so Python would get to its handler only after the answer. Whoever waits for a thread
     # does. (The asynchronous client's own threads now and then abort an interpreter that ends soon after: pyreqwest 0.15.)
-    return run_in_daemon_thread(_request_deafly, method, url, message, access, patience).result()
+    return run_in_daemon_thread(_request_deafly, method, url, message, credentials, patience).result()
 
 
 def _request_deafly(
-    method: str, url: str, message: dict[str, Any] | None, access: Credentials, patience: float
+    method: str, url: str, message: dict[str, Any] | None, credentials: Credentials, patience: float
 ) -> tuple[int, bytes]:
     builder = SyncClientBuilder().timeout(timedelta(seconds=patience)).user_agent("rapkit")
     if is_loopback_host(urlsplit(url).hostname or ""):
         builder = builder.no_proxy()
-    if access.certificate is not None:
-        builder = access.certificate.load().configure(builder)
+    if credentials.certificate is not None:
+        builder = credentials.certificate.load().configure(builder)
     body = b"" if message is None else json.dumps(message).encode()
     with builder.build() as client:
         request = client.request(method, url).header("Accept", "application/json")
         if body:
             request = request.header("Content-Type", "application/json").body_bytes(body)
-        response = request.headers(access.headers(method, url, body)).build().send()
+        response = request.headers(credentials.headers(method, url, body)).build().send()
         return response.status, response.bytes().to_bytes()
 
 

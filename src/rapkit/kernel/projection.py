@@ -9,7 +9,7 @@ a call says so as long as the user is asked about it.
 While a call is awaited the model is not asked, and the answer's place is before whatever came meanwhile: that is all there is to holding
 events back.
 
-What is too long is shown in part: see `bounds`.
+What is too long is shown in part: see `window`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -55,7 +55,7 @@ def command(
     url: str,
     operation: str,
     arguments: tuple[str, ...],
-    access: Credentials,
+    credentials: Credentials,
     callback_url: str | None,
     timeout: float | None,
     as_json: bool,
@@ -80,7 +80,7 @@ def command(
                3  no answer came in time
              130  Ctrl-C
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
-    document = fetch_toolset(url, access).document
+    document = fetch_toolset(url, credentials).document
     tool = _find(document, operation, url)
     invocation = {
         "operation": operation,
@@ -89,7 +89,7 @@ def command(
         "group_id": f"cli_{secrets.token_hex(6)}",
         "toolset_version": document.version,
     }
-    call = OutgoingCall(url, document.endpoint, invocation, access)
+    call = OutgoingCall(url, document.endpoint, invocation, credentials)
     if callback_url:
         call.send(callback_url)
         click.echo(f"accepted as {call.id}; the answer goes to {callback_url}", err=True)
