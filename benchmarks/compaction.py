@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.wakes import Tools, agent
-from rapkit.kernel.bounds import size_of
 from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.entries import ModelSaid
+from rapkit.kernel.window import turn_size
 from rapkit.models.scripted import Scripted
 
 CONTEXT_WINDOW = 8000
@@ -34,7 +34,7 @@ class _Model:
         self.summaries = 0
 
     def reply(self, question: Question) -> Reply:
-        size = sum(map(size_of, question.conversation))
+        size = sum(map(turn_size, question.conversation))
         self.largest = max(self.largest, size)
         self.summaries += question.for_summary
         text = "They talked about cranes." if question.for_summary else f"I see. {WORDS}"

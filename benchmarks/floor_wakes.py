@@ -52,8 +52,8 @@ async def _wake(commits: GroupedCommits, calls: deque[dict[str, Any]]) -> None:
     result = to_json({"type": "tool_result", "group_id": thread, "id": number, "text": "42"})
     await commits.commit(("INSERT OR IGNORE INTO mail VALUES (?, ?, ?)", (thread, number, result)))
 
-    stored: bytes
     ((stored,),) = commits.reader.execute("SELECT state FROM threads WHERE id = ?", (thread,)).fetchall()
+    assert isinstance(stored, bytes)
     state = from_json(stored)
     entry = from_json(result)
     seq = state["seq"] + 1

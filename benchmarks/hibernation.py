@@ -16,7 +16,7 @@ from benchmarks.wakes import Tools, agent, answer
 from rapkit.kernel.entries import MadeCall, ModelSaid, UserSaid, dump_entry
 from rapkit.kernel.thread import Pending, Thread, dump_thread
 from rapkit.mailbox import Commit, Entry, NewBox, Record
-from rapkit.runtime.engine import Engine
+from rapkit.runtime.engine import AgentEngine
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores import open_store
 
@@ -89,7 +89,7 @@ async def wake_long(folder: Path, entries: int, wakes: int, window: int) -> Wake
         return Wakes(times, _megabytes())
 
 
-async def _wake(engine: Engine, tools: Tools, call: dict[str, Any]) -> float:
+async def _wake(engine: AgentEngine, tools: Tools, call: dict[str, Any]) -> float:
     called = asyncio.Event()
     tools.on_call = called.set
     begun = time.perf_counter()

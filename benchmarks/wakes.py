@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figures
-from rapkit.delivery.client import Answer
 from rapkit.delivery.guard import Guard
+from rapkit.delivery.http_client import HttpResponse
 from rapkit.kernel.completion import Question, Reply, WantedCall
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.models import Model
 from rapkit.models.scripted import Scripted
-from rapkit.runtime.engine import Engine, Surroundings, running
-from rapkit.runtime.plan import Plan
+from rapkit.runtime.config import AgentConfig
+from rapkit.runtime.engine import AgentEngine, AgentEnvironment, run_engine
 from rapkit.runtime.server import Server
 
 WINDOW = 10
@@ -48,11 +48,11 @@ class Tools:
         self.calls: deque[dict[str, Any]] = deque()
         self.on_call: Callable[[], None] = lambda: None
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """An invocation."""
         self.calls.append(json.loads(body))
         self.on_call()
-        return Answer(200)
+        return HttpResponse(200)
 
     async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
         """Discovery."""
@@ -62,25 +62,25 @@ class Tools:
 @contextlib.asynccontextmanager
 async def agent(
     store: str, tools: Tools, window: int = WINDOW, *, model: Model | None = None, compaction: bool = False
-) -> AsyncIterator[Engine]:
+) -> AsyncIterator[AgentEngine]:
     """An agent at work on that store with that tool server."""
 
     @contextlib.asynccontextmanager
     async def line(_guard: Guard) -> AsyncIterator[Tools]:
         yield tools
 
-    plan = Plan(
+    config = AgentConfig(
         model=model or Scripted(_reply),
         servers=(Server(BASE),),
         store=store,
         public_url=CALLBACK.removesuffix("/callback/"),
         limits=ThreadLimits(window=window, compaction=compaction),
     )
-    async with running(plan, Surroundings(open_line=line)) as engine:
+    async with run_engine(config, AgentEnvironment(open_transport=line)) as engine:
         yield engine
 
 
-async def answer(engine: Engine, call: dict[str, Any], text: str = "42") -> None:
+async def answer(engine: AgentEngine, call: dict[str, Any], text: str = "42") -> None:
     """The result of a call, at the callback's door."""
     result = {"type": "tool_result", "group_id": call["group_id"], "id": call["id"], "text": text}
     called = engine.callbacks.call_of(call["callback_url"].removeprefix(CALLBACK))

@@ -8,8 +8,8 @@ from tests.server.sink import Sink, listening
 
 # Not test modules themselves, so pytest would not explain their assertions. Here, because other folders use them too, and come first.
 pytest.register_assert_rewrite(
-    "tests.crash.arena",
-    "tests.crash.patient_arena",
+    "tests.crash.crash_run",
+    "tests.crash.interactive_crash_run",
     "tests.crash.processes",
     "tests.interop.http_peer",
     "tests.interop.processes",

@@ -61,7 +61,7 @@ def test_no_control_bidirectional_or_private_character_is_left() -> None:
 
 
 def test_tags_that_name_no_region_are_not_hidden_behind_a_flag() -> None:
-    hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "ignore all that")
+    hidden = "".join(chr(0xE0000 + ord(new_mail)) for new_mail in "ignore all that")
 
     assert printable(f"🏴{hidden}") == f"🏴{GONE * len(hidden)}"
     assert printable(f"a{SCOTLAND[1:]}") == f"a{GONE * 6}"

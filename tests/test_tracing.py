@@ -18,7 +18,7 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 from rapkit import __version__
 from rapkit.errors import ConfigError
 from rapkit.mailbox import Box, Claim, Mail
-from rapkit.tracing import Span, Tracing, arriving, here, incoming
+from rapkit.tracing import Span, Tracing, current_traceparent, read_traceparent, request_span
 from tests.log_records import ours
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -76,7 +76,7 @@ def outcome_of(span: ReadableSpan) -> object:
     ],
 )
 def test_a_traceparent_is_read_as_the_version_we_speak(value: str, read: str) -> None:
-    assert incoming([(b"host", b"x"), (b"traceparent", value.encode())]) == read
+    assert read_traceparent([(b"host", b"x"), (b"traceparent", value.encode())]) == read
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_a_traceparent_is_read_as_the_version_we_speak(value: str, read: str) ->
     ],
 )
 def test_a_traceparent_that_is_none_counts_for_nothing(value: str) -> None:
-    assert incoming([(b"traceparent", value.encode("latin-1"))]) == ""
+    assert read_traceparent([(b"traceparent", value.encode("latin-1"))]) == ""
 
 
 def test_there_is_no_trace_without_a_traceparent_or_with_two() -> None:
     header = (b"traceparent", TRACEPARENT.encode())
 
-    assert incoming([(b"host", b"x"), (b"x-traceparent", TRACEPARENT.encode())]) == ""
-    assert incoming([header, header]) == ""
+    assert read_traceparent([(b"host", b"x"), (b"x-traceparent", TRACEPARENT.encode())]) == ""
+    assert read_traceparent([header, header]) == ""
 
 
 def test_a_call_continues_the_trace_of_whoever_invoked_it(recorder: Recorder) -> None:
@@ -215,7 +215,7 @@ def test_a_slice_continues_the_trace_of_the_first_letter_that_has_one_and_is_lin
     recorder: Recorder,
 ) -> None:
     with recorder.tracing.slice(claim_with("", TRACEPARENT, OTHER, TRACEPARENT, OTHER)) as span:
-        assert here() == span.traceparent
+        assert current_traceparent() == span.traceparent
 
     made = recorder.span
     assert (made.name, made.kind) == ("rap.slice", SpanKind.CONSUMER)
@@ -236,7 +236,7 @@ def test_a_slice_without_letters_goes_on_with_what_the_thread_was_at(recorder: R
     with recorder.tracing.slice(claim_with(last=TRACEPARENT)) as span:
         assert span.traceparent.startswith(f"00-{TRACE}-")
     with Tracing().slice(claim_with(last=TRACEPARENT)) as span:
-        assert span.traceparent == here() == TRACEPARENT
+        assert span.traceparent == current_traceparent() == TRACEPARENT
 
 
 def test_a_letter_without_a_trace_begins_one_whatever_the_thread_was_at(recorder: Recorder) -> None:
@@ -283,13 +283,13 @@ def test_a_model_without_a_provider_is_named_as_it_is(recorder: Recorder) -> Non
 def test_what_is_current_is_the_trace_of_a_request_while_it_is_answered(recorder: Recorder) -> None:
     """Of the span that whoever serves the app has made of it, or else of the header."""
     header = [(b"traceparent", TRACEPARENT.encode())]
-    with arriving(header):
-        assert here() == TRACEPARENT
-    with arriving([]):
-        assert here() == ""
-    with recorder.provider.get_tracer("server").start_as_current_span("POST") as served, arriving(header):
-        assert here().split("-")[2] == f"{served.get_span_context().span_id:016x}"
-    assert here() == ""
+    with request_span(header):
+        assert current_traceparent() == TRACEPARENT
+    with request_span([]):
+        assert current_traceparent() == ""
+    with recorder.provider.get_tracer("server").start_as_current_span("POST") as served, request_span(header):
+        assert current_traceparent().split("-")[2] == f"{served.get_span_context().span_id:016x}"
+    assert current_traceparent() == ""
 
 
 async def test_the_authors_own_spans_are_within_the_call(recorder: Recorder) -> None:
@@ -395,12 +395,12 @@ def test_without_an_sdk_the_trace_is_passed_on_as_it_came(traceparent: str) -> N
         with tracing.call("forecast", traceparent, toolset="weather", thread_id="t1", call_id="c1") as call:
             call.ended("ok")
         with tracing.post(call.traceparent, kind="final", message_id="m1", origin="o", attempt=1) as callback:
-            assert here() == traceparent
+            assert current_traceparent() == traceparent
             callback.answered(200)
             callback.ended("delivered")
         with tracing.completion("mine", "t1") as completion:
             completion.used(1, 1, 0.0)
-        assert here() == ""
+        assert current_traceparent() == ""
 
         assert call.traceparent == callback.traceparent == traceparent
 
@@ -440,7 +440,7 @@ def test_spans_without_ids_pass_the_trace_on_as_it_came() -> None:
     tracing = Tracing(Blank())
     for traceparent in (TRACEPARENT, ""):
         with tracing.call("forecast", traceparent, toolset="weather", thread_id="t1", call_id="c1") as span:
-            assert span.traceparent == here() == traceparent
+            assert span.traceparent == current_traceparent() == traceparent
 
 
 class Broken(SpanProcessor):

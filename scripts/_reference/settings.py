@@ -1,6 +1,6 @@
 """reference/config.md: every key of rapkit.toml, every variable of the environment."""
 
-from rapkit.settings_keys import TABLES, VARIABLES, Key, KeyTable
+from rapkit.settings.keys import TABLES, VARIABLES, Key, KeyTable
 from scripts._reference.markdown import code, table
 
 _HEAD = """# Configuration

@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from rapkit.kernel.limits import Confirmations, ThreadLimits, Timeouts
     from rapkit.runtime.agent import Agent
     from rapkit.runtime.budget import Budget
-    from rapkit.runtime.plan import Capacity
+    from rapkit.runtime.config import Capacity
     from rapkit.runtime.schedules import Schedule
     from rapkit.runtime.server import Server
-    from rapkit.server.closing import ClosedThread
-    from rapkit.server.content import Diff, Image
-    from rapkit.server.context import Context
-    from rapkit.server.deliveries import Delivery
-    from rapkit.server.event import Event
-    from rapkit.server.hooks import HookedCall
+    from rapkit.server.config import Durations
+    from rapkit.server.endpoints.webhook_delivery import Delivery
+    from rapkit.server.interaction.oauth.provider import OAuthProvider
     from rapkit.server.limits import Limits
-    from rapkit.server.oauth.provider import OAuthProvider
-    from rapkit.server.plan import Durations
+    from rapkit.server.resources.close_hooks import ClosedThread
+    from rapkit.server.subscriptions.event import Event
+    from rapkit.server.tools.content import Diff, Image
+    from rapkit.server.tools.context import Context
+    from rapkit.server.tools.hooks import HookedCall
     from rapkit.server.toolset import Toolset
 
 __version__ = "0.1.0"
@@ -57,20 +57,20 @@ __all__ = [
 _HOMES = {
     "Agent": "rapkit.runtime.agent",
     "Budget": "rapkit.runtime.budget",
-    "Capacity": "rapkit.runtime.plan",
+    "Capacity": "rapkit.runtime.config",
     "ClientCertificate": "rapkit.delivery.client_certificate",
-    "ClosedThread": "rapkit.server.closing",
+    "ClosedThread": "rapkit.server.resources.close_hooks",
     "Confirmations": "rapkit.kernel.limits",
-    "Context": "rapkit.server.context",
-    "Delivery": "rapkit.server.deliveries",
-    "Diff": "rapkit.server.content",
-    "Durations": "rapkit.server.plan",
-    "Event": "rapkit.server.event",
-    "HookedCall": "rapkit.server.hooks",
+    "Context": "rapkit.server.tools.context",
+    "Delivery": "rapkit.server.endpoints.webhook_delivery",
+    "Diff": "rapkit.server.tools.content",
+    "Durations": "rapkit.server.config",
+    "Event": "rapkit.server.subscriptions.event",
+    "HookedCall": "rapkit.server.tools.hooks",
     "HttpLimits": "rapkit.http.limits",
-    "Image": "rapkit.server.content",
+    "Image": "rapkit.server.tools.content",
     "Limits": "rapkit.server.limits",
-    "OAuthProvider": "rapkit.server.oauth.provider",
+    "OAuthProvider": "rapkit.server.interaction.oauth.provider",
     "RapkitError": "rapkit.errors",
     "Schedule": "rapkit.runtime.schedules",
     "Server": "rapkit.runtime.server",

@@ -1,4 +1,4 @@
-"""The time, and waiting for it. Passed in wherever it matters, so that tests can advance it."""
+"""The clock: current time, sleeping and timeouts. Passed in wherever time matters, so that tests can advance it."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's."""
+    """The machine's clock."""
 
     def now(self) -> float:
         """Seconds since 1970."""

@@ -1,4 +1,4 @@
-"""Everything rapkit raises.
+"""Every exception that rapkit raises.
 
 RapkitError
 ├── ConfigError            a setting, a flag or a toolset's definition is wrong
@@ -10,18 +10,18 @@ RapkitError
 ├── ThreadError            a thread cannot do what it was asked
 │   ├── UnknownThread        there is none by that id
 │   ├── ThreadClosed         it is closed, and takes nothing more
-│   ├── UnknownCall          it has no such call (`rapkit.runtime.threads`)
-│   ├── NoSuchChoice         its question has no such answer (`rapkit.runtime.threads`)
-│   ├── KeyReused            an idempotency key came with another request (`rapkit.runtime.repeats`)
+│   ├── UnknownCall          it has no such call (`rapkit.runtime.thread_commands`)
+│   ├── NoSuchChoice         its question has no such answer (`rapkit.runtime.thread_commands`)
+│   ├── KeyReused            an idempotency key came with another request (`rapkit.runtime.idempotency`)
 │   └── ThreadParked         it stopped by itself; a new message revives it
 ├── StoreError             state could not be read or written
-│   ├── Fenced               the claim is no longer ours: somebody else runs the box, nothing was changed
+│   ├── Fenced               the claim was lost: another worker runs the box, nothing was changed
 │   ├── StoreBusy            another process kept the database locked for too long; try again
 │   ├── StoreFull            the disk has no room; try again when it has
 │   ├── StoreLost            the files were deleted or replaced while they were open; restart the process
 │   └── WrongKey             stored secrets do not open with the keys at hand
 ├── DeliveryError          a POST did not get through
-│   └── ForbiddenTarget      the address is one we do not dial for strangers
+│   └── ForbiddenTarget      the guard does not allow this address
 ├── AgentAway              a running agent cannot be reached from the command line (`rapkit.cli.agent_api`)
 └── AgentRefused           it does not do what the command line asks of it (`rapkit.cli.agent_api`)
 """
@@ -72,7 +72,7 @@ class StoreError(RapkitError):
 
 
 class Fenced(StoreError):
-    """The claim is no longer ours: somebody else runs the box, and nothing was changed."""
+    """The claim was lost: another worker runs the box, and nothing was changed."""
 
 
 class StoreBusy(StoreError):
@@ -96,4 +96,4 @@ class DeliveryError(RapkitError):
 
 
 class ForbiddenTarget(DeliveryError):
-    """The address is one we do not dial for strangers."""
+    """The guard does not allow this address."""

@@ -1,4 +1,4 @@
-"""What has to be installed for more than the core, and how."""
+"""Optional dependencies: which extra a feature needs, and how to install it."""
 
 import json
 from importlib import metadata

@@ -1,4 +1,4 @@
-"""Ids for what has none yet."""
+"""Generate new ids."""
 
 import secrets
 import time

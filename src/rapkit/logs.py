@@ -1,4 +1,4 @@
-"""Log lines for people or for machines, with the ids of what they are about."""
+"""Logging set-up: lines as text or JSON, with the ids they are about."""
 
 import json
 import logging
@@ -21,7 +21,7 @@ def set_up_logging(style: str, level: str) -> None:
 class TextLines(logging.Formatter):
     """`2026-11-16 12:04:31 INFO    rapkit.calls: call finished  operation=forecast call_id=c1`.
 
-    Values are strangers' words, so one that could be taken for something else is quoted as in JSON: `call_id="c1 outcome=ok"`.
+    Values are untrusted text, so one that could be taken for something else is quoted as in JSON: `call_id="c1 outcome=ok"`.
     Messages and exceptions can hold such words too: what a terminal would act on is escaped, and lines after the first are indented.
     """
 

@@ -1,4 +1,4 @@
-"""A stranger's text on a terminal: all that people write, and nothing that harms or deceives who reads it.
+"""Make untrusted text safe to print on a terminal: keep what people write, drop control and deceptive characters.
 
 `str.isprintable` says no to what ordinary text is full of: spaces that do not break or are as wide as a letter, the joiners of Persian and
 of emoji, soft hyphens, and every letter that is younger than this Python. So what is replaced is listed here instead.

@@ -1,4 +1,4 @@
-"""Secrets that settings refer to rather than contain."""
+"""Resolve secrets that settings reference instead of containing."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Signed tokens for URLs that we give to strangers and recognise when they come back.
+"""Signed tokens for URLs that are handed out and verified when they are used.
 
-A token is `payload.signature`: the parts as JSON, and an HMAC-SHA256 over purpose and payload, both base64url. It hides nothing: whoever
-has a token can read its parts. It only proves that we made it, for this purpose.
+A token is `payload.signature`: the parts as JSON, and an HMAC-SHA256 over purpose and payload, both base64url. It hides nothing: a client
+that has a token can read its parts. It only proves that we made it, for this purpose.
 """
 
 import hashlib

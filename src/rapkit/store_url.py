@@ -1,4 +1,4 @@
-"""What the URL of a store says of it, without opening one."""
+"""Parse store URLs without opening a store."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""Traces: what follows from a request continues its trace, in whatever process, however much later.
+"""Tracing: work that follows from a request continues its trace, in any process and at any later time.
 
-In a tool server a call continues the trace of whoever invoked it, and its callbacks continue the call's. In the runtime a slice of a thread
-continues the trace of the letter that woke it, and the completion and the POSTs that follow from the slice continue the slice's.
+In a tool server a call continues the trace of its caller, and its callbacks continue the call's. In the runtime a slice of a thread
+continues the trace of the mail that woke it, and the completion and the POSTs that follow from the slice continue the slice's.
 
 Spans are OpenTelemetry's. While the process has no SDK configured none are made; what came in as `traceparent` still goes out with what
 follows, so that a trace does not break here.
@@ -49,7 +49,7 @@ _POSTS = {"final": "rap.callback", "question": "rap.callback"}  # the names of s
 log = logging.getLogger("rapkit.tracing")
 
 
-def incoming(headers: Iterable[tuple[bytes, bytes]]) -> str:
+def read_traceparent(headers: Iterable[tuple[bytes, bytes]]) -> str:
     """The `traceparent` among the headers of a request, in the form of version 00; "" if there is none, or none that is valid.
 
     A version we do not know is read as far as we know it, as W3C Trace Context wants it.
@@ -66,14 +66,14 @@ def incoming(headers: Iterable[tuple[bytes, bytes]]) -> str:
     return f"00-{ids}-{int(flags, 16) & _KNOWN_FLAGS:02x}"
 
 
-def here() -> str:
+def current_traceparent() -> str:
     """The `traceparent` of the span that is current; "" if there is none."""
     return _traceparent(trace.get_current_span().get_span_context())
 
 
-def arriving(headers: Iterable[tuple[bytes, bytes]]) -> "Span":
-    """The trace of a request, to be entered: the one that whoever serves the app has made current, or the one that the request names."""
-    return Span("" if here() else incoming(headers))
+def request_span(headers: Iterable[tuple[bytes, bytes]]) -> "Span":
+    """The trace of a request, to be entered: the one that the server of the app has made current, or the one that the request names."""
+    return Span("" if current_traceparent() else read_traceparent(headers))
 
 
 class Span:
@@ -97,7 +97,7 @@ class Span:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """End it. If nobody said how it went: ok, or cancelled, or an error whose class is told and whose message is not."""
+        """End it. If no outcome was set: ok, or cancelled, or an error whose class is told and whose message is not."""
         if self._token is not None:
             context.detach(self._token)
 
@@ -124,14 +124,14 @@ class Tracing:
         try:
             self._find_tracer()
         except Exception as error:
-            # Here, where somebody reads it. It would be the same for every call.
+            # Here, where it is read. It would be the same for every call.
             raise ConfigError(
                 f"The OpenTelemetry tracer provider cannot be loaded ({type(error).__name__}). "
                 "Install what OTEL_PYTHON_TRACER_PROVIDER names, or unset it."
             ) from error
 
     def call(self, operation: str, traceparent: str, *, toolset: str, thread_id: str, call_id: str) -> Span:
-        """The execution of a call; `traceparent` is as `incoming` gave it. The handler's own spans are to be made within."""
+        """The execution of a call; `traceparent` is as `read_traceparent` gave it. The handler's own spans are to be made within."""
         tracer = self._find_tracer()
         if tracer is None:
             return Span(traceparent)
@@ -144,9 +144,9 @@ class Tracing:
         return _start(tracer, f"rap.call {operation}", SpanKind.CONSUMER, traceparent, attributes)
 
     def slice(self, claim: "Claim") -> Span:
-        """What one claim of a thread leads to: it continues the trace of the first letter that has one, and is linked to the others'.
+        """What one claim of a thread leads to: it continues the trace of the first mail that has one, and is linked to the others'.
 
-        Letters without any begin a trace. Without letters, the thread goes on with what it was at last.
+        Mail without any begins a trace. Without mail, the thread continues its last trace.
         """
         tracer = self._find_tracer()
         traces = [mail.traceparent for mail in claim.mail if mail.traceparent]
@@ -175,7 +175,7 @@ class Tracing:
         }
         if colon:
             attributes["gen_ai.provider.name"] = provider
-        return _start(tracer, f"rap.completion {model}", SpanKind.CLIENT, here(), attributes)
+        return _start(tracer, f"rap.completion {model}", SpanKind.CLIENT, current_traceparent(), attributes)
 
     def post(self, traceparent: str, *, kind: str, message_id: str, origin: str, attempt: int) -> Span:
         """One attempt of a POST; its kind names it. Without a traceparent it belongs to no trace, and starts none."""
@@ -201,7 +201,7 @@ class Tracing:
 
 
 class _Recorded(Span):
-    """A span that the SDK knows."""
+    """A span that the SDK records."""
 
     __slots__ = ("_ended", "_span")
 
@@ -269,7 +269,7 @@ def _start(
             set_status_on_exception=False,
         )
         return _Recorded(span, _traceparent(span.get_span_context()) or traceparent)
-    except Exception as error:  # noqa: BLE001 - samplers and processors are anybody's code, and no call is lost over one of them
+    except Exception as error:  # noqa: BLE001 - samplers and processors are third-party code, and no call is lost over one of them
         log.error("a span cannot be started: %r", error)
         return Span(traceparent)
 

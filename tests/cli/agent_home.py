@@ -15,7 +15,7 @@ from unittest import mock
 from rapkit.cli import main
 from rapkit.cli.agent_api import AgentApi
 from tests.cli.command import Outcome, Running, eventually, running
-from tests.cli.stranger import Stranger, listening
+from tests.cli.foreign_server import ForeignServer, listening
 
 PLAN = r"""
 - user: {regex: "weather in (?P<city>.+)"}
@@ -68,7 +68,7 @@ WATCH = {
 class Home:
     """A folder with settings for an agent, and what runs there."""
 
-    def __init__(self, folder: Path, tools: Stranger, port: int) -> None:
+    def __init__(self, folder: Path, tools: ForeignServer, port: int) -> None:
         self.folder = folder
         self.tools = tools
         self.url = f"http://127.0.0.1:{port}"

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import TOOLS, Running, running
-from tests.cli.impostor import Impostor, posing
-from tests.cli.stranger import Stranger, listening
+from tests.cli.fake_agent import FakeAgent, posing
+from tests.cli.foreign_server import ForeignServer, listening
 
 
 @pytest.fixture(scope="session")
@@ -24,13 +24,13 @@ def served(folder: Path) -> Iterator[Running]:
 
 
 @pytest.fixture
-def stranger() -> Iterator[Stranger]:
+def stranger() -> Iterator[ForeignServer]:
     with listening() as stranger:
         yield stranger
 
 
 @pytest.fixture
-def impostor() -> Iterator[Impostor]:
+def impostor() -> Iterator[FakeAgent]:
     """Something that answers where an agent is expected, as a test tells it to."""
     with posing() as impostor:
         yield impostor

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from rapkit.cli.agent_api import AgentApi, AgentAway, AgentLate, AgentRefused, StreamEvent
-from rapkit.cli.agents import Wanted, reached
+from rapkit.cli.agent_api import AgentApi, AgentRefused, AgentTimeout, AgentUnreachable, StreamEvent
+from rapkit.cli.agent_selection import AgentSelection, reach_agent
 from rapkit.errors import ConfigError
-from tests.cli.impostor import Answer, Impostor, document, entry, events, problem, raw
+from tests.cli.fake_agent import Answer, FakeAgent, document, entry, events, problem, raw
 
 TOKEN = secrets.token_urlsafe()
 
@@ -28,11 +28,11 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentApi]:
     (folder / "rapkit.toml").write_text(
         f'[agent]\nmodel = "scripted:plan.yaml"\nport = 0\n[agent.tokens]\nme = "{TOKEN}"\n'
     )
-    with reached(Wanted(str(folder / "rapkit.toml")), working=True) as agent:
+    with reach_agent(AgentSelection(str(folder / "rapkit.toml")), working=True) as agent:
         yield agent.api
 
 
-def test_the_token_and_the_path_are_sent(impostor: Impostor) -> None:
+def test_the_token_and_the_path_are_sent(impostor: FakeAgent) -> None:
     impostor.answers = [document({"threads": []})]
 
     AgentApi(f"{impostor.url}/behind/a/proxy/", "secret").get("threads", limit=5, status=None)
@@ -62,7 +62,7 @@ def test_without_the_right_token_it_says_what_to_do(agent: AgentApi, token: str 
     assert (token or TOKEN) not in str(caught.value)
 
 
-def test_a_refusal_without_words_says_what_to_do_too(impostor: Impostor) -> None:
+def test_a_refusal_without_words_says_what_to_do_too(impostor: FakeAgent) -> None:
     impostor.answers = [raw(b"", 401)]
     with pytest.raises(
         AgentRefused, match=r"answered 401, so it wants a token\. Give it with --token, or in RAPKIT_TOKEN"
@@ -72,7 +72,7 @@ def test_a_refusal_without_words_says_what_to_do_too(impostor: Impostor) -> None
         AgentApi(impostor.url, "wrong").get("threads")
 
 
-def test_a_refusal_is_told_in_the_agents_words(agent: AgentApi, impostor: Impostor) -> None:
+def test_a_refusal_is_told_in_the_agents_words(agent: AgentApi, impostor: FakeAgent) -> None:
     with pytest.raises(AgentRefused, match=r"^There is no thread 'thr_none'\.$") as caught:
         agent.get("threads/thr_none")
     assert caught.value.status == 404
@@ -97,12 +97,12 @@ def test_nobody_there() -> None:
         bound.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(
-            AgentAway, match=f"^{url} cannot be reached: Connection refused. Is the agent running there"
+            AgentUnreachable, match=f"^{url} cannot be reached: Connection refused. Is the agent running there"
         ):
             AgentApi(url).get("threads")
 
 
-def test_what_is_no_agent(impostor: Impostor) -> None:
+def test_what_is_no_agent(impostor: FakeAgent) -> None:
     api = AgentApi(impostor.url)
     impostor.answers = [raw(b"<html>Hello</html>")]
     with pytest.raises(AgentRefused, match=r"did not answer as an agent does\. Is that an agent"):
@@ -111,7 +111,7 @@ def test_what_is_no_agent(impostor: Impostor) -> None:
     with pytest.raises(AgentRefused, match=r"answered 404\. Is there an agent\?"):
         api.get("threads")
     impostor.answers = [raw(b"<html>Oh</html>", 502)]
-    with pytest.raises(AgentAway, match=r"answered 502: Is there an agent\?"):
+    with pytest.raises(AgentUnreachable, match=r"answered 502: Is there an agent\?"):
         api.get("threads")
 
 
@@ -120,14 +120,14 @@ def test_what_is_no_agent(impostor: Impostor) -> None:
     [document([1, 2]), document(None), raw(b"[" * 100_000), raw(b'{"a":' * 100_000)],
     ids=["a list", "nothing", "deep lists", "deep objects"],
 )
-def test_answers_of_another_shape_are_no_agents(impostor: Impostor, answer: Answer) -> None:
+def test_answers_of_another_shape_are_no_agents(impostor: FakeAgent, answer: Answer) -> None:
     impostor.answers = [answer]
 
     with pytest.raises(AgentRefused, match="did not answer as an agent does"):
         AgentApi(impostor.url).get("threads")
 
 
-def test_what_an_answer_lacks_is_not_our_mistake(impostor: Impostor) -> None:
+def test_what_an_answer_lacks_is_not_our_mistake(impostor: FakeAgent) -> None:
     impostor.answers = [document({"hello": {"world": 1}})]
     answer = AgentApi(impostor.url).get("threads")
 
@@ -137,7 +137,7 @@ def test_what_an_answer_lacks_is_not_our_mistake(impostor: Impostor) -> None:
             _ = lacking["threads"]
 
 
-def test_an_answer_that_is_too_large_is_not_read(impostor: Impostor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_too_large_is_not_read(impostor: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rapkit.cli.agent_api._LARGEST", 1000)
     api = AgentApi(impostor.url)
     impostor.answers = [document({"text": "x" * 1000})]
@@ -152,7 +152,7 @@ def test_an_answer_that_is_too_large_is_not_read(impostor: Impostor, monkeypatch
 
 
 @pytest.mark.parametrize("part", ["the head", "the body"])
-def test_an_answer_that_never_ends_is_given_up(impostor: Impostor, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_never_ends_is_given_up(impostor: FakeAgent, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However steadily it comes."""
     monkeypatch.setattr("rapkit.cli.agent_api._LONGEST", 0.5)
 
@@ -166,7 +166,7 @@ def test_an_answer_that_never_ends_is_given_up(impostor: Impostor, part: str, mo
                 time.sleep(0.01)
 
     impostor.answers = [drip]
-    with pytest.raises(AgentAway, match=r"cannot be reached: no whole answer within 0\.5 s"):
+    with pytest.raises(AgentUnreachable, match=r"cannot be reached: no whole answer within 0\.5 s"):
         AgentApi(impostor.url).get("threads")
 
 
@@ -186,14 +186,14 @@ def test_what_does_not_even_speak_http() -> None:
             connection.close()
 
         threading.Thread(target=babble, daemon=True).start()
-        with pytest.raises(AgentAway, match="cannot be reached: 220 mail\N{REPLACEMENT CHARACTER}") as caught:
+        with pytest.raises(AgentUnreachable, match="cannot be reached: 220 mail\N{REPLACEMENT CHARACTER}") as caught:
             AgentApi(f"http://127.0.0.1:{listener.getsockname()[1]}").get("threads")
 
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 400
 
 
-def test_the_same_is_sent_again_to_an_agent_that_is_away(impostor: Impostor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_is_sent_again_to_an_agent_that_is_away(impostor: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same key: the agent may have taken it before it was away."""
     monkeypatch.setattr("rapkit.cli.agent_api._PAUSE", 0.01)
     impostor.answers = [problem(503, "Not now."), problem(503, "Not now."), document({"thread_id": "t"}, 201)]
@@ -206,7 +206,7 @@ def test_the_same_is_sent_again_to_an_agent_that_is_away(impostor: Impostor, mon
 
 
 @pytest.mark.parametrize("how", ["says nothing", "says so without end", "is away"])
-def test_an_agent_is_waited_for_as_long_as_there_is_time(impostor: Impostor, how: str) -> None:
+def test_an_agent_is_waited_for_as_long_as_there_is_time(impostor: FakeAgent, how: str) -> None:
     over = threading.Event()
 
     def dawdle(handler: BaseHTTPRequestHandler) -> None:
@@ -216,16 +216,16 @@ def test_an_agent_is_waited_for_as_long_as_there_is_time(impostor: Impostor, how
 
     impostor.answers = [problem(503, "Not now.") if how == "is away" else dawdle]
     try:
-        with pytest.raises(AgentLate, match="did not answer in time"):
+        with pytest.raises(AgentTimeout, match="did not answer in time"):
             AgentApi(impostor.url, ends_at=time.monotonic() + 0.5).post("threads", patience=3600)
     finally:
         over.set()
 
 
-def test_without_patience_it_is_sent_once(impostor: Impostor) -> None:
+def test_without_patience_it_is_sent_once(impostor: FakeAgent) -> None:
     impostor.answers = [problem(503, "Not now.")]
 
-    with pytest.raises(AgentAway, match=r"answered 503: Not now\."):
+    with pytest.raises(AgentUnreachable, match=r"answered 503: Not now\."):
         AgentApi(impostor.url).post("threads")
 
     assert len(impostor.requests) == 1
@@ -234,7 +234,7 @@ def test_without_patience_it_is_sent_once(impostor: Impostor) -> None:
 # Streams
 
 
-def test_a_stream_is_read_event_by_event(impostor: Impostor) -> None:
+def test_a_stream_is_read_event_by_event(impostor: FakeAgent) -> None:
     impostor.answers = [
         events(
             b"retry: 1000\n\n",
@@ -255,7 +255,7 @@ def test_a_stream_is_read_event_by_event(impostor: Impostor) -> None:
     assert impostor.requests[0].headers["last-event-id"] == "0"
 
 
-def test_a_stream_that_is_no_stream_is_refused(impostor: Impostor) -> None:
+def test_a_stream_that_is_no_stream_is_refused(impostor: FakeAgent) -> None:
     for answer in (
         raw(b"<html>"),
         document({"a": 1}),
@@ -267,12 +267,12 @@ def test_a_stream_that_is_no_stream_is_refused(impostor: Impostor) -> None:
             list(AgentApi(impostor.url).stream("t"))
 
 
-def test_a_stream_that_breaks_off_is_an_agent_that_is_away(impostor: Impostor) -> None:
+def test_a_stream_that_breaks_off_is_an_agent_that_is_away(impostor: FakeAgent) -> None:
     impostor.answers = [events(entry(1, kind="user"), cut=True)]
     stream = iter(AgentApi(impostor.url).stream("t"))
 
     assert next(stream).id == "1"
-    with pytest.raises(AgentAway):
+    with pytest.raises(AgentUnreachable):
         next(stream)
 
 

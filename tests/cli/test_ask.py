@@ -14,9 +14,9 @@ from urllib.error import HTTPError
 
 import pytest
 
-from rapkit.cli.agent_api import AgentAway
-from rapkit.cli.agents import Wanted, reached
-from rapkit.runtime.plan import Patience
+from rapkit.cli.agent_api import AgentUnreachable
+from rapkit.cli.agent_selection import AgentSelection, reach_agent
+from rapkit.runtime.config import Patience
 from tests.cli.agent_home import Home, agent_home, command
 from tests.cli.command import PATIENCE, eventually, running
 
@@ -401,7 +401,7 @@ class TestAnAgentThatDoesNotRun:
 
     def test_one_that_hibernates_is_said_to(self, still: Home) -> None:
         still.run("ask", "hello")
-        with reached(Wanted(str(still.folder / "rapkit.toml")), working=False) as agent:
+        with reach_agent(AgentSelection(str(still.folder / "rapkit.toml")), working=False) as agent:
             outcome = command("ask", "hello", "--timeout", "0.2s", "--url", agent.api.url)
 
         assert outcome.code == 3
@@ -447,12 +447,12 @@ class TestAnAgentThatDoesNotRun:
     def test_after_the_timeout_the_model_is_not_waited_for(self, still: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         """It would take a minute, and is asked again by whoever runs the agent next."""
         monkeypatch.setattr("rapkit.runtime.agent.Patience", partial(Patience, grace=600.0))
-        monkeypatch.setattr("rapkit.cli.hosting._GRACE", 600.0)
+        monkeypatch.setattr("rapkit.cli.agent_host._GRACE", 600.0)
 
         outcome = still.run("ask", "think", "--timeout", "1s", "--json")
 
         assert outcome.code == 3
-        with reached(Wanted(str(still.folder / "rapkit.toml")), working=False) as agent:
+        with reach_agent(AgentSelection(str(still.folder / "rapkit.toml")), working=False) as agent:
             thread = agent.api.get(f"threads/{json.loads(outcome.out)['thread_id']}")
             assert thread["status"] == "running"
 
@@ -489,7 +489,7 @@ def _is_called_back(home: Home, invocation: Any) -> bool:
 def _is_up(home: Home) -> bool:
     try:
         home.api.get("agent")
-    except AgentAway:
+    except AgentUnreachable:
         return False
     return True
 

@@ -68,7 +68,7 @@ def test_commands_are_completed_without_loading_any(tmp_path: Path) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in told.stderr.decode().splitlines()}
 
     assert b"plain,serve" in told.stdout
-    assert "rapkit.cli.streams" in loaded
+    assert "rapkit.cli.standard_streams" in loaded
     assert loaded.isdisjoint({f"rapkit.cli.{name}" for name in COMMANDS})
     assert loaded.isdisjoint({"asyncio", "pydantic", "rich", "pyreqwest", "starlette"})
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import PATIENCE, Running, rapkit
-from tests.cli.stranger import Stranger
+from tests.cli.foreign_server import ForeignServer
 
 
 def refused(*words: str, folder: Path) -> str:
@@ -51,7 +51,7 @@ def test_json_is_the_document(served: Running, tmp_path: Path) -> None:
     assert [tool["name"] for tool in document["tools"]][:2] == ["forecast", "echo"]
 
 
-def test_the_token_is_sent(stranger: Stranger, tmp_path: Path) -> None:
+def test_the_token_is_sent(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.offer()
     (tmp_path / "token").write_text("from-a-file-somewhere\n")
 
@@ -59,7 +59,7 @@ def test_the_token_is_sent(stranger: Stranger, tmp_path: Path) -> None:
     assert stranger.headers[-1]["authorization"] == "Bearer from-a-file-somewhere"
 
 
-def test_shapes_of_a_strangers_schema(stranger: Stranger, tmp_path: Path) -> None:
+def test_shapes_of_a_strangers_schema(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.offer(
         a={"anyOf": [{"type": "integer"}, {"type": "null"}]},
         b={"type": ["string", "null"], "default": None},
@@ -78,7 +78,7 @@ def test_shapes_of_a_strangers_schema(stranger: Stranger, tmp_path: Path) -> Non
     ]
 
 
-def test_what_is_wrong_with_a_toolset_is_listed(stranger: Stranger, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_toolset_is_listed(stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.document = (
         b'{"name": "x", "tools": [{"name": "a b", "description": "", "inputSchema": {"type": "string"}}]}'
     )
@@ -92,7 +92,7 @@ def test_what_is_wrong_with_a_toolset_is_listed(stranger: Stranger, tmp_path: Pa
     ]
 
 
-def test_what_an_agent_does_not_use_of_a_toolset_is_shown(stranger: Stranger, tmp_path: Path) -> None:
+def test_what_an_agent_does_not_use_of_a_toolset_is_shown(stranger: ForeignServer, tmp_path: Path) -> None:
     """Item 12: on standard error beside --json, whose output is the document as it is used."""
     stranger.offer()
     odd = json.loads(stranger.document) | {"version": 3}
@@ -121,7 +121,7 @@ def test_what_an_agent_does_not_use_of_a_toolset_is_shown(stranger: Stranger, tm
     ],
 )
 def test_a_server_that_is_no_tool_server(
-    stranger: Stranger, tmp_path: Path, status: int, token: tuple[str, ...], said: str
+    stranger: ForeignServer, tmp_path: Path, status: int, token: tuple[str, ...], said: str
 ) -> None:
     stranger.document = b"<html>Hello</html>"
     stranger.discovery_status = status

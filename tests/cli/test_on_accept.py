@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rapkit import background
 from rapkit.cli import on_accept
 from rapkit.cli.on_accept import OnAcceptCommand
+from rapkit.work import background
 from tests.log_records import ours
-from tests.server.served import until
+from tests.server.served_toolset import until
 
 NEVER = 3600.0
 STUBBORN = """
@@ -69,7 +69,7 @@ def is_gone(process: int) -> bool:
 async def test_what_it_prints_is_logged_to_the_last_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     last = "import sys\nprint('one')\nprint('two', file=sys.stderr, flush=True)\nsys.stdout.write('three')"
     async with commanding(counting(tmp_path, last)) as bell:
-        await bell.ring("t1")
+        await bell.trigger("t1")
 
         await until(lambda: told(caplog, logging.INFO)("three"))
     assert sorted(record.getMessage() for record in ours(caplog)) == ["one", "three", "two"]
@@ -80,7 +80,7 @@ async def test_a_line_of_a_log_of_its_own_is_not_given_a_second_time_and_level(
 ) -> None:
     lines = "print('2026-11-16 12:04:31 WARNING rapkit.agent: Tools are far.  server=a b')\nprint('12:04 INFO x')\nprint('end')"
     async with commanding(counting(tmp_path, lines)) as bell:
-        await bell.ring("t1")
+        await bell.trigger("t1")
         await until(lambda: told(caplog, logging.INFO)("end"))
 
     assert [(record.levelno, record.getMessage()) for record in ours(caplog)] == [
@@ -111,7 +111,7 @@ async def test_one_that_takes_long_is_told_of_and_goes_on(
     gate = tmp_path / "gate"
     patient = f"import time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\nprint('done')"
     async with commanding(counting(tmp_path, patient)) as bell:
-        await bell.ring("t1")
+        await bell.trigger("t1")
         await until(lambda: told(caplog, logging.WARNING)("has been running for 0.05 s"))
         assert len(runs(tmp_path)) <= 1
 
@@ -124,9 +124,9 @@ async def test_one_that_hangs_is_ended_and_the_next_ring_runs_it_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with commanding(counting(tmp_path, "import time\ntime.sleep(3600)"), at_most=0.05) as bell:
-        await bell.ring("t1")
+        await bell.trigger("t1")
         await until(lambda: told(caplog, logging.ERROR)("is told to end: it has been running for 0.05 s"))
-        await bell.ring("t2")
+        await bell.trigger("t2")
         await until(lambda: sum(record.levelno == logging.ERROR for record in ours(caplog)) >= 2)
     assert all(map(is_gone, runs(tmp_path)))
 
@@ -139,7 +139,7 @@ async def test_one_that_does_not_hear_that_it_is_to_end_is_killed(
     program = f"import os\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n{STUBBORN}"
     command = OnAcceptCommand(shlex.join([sys.executable, "-c", program]), NEVER)
     task = background.start(command.run, "running the command")
-    await command.ring("t1")
+    await command.trigger("t1")
     await until(lambda: told(caplog, logging.INFO)("deaf"))
 
     await background.end(task)
@@ -161,7 +161,7 @@ async def test_what_it_leaves_running_is_not_waited_for(
     try:
         async with commanding(counting(tmp_path, leave)) as bell:
             for number in range(1, 3):
-                await bell.ring("t1")
+                await bell.trigger("t1")
                 await until(lambda number=number: len(runs(tmp_path)) == number)  # type: ignore[misc]
             await until(lambda: [record.getMessage() for record in ours(caplog)] == ["gone"] * 2)
     finally:

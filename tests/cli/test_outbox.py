@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import TOOLS, Outcome, Running, eventually, rapkit, running
-from tests.cli.stranger import Stranger
+from tests.cli.foreign_server import ForeignServer
 
 STORE = "sqlite:///.rapkit/weather.db"
 
@@ -26,7 +26,7 @@ def served(folder: Path) -> Iterator[Running]:
         yield server
 
 
-def refused_result(served: Running, stranger: Stranger, folder: Path, city: str) -> str:
+def refused_result(served: Running, stranger: ForeignServer, folder: Path, city: str) -> str:
     """Have a result refused by whom it is for; the id of the message."""
     stranger.status = 400
     seen = len(stranger.received)
@@ -38,7 +38,7 @@ def refused_result(served: Running, stranger: Stranger, folder: Path, city: str)
     return line.split()[0]
 
 
-def test_what_was_given_up_is_listed_and_sent_again(served: Running, folder: Path, stranger: Stranger) -> None:
+def test_what_was_given_up_is_listed_and_sent_again(served: Running, folder: Path, stranger: ForeignServer) -> None:
     listed_before = rapkit("outbox", "list", "--store", STORE, folder=folder)
     assert listed_before.out.startswith("Nothing was given up.")
     assert rapkit("outbox", "resend", "--all", folder=folder) == Outcome(0, "Nothing was given up.\n", "")

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.cli.command import TOOLS, Running, eventually, rapkit, running
-from tests.cli.stranger import Stranger
+from tests.cli.foreign_server import ForeignServer
 
 TOKEN = "4Dc1f3JcZK0hQp8y7W2gkQ=="
 
@@ -206,7 +206,7 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield server
 
 
-def test_json_logs_are_json_and_hold_no_secrets(logged: Running, stranger: Stranger, tmp_path: Path) -> None:
+def test_json_logs_are_json_and_hold_no_secrets(logged: Running, stranger: ForeignServer, tmp_path: Path) -> None:
     stranger.status = 400
     words = (
         "call",

@@ -13,7 +13,7 @@ import pytest
 
 import rapkit as package
 from tests.cli.command import PATIENCE, Outcome, Running, eventually, rapkit, running
-from tests.cli.doctor.patients import free_port
+from tests.cli.doctor.checked_agents import free_port
 
 COMMANDS = [
     *("demo", "new", "serve", "inspect", "call", "up", "chat", "ask", "threads", "wake"),

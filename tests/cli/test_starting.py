@@ -38,7 +38,7 @@ def test_nothing_is_loaded_that_it_takes_to_run_an_agent(home: Home, words: tupl
     )
     loaded = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines()}
 
-    assert "rapkit.cli.agents" in loaded
+    assert "rapkit.cli.agent_selection" in loaded
     assert loaded.isdisjoint(RUNS_AN_AGENT)
     assert not {name for name in loaded if name.startswith(("rapkit.kernel", "rapkit.protocol", "rapkit.runtime"))}
 

@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.cli.command import TOOLS, Running, eventually, rapkit, running
-from tests.cli.stranger import Stranger
+from tests.cli.foreign_server import ForeignServer
 from tests.cli.test_up import url_of
 
 GRACE = 10  # what a toolset gives its handlers unless it says otherwise
@@ -64,10 +64,10 @@ def test_the_second_time_it_does_not_wait(tmp_path: Path, pause: float) -> None:
 STUBBORN = """
 import asyncio, sys
 from pathlib import Path
-import rapkit.pump, rapkit.http.serving
+import rapkit.work.poller, rapkit.http.http_server
 from rapkit import Durations, Toolset
 
-rapkit.pump._PATIENCE_WITH_CANCELLED = rapkit.http.serving._PATIENCE_WITH_CANCELLED = 0.2
+rapkit.work.poller._PATIENCE_WITH_CANCELLED = rapkit.http.http_server._PATIENCE_WITH_CANCELLED = 0.2
 tools = Toolset("stubborn", durations=Durations(grace=0.2))
 
 @tools.tool
@@ -114,7 +114,7 @@ SCRIPT = """
 """
 
 
-def configure(folder: Path, stranger: Stranger) -> None:
+def configure(folder: Path, stranger: ForeignServer) -> None:
     """An agent that thinks before it calls the stranger's tool."""
     stranger.offer()
     (folder / "plan.yaml").write_text(SCRIPT)
@@ -145,7 +145,7 @@ def is_ready(url: str) -> bool:
         return False  # 503, or nobody is there to be asked any more
 
 
-def test_an_agent_takes_nothing_more_and_brings_to_an_end_what_runs(tmp_path: Path, stranger: Stranger) -> None:
+def test_an_agent_takes_nothing_more_and_brings_to_an_end_what_runs(tmp_path: Path, stranger: ForeignServer) -> None:
     """It is not ready while the model still thinks; the call that comes of it leaves before it ends; who looked on is let go."""
     configure(tmp_path, stranger)
     with running("up", "--port", "0", folder=tmp_path) as up:
@@ -167,7 +167,7 @@ def test_an_agent_takes_nothing_more_and_brings_to_an_end_what_runs(tmp_path: Pa
     assert b"event: status" in seen[0]
 
 
-def test_an_agent_that_is_told_twice_leaves_its_work_to_the_next_start(tmp_path: Path, stranger: Stranger) -> None:
+def test_an_agent_that_is_told_twice_leaves_its_work_to_the_next_start(tmp_path: Path, stranger: ForeignServer) -> None:
     configure(tmp_path, stranger)
     with running("up", "--port", "0", folder=tmp_path) as up:
         thread = begin(url_of(up), "think for long")

@@ -16,7 +16,7 @@ import pytest
 
 from rapkit.extras import how_to_install
 from tests.cli.command import Running, eventually, rapkit, running
-from tests.cli.stranger import Stranger, listening
+from tests.cli.foreign_server import ForeignServer, listening
 
 TOKEN = "4Dc1f3JcZK0hQp8y7W2gkQ=="
 PLAN = """
@@ -62,7 +62,7 @@ def api(method: str, url: str, message: dict[str, Any] | None = None, token: str
         return json.load(answer)
 
 
-def offering(stranger: Stranger, *names: str) -> bytes:
+def offering(stranger: ForeignServer, *names: str) -> bytes:
     tools = [{"name": name, "description": "A tool.", "inputSchema": {"type": "object"}} for name in names]
     return json.dumps(
         {"name": "strange", "version": "7", "endpoint": f"{stranger.url}/invoke", "tools": tools}
@@ -70,7 +70,7 @@ def offering(stranger: Stranger, *names: str) -> bytes:
 
 
 @pytest.fixture
-def other() -> Iterator[Stranger]:
+def other() -> Iterator[ForeignServer]:
     with listening() as stranger:
         yield stranger
 
@@ -84,7 +84,7 @@ def nobody() -> Iterator[str]:
 
 
 @pytest.fixture
-def found(home: Path, served: Running, stranger: Stranger, other: Stranger, nobody: str) -> list[str]:
+def found(home: Path, served: Running, stranger: ForeignServer, other: ForeignServer, nobody: str) -> list[str]:
     """Four servers: a good one, one with a tool of the same name, an invalid one, one that is down."""
     stranger.document = offering(stranger, "forecast", "watch")
     other.document = b'{"name": "other", "tools": []}'
@@ -121,7 +121,7 @@ def test_a_table_shows_what_was_found_and_what_is_wrong(home: Path, found: list[
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
-def test_names_of_tools_are_clipped_to_the_width(home: Path, stranger: Stranger, columns: int) -> None:
+def test_names_of_tools_are_clipped_to_the_width(home: Path, stranger: ForeignServer, columns: int) -> None:
     names = [f"operation_{number}" for number in range(30)]
     stranger.document = offering(stranger, *names)
     configure(home, stranger.url)
@@ -194,7 +194,7 @@ def test_without_servers_every_tool_that_is_named_is_told_of(home: Path) -> None
         assert up.err.count("unknown  [agent.") == 3
 
 
-def test_a_prefix_that_was_left_out_is_what_was_meant(home: Path, stranger: Stranger) -> None:
+def test_a_prefix_that_was_left_out_is_what_was_meant(home: Path, stranger: ForeignServer) -> None:
     stranger.document = offering(stranger, "demolish")
     configure(home, stranger.url, agent=SETTINGS)
     with (home / "rapkit.toml").open("a") as settings:
@@ -221,7 +221,7 @@ def test_somebody_talks_to_it_and_it_calls_a_tool(home: Path, served: Running) -
     assert "Traceback" not in up.err
 
 
-def test_threads_that_wait_are_counted_at_the_next_start(home: Path, stranger: Stranger) -> None:
+def test_threads_that_wait_are_counted_at_the_next_start(home: Path, stranger: ForeignServer) -> None:
     stranger.offer()
     configure(home, stranger.url)
     with running("up", "--port", "0", folder=home) as up:

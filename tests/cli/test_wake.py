@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.cli.command import Running, eventually, rapkit, running
-from tests.cli.stranger import Stranger
+from tests.cli.foreign_server import ForeignServer
 from tests.crash.processes import free_port
 
 PLAN = """
@@ -196,7 +196,7 @@ def test_told_to_stop_it_gives_back_what_it_has(home: Home, receiver: Running) -
     assert home.said(thread) == "Hello."
 
 
-def test_what_is_due_later_is_told(home: Home, stranger: Stranger) -> None:
+def test_what_is_due_later_is_told(home: Home, stranger: ForeignServer) -> None:
     """The next attempt at a POST, with a tool server in trouble."""
     stranger.offer()
     stranger.status = 503

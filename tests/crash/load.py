@@ -5,8 +5,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.crash.call_log import CallLog
 from tests.crash.history import Call
-from tests.crash.ledger import Ledger
 
 _MIX = {"quick": 4, "slow": 3, "put": 2, "pay": 4, "block": 1, "stamp": 2, "refuse": 1, "fail": 1}
 _SECONDS = {"put": (0.0, 0.1), "pay": (0.0, 0.2), "block": (0.05, 0.3), "stamp": (0.0, 0.1)}
@@ -16,7 +16,7 @@ _SECONDS = {"put": (0.0, 0.1), "pay": (0.0, 0.2), "block": (0.05, 0.3), "stamp":
 class Load:
     """Makes calls that are simply answered: `most` at most; slow ones take up to `longest` seconds."""
 
-    ledger: Ledger
+    ledger: CallLog
     random: random.Random
     most: int
     longest: float = 0.5

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import uvicorn
 
-from tests.server.oauth.provider_server import Consent, ProviderServer
+from tests.server.interaction.oauth.provider_server import Consent, ProviderServer
 
 Moment = Literal["asked", "given"]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rapkit.delivery import signatures
+from tests.crash.call_log import CallLog
 from tests.crash.history import Call, Emission
-from tests.crash.ledger import Ledger
 
 GITHUB_SECRET = "a secret that only the source knows"
 STANDARD_SECRET = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
@@ -25,7 +25,7 @@ _MIX = {"count": 3, "count_slowly": 2, "count_plainly": 2, "count_out": 1, "news
 class Subscribers:
     """Make subscriptions, cancel some of them, close the threads of others."""
 
-    ledger: Ledger
+    ledger: CallLog
     random: random.Random
     _stopped: bool = False
 
@@ -70,7 +70,7 @@ class Source:
     """Tells of one topic, one thing after another, each until it is acknowledged. Now and then something ends whoever has heard of it."""
 
     topic: str
-    ledger: Ledger
+    ledger: CallLog
     random: random.Random
     emissions: list[Emission] = field(default_factory=list)
     _stopped: bool = False

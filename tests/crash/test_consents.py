@@ -3,9 +3,9 @@
 import json
 from dataclasses import replace
 
-from tests.crash.account import account
 from tests.crash.consents import declines
 from tests.crash.history import Call, Consent, Death, Delivery, Effect, History, Orphan, Sent
+from tests.crash.invariants import account
 
 ACT = Call(1, "act", 0.1, "thread_0", "call_1", None, "user_1")
 DENIED = Call(2, "act_again", 0.1, "thread_0", "call_2", None, "user_4")

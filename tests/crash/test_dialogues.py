@@ -3,9 +3,9 @@
 import json
 from dataclasses import replace
 
-from tests.crash.account import account
 from tests.crash.dialogues import CHOICES, prompt
 from tests.crash.history import Answer, Call, Death, Delivery, Effect, History, Sent
+from tests.crash.invariants import account
 
 ASK = Call(1, "ask", 0.1, "thread_0", "call_1")
 TWICE = Call(2, "ask_twice", 0.1, "thread_0", "call_2", "model_2")

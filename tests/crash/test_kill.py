@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.arena import Arena, Setting
+from tests.crash.crash_run import CrashRun, Setting
 from tests.crash.processes import Process
 
 SHORT = os.environ.get("RAPKIT_SOAK") == "short"
@@ -19,12 +19,12 @@ KILLS = 20 if SHORT else 200
 SECONDS = 45 if SHORT else 600
 
 
-async def at_random(arena: Arena) -> None:
+async def at_random(arena: CrashRun) -> None:
     await arena.some_time(0.1, 2.0)
     await arena.server.kill()
 
 
-async def while_acknowledgements_are_in_flight(arena: Arena) -> None:
+async def while_acknowledgements_are_in_flight(arena: CrashRun) -> None:
     killing: list[asyncio.Task[None]] = []
     burst = asyncio.create_task(arena.load.burst(64, lambda: killing.append(asyncio.create_task(arena.server.kill()))))
     while not killing:
@@ -34,7 +34,7 @@ async def while_acknowledgements_are_in_flight(arena: Arena) -> None:
     await burst
 
 
-async def during_an_orderly_stop(arena: Arena) -> None:
+async def during_an_orderly_stop(arena: CrashRun) -> None:
     await arena.some_time(0.1, 0.5)
     arena.server.terminate()
     await arena.some_time(0.0, 0.5)
@@ -42,7 +42,7 @@ async def during_an_orderly_stop(arena: Arena) -> None:
         await arena.server.kill()
 
 
-async def again_and_again_while_it_starts(arena: Arena) -> None:
+async def again_and_again_while_it_starts(arena: CrashRun) -> None:
     await arena.some_time(0.1, 0.5)
     await arena.server.kill()
     for _ in range(4):
@@ -51,7 +51,7 @@ async def again_and_again_while_it_starts(arena: Arena) -> None:
         await arena.server.kill()
 
 
-async def the_sink_instead(arena: Arena) -> None:
+async def the_sink_instead(arena: CrashRun) -> None:
     await arena.some_time(0.1, 0.5)
     await arena.sink.kill()
     await arena.some_time(0.0, 0.5)
@@ -59,14 +59,14 @@ async def the_sink_instead(arena: Arena) -> None:
     await arena.sink.ready()
 
 
-async def both(arena: Arena) -> None:
+async def both(arena: CrashRun) -> None:
     await arena.some_time(0.1, 1.0)
     await asyncio.gather(arena.sink.kill(), arena.server.kill())
     arena.sink.start()
     await arena.sink.ready()
 
 
-MOMENTS: tuple[Callable[[Arena], Awaitable[None]], ...] = (
+MOMENTS: tuple[Callable[[CrashRun], Awaitable[None]], ...] = (
     at_random,
     while_acknowledgements_are_in_flight,
     during_an_orderly_stop,
@@ -83,7 +83,7 @@ async def start_again(process: Process) -> None:
 
 
 async def test_what_was_acknowledged_is_answered_once_though_the_server_is_killed(tmp_path: Path, seed: int) -> None:
-    async with Arena(tmp_path, seed) as arena:
+    async with CrashRun(tmp_path, seed) as arena:
         async with arena.under_load():
             for _ in range(3):
                 await at_random(arena)
@@ -92,8 +92,8 @@ async def test_what_was_acknowledged_is_answered_once_though_the_server_is_kille
 
 
 @pytest.mark.parametrize("moment", MOMENTS[1:], ids=lambda moment: moment.__name__)
-async def test_also_when_it_is_killed(tmp_path: Path, seed: int, moment: Callable[[Arena], Awaitable[None]]) -> None:
-    async with Arena(tmp_path, seed, Setting(faults=0.02)) as arena:
+async def test_also_when_it_is_killed(tmp_path: Path, seed: int, moment: Callable[[CrashRun], Awaitable[None]]) -> None:
+    async with CrashRun(tmp_path, seed, Setting(faults=0.02)) as arena:
         async with arena.under_load():
             await moment(arena)
             await start_again(arena.server)
@@ -104,7 +104,7 @@ async def test_also_when_it_is_killed(tmp_path: Path, seed: int, moment: Callabl
 async def test_what_was_acknowledged_is_answered_once_though_all_is_killed_all_the_time(
     tmp_path: Path, seed: int
 ) -> None:
-    async with Arena(tmp_path, seed, Setting(faults=0.15, most_faults=2)) as arena:
+    async with CrashRun(tmp_path, seed, Setting(faults=0.15, most_faults=2)) as arena:
         async with arena.under_load():
             kills, end = 0, time.monotonic() + SECONDS
             while kills < KILLS or time.monotonic() < end:
@@ -119,7 +119,7 @@ async def test_what_was_acknowledged_is_answered_once_though_all_is_killed_all_t
 TWO = Setting(servers=2, lease=2.0, longest=3.5, faults=0.02)
 
 
-async def one_of_two_is_killed(arena: Arena, times: int) -> None:
+async def one_of_two_is_killed(arena: CrashRun, times: int) -> None:
     for _ in range(times):
         await arena.some_time(0.2, 2.0)
         server = arena.random.choice(arena.servers)
@@ -129,7 +129,7 @@ async def one_of_two_is_killed(arena: Arena, times: int) -> None:
 
 
 async def test_two_servers_on_one_store_never_run_a_call_at_once(tmp_path: Path, seed: int) -> None:
-    async with Arena(tmp_path, seed, TWO) as arena:
+    async with CrashRun(tmp_path, seed, TWO) as arena:
         async with arena.under_load():
             await one_of_two_is_killed(arena, times=2)
         await arena.settle(patience=30)
@@ -137,14 +137,14 @@ async def test_two_servers_on_one_store_never_run_a_call_at_once(tmp_path: Path,
 
 @pytest.mark.soak
 async def test_two_servers_on_one_store_one_of_them_killed_all_the_time(tmp_path: Path, seed: int) -> None:
-    async with Arena(tmp_path, seed, TWO) as arena:
+    async with CrashRun(tmp_path, seed, TWO) as arena:
         async with arena.under_load():
             await one_of_two_is_killed(arena, times=10 if SHORT else 100)
         await arena.settle(patience=120)
 
 
 async def test_a_server_that_stood_still_too_long_comes_back_and_changes_nothing(tmp_path: Path, seed: int) -> None:
-    async with Arena(tmp_path, seed, Setting(servers=2, lease=0.5, faults=0)) as arena:
+    async with CrashRun(tmp_path, seed, Setting(servers=2, lease=0.5, faults=0)) as arena:
         frozen, _ = arena.servers
         async with arena.under_load():
             await arena.some_time(0.3, 0.8)

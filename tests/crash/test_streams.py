@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from tests.crash.account import account
 from tests.crash.history import Call, Death, Delivery, Effect, Emission, History, Stream
+from tests.crash.invariants import account
 
 COUNT = Call(1, "count", 0.0, "stream_1", "call_1", "model_1")
 PLAIN = Call(2, "count_plainly", 0.0, "stream_2", "call_2")

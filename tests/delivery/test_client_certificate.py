@@ -11,8 +11,8 @@ import pytest
 from tests.certificates import Authority, Pair
 
 from rapkit import ClientCertificate, Server, SigV4
-from rapkit.delivery.client import HttpClient, Pool
 from rapkit.delivery.guard import Guard
+from rapkit.delivery.http_client import HttpClient, PoolLimits
 from rapkit.errors import ConfigError, DeliveryError
 from rapkit.http.certificates import CertificateNames, peer_names
 from rapkit.runtime.agent import Agent
@@ -58,7 +58,7 @@ async def here(_host: str, _port: int) -> list[str]:
 
 def client(port: int, pair: Pair, authority: Authority, ttl: float = 60.0) -> HttpClient:
     guard = Guard([f"https://tools.test:{port}"], resolver=here)
-    return HttpClient(guard, pool=Pool(ttl=ttl), certificate=ClientCertificate(pair.cert, pair.key, authority.ca))
+    return HttpClient(guard, pool=PoolLimits(ttl=ttl), certificate=ClientCertificate(pair.cert, pair.key, authority.ca))
 
 
 async def test_a_certificate_is_shown_to_a_pinned_address_under_the_right_name(authority: Authority) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy, Verdict, verdict
+from rapkit.delivery.retry import POLICIES, PostKind, RetryDecision, RetryPolicy, retry_decision
 from rapkit.errors import ConfigError
 
 DAY = 24 * 3600
@@ -27,38 +27,38 @@ def policies() -> st.SearchStrategy[RetryPolicy]:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (200, Verdict.DELIVERED),
-        (202, Verdict.DELIVERED),
-        (204, Verdict.DELIVERED),
-        (299, Verdict.DELIVERED),
-        (404, Verdict.GONE),
-        (410, Verdict.GONE),
-        (400, Verdict.REFUSED),
-        (401, Verdict.REFUSED),
-        (408, Verdict.REFUSED),
-        (409, Verdict.REFUSED),
-        (413, Verdict.REFUSED),
-        (429, Verdict.REFUSED),
-        (499, Verdict.REFUSED),
-        (500, Verdict.RETRY),
-        (503, Verdict.RETRY),
-        (599, Verdict.RETRY),
-        (301, Verdict.RETRY),
-        (302, Verdict.RETRY),
-        (308, Verdict.RETRY),
-        (101, Verdict.RETRY),
-        (999, Verdict.RETRY),
+        (200, RetryDecision.DELIVERED),
+        (202, RetryDecision.DELIVERED),
+        (204, RetryDecision.DELIVERED),
+        (299, RetryDecision.DELIVERED),
+        (404, RetryDecision.GONE),
+        (410, RetryDecision.GONE),
+        (400, RetryDecision.REFUSED),
+        (401, RetryDecision.REFUSED),
+        (408, RetryDecision.REFUSED),
+        (409, RetryDecision.REFUSED),
+        (413, RetryDecision.REFUSED),
+        (429, RetryDecision.REFUSED),
+        (499, RetryDecision.REFUSED),
+        (500, RetryDecision.RETRY),
+        (503, RetryDecision.RETRY),
+        (599, RetryDecision.RETRY),
+        (301, RetryDecision.RETRY),
+        (302, RetryDecision.RETRY),
+        (308, RetryDecision.RETRY),
+        (101, RetryDecision.RETRY),
+        (999, RetryDecision.RETRY),
     ],
 )
-def test_a_status_decides_what_becomes_of_the_message(status: int, expected: Verdict) -> None:
+def test_a_status_decides_what_becomes_of_the_message(status: int, expected: RetryDecision) -> None:
     """INV-4, INV-5, CB-3, CB-4."""
-    assert verdict(status) is expected
+    assert retry_decision(status) is expected
 
 
 @given(st.integers(400, 499))
 def test_no_4xx_is_ever_retried(status: int) -> None:
     """INV-5, CB-4."""
-    assert verdict(status) is not Verdict.RETRY
+    assert retry_decision(status) is not RetryDecision.RETRY
 
 
 @pytest.mark.parametrize(
@@ -131,15 +131,15 @@ def test_every_message_is_given_up_within_the_horizon(policy: RetryPolicy, data:
 @pytest.mark.parametrize(
     ("kind", "horizon"),
     [
-        (Kind.INVOCATION, 600),
-        (Kind.CALLBACK, 3 * DAY),
-        (Kind.QUESTION, 3600),
-        (Kind.VIEW, 300),
-        (Kind.ANSWER, 3600),
-        (Kind.NOTICE, 0),
+        (PostKind.INVOCATION, 600),
+        (PostKind.CALLBACK, 3 * DAY),
+        (PostKind.QUESTION, 3600),
+        (PostKind.VIEW, 300),
+        (PostKind.ANSWER, 3600),
+        (PostKind.NOTICE, 0),
     ],
 )
-def test_each_kind_has_its_own_horizon(kind: Kind, horizon: float) -> None:
+def test_each_kind_has_its_own_horizon(kind: PostKind, horizon: float) -> None:
     policy = POLICIES[kind]
     age, attempts = 0.0, 1
     while (wait := policy.delay(attempts, age, 0.5)) is not None:
@@ -148,8 +148,8 @@ def test_each_kind_has_its_own_horizon(kind: Kind, horizon: float) -> None:
     assert age == pytest.approx(horizon, abs=2)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.NOTICE])
-def test_each_kind_backs_off_exponentially(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in PostKind if kind is not PostKind.NOTICE])
+def test_each_kind_backs_off_exponentially(kind: PostKind) -> None:
     """Item 20 · INV-4, CB-3: every wait is twice the one before, up to the cap."""
     policy = POLICIES[kind]
     waits = [policy.delay(attempts, 0.0, 0.0) for attempts in range(1, 8)]
@@ -159,11 +159,11 @@ def test_each_kind_backs_off_exponentially(kind: Kind) -> None:
 
 
 def test_a_notice_is_sent_once() -> None:
-    assert POLICIES[Kind.NOTICE].delay(1, 0.0, 0.0) is None
+    assert POLICIES[PostKind.NOTICE].delay(1, 0.0, 0.0) is None
 
 
 def test_a_callback_outlasts_a_weekend_without_hammering() -> None:
-    policy = POLICIES[Kind.CALLBACK]
+    policy = POLICIES[PostKind.CALLBACK]
     age, attempts = 0.0, 1
     while (wait := policy.delay(attempts, age, 0.5)) is not None:
         age, attempts = age + wait, attempts + 1

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rapkit import Toolset, testing
-from rapkit.cli.loading import load_toolset
+from rapkit.cli.toolset_loader import load_toolset
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 MOST_LINES = 80

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rapkit import settings
-from rapkit.settings import load_settings
-from rapkit.settings_keys import key_names
+from rapkit.settings import settings
+from rapkit.settings.keys import key_names
+from rapkit.settings.settings import load_settings
 from tests.certificates import Authority
 from tests.docs.blocks import PAGES, ROOT, Block, blocks_of
 

@@ -21,7 +21,7 @@ from rapkit.cli import rapkit
 from rapkit.kernel.entries import JournalEntry
 from rapkit.protocol.schemas import MODELS
 from rapkit.runtime.api.operations import OPERATIONS
-from rapkit.settings_keys import TABLES, VARIABLES
+from rapkit.settings.keys import TABLES, VARIABLES
 from tests.docs.blocks import ROOT
 
 LOADING = {"script", "img", "iframe", "source", "video", "audio", "embed"}

@@ -42,9 +42,9 @@ from rapkit.cli import main, rapkit
 rapkit.context_settings["default_map"] = {{"serve": {{"port": {server}}}}}
 
 if not set(sys.argv[1:2]) & set({of_tools}):
-    from rapkit.models import opening
+    from rapkit.models import registry
 
-    real, plan = opening.open_model, {plan!r}
+    real, plan = registry.open_model, {plan!r}
 
     def open_model(name):
         if not plan or not isinstance(name, str) or name.startswith("scripted:"):
@@ -53,11 +53,11 @@ if not set(sys.argv[1:2]) & set({of_tools}):
         model._name = name
         return model
 
-    opening.open_model = open_model
+    registry.open_model = open_model
 
-    from rapkit import settings_whereabouts
+    from rapkit.settings import agent_location
 
-    settings_whereabouts.DEFAULT_PORT = {agent}
+    agent_location.DEFAULT_PORT = {agent}
 
 main()
 """
@@ -201,7 +201,7 @@ class _Shell:
 
 
 @contextlib.contextmanager
-def _shell(folder: Path, home: Path, ports: Ports, plan: Path) -> Iterator[_Shell]:
+def _shell(folder: Path, home: Path, ports: Ports, config: Path) -> Iterator[_Shell]:
     programs = folder / "bin"
     programs.mkdir()
     shim = programs / "rapkit"
@@ -209,7 +209,7 @@ def _shell(folder: Path, home: Path, ports: Ports, plan: Path) -> Iterator[_Shel
         _SHIM.format(
             python=sys.executable,
             of_tools=_OF_TOOLS,
-            plan=f"scripted:{plan}" if plan.exists() else "",
+            config=f"scripted:{config}" if config.exists() else "",
             agent=ports.real("8700"),
             server=ports.real("8001"),
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rapkit.cli.call.listener import Listener
+from rapkit.cli.call.callback_listener import CallbackListener
 from tests.crash.processes import Process
 from tests.fuzz.target import Target, fuzzed_server, signed_server
 
@@ -27,7 +27,7 @@ def _running(process: Process) -> Iterator[Target]:
     process.start()
     try:
         asyncio.run(process.ready())
-        with Listener() as listener:
+        with CallbackListener() as listener:
             yield Target(process, listener)
         assert asyncio.run(process.stop()) == 0
     finally:

@@ -50,7 +50,7 @@ def header_mutations(good: str) -> st.SearchStrategy[str]:
 
 
 def _in_a_header(value: str) -> str:
-    return "".join(letter for letter in value if letter.isprintable() or letter > "\x9f").strip(" \t")
+    return "".join(new_mail for new_mail in value if new_mail.isprintable() or new_mail > "\x9f").strip(" \t")
 
 
 GOOD_BUT = '{"operation": "echo", "id": "i", "group_id": "g", "callback_url": "http://127.0.0.1:1/", "arguments": %s}'

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 
-CALLER_SECRET, STANDARD_SECRET = ("whsec_" + base64.b64encode(letter * 24).decode() for letter in (b"c", b"s"))
+CALLER_SECRET, STANDARD_SECRET = ("whsec_" + base64.b64encode(new_mail * 24).decode() for new_mail in (b"c", b"s"))
 GITHUB_SECRET, STRIPE_SECRET = "what GitHub knows", "what Stripe knows"
 
 Signed = dict[str, str | None]

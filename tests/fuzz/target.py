@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+from rapkit.cli.call.callback_listener import CallbackListener
 from rapkit.cli.call.keyboard import Typed
-from rapkit.cli.call.listener import Listener
 from rapkit.protocol import Callback, OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
 from tests.crash.processes import Process, complaints_in, free_port
 from tests.fuzz.signatures import CALLER_SECRET, GITHUB_SECRET, STANDARD_SECRET, STRIPE_SECRET, Signed, standard
@@ -62,7 +62,7 @@ class Target:
     """A server, and a listener for what it calls back. With `signs` every request is signed, as Standard Webhooks are."""
 
     process: Process
-    listener: Listener
+    listener: CallbackListener
     signs: bool = False
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _came: dict[Sent, list[Callback]] = field(default_factory=lambda: defaultdict(list))

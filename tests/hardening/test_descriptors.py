@@ -34,7 +34,7 @@ TOOLS = """
 
 CLIENT_WITHOUT_DESCRIPTORS = """
 import asyncio, os, resource
-from rapkit.delivery.client import HttpClient
+from rapkit.delivery.http_client import HttpClient
 from rapkit.delivery.guard import Guard
 from rapkit.errors import ConfigError
 

@@ -96,7 +96,7 @@ def test_a_large_body_is_no_reason_to_keep_large_trailers(serve: Serve, line: by
 
 def test_small_chunks_and_ordinary_trailers_are_no_reason_to_refuse(serve: Serve) -> None:
     server = serve(TOOLS)
-    body = b"".join(b"1\r\n%c\r\n" % letter for letter in b'{"operation": "greet"}' + b" " * 100_000)
+    body = b"".join(b"1\r\n%c\r\n" % new_mail for new_mail in b'{"operation": "greet"}' + b" " * 100_000)
 
     with connect(server.url) as connection:
         connection.sendall(head("POST", f"{server.url}/close_thread", "Transfer-Encoding: chunked"))

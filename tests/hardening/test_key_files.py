@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rapkit.keys import VARIABLE
+from rapkit.keyring import VARIABLE
 from tests.interop.http_peer import PATIENCE
 from tests.interop.processes import free_port
 

@@ -15,7 +15,7 @@ from botocore.credentials import Credentials  # type: ignore[import-untyped]
 
 from rapkit import SigV4
 from rapkit.errors import ConfigError
-from rapkit.http.callers import Callers
+from rapkit.http.authentication import Callers
 from rapkit.http.sigv4 import NotAuthentic, SigV4Keys
 
 SUITE: dict[str, str] = json.loads((Path(__file__).parent / "aws4_testsuite" / "signed_requests.json").read_text())

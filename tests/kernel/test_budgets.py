@@ -9,7 +9,7 @@ from rapkit.kernel.entries import ClosedEntry, Failed, GrantedEntry, ParkedEntry
 from rapkit.kernel.incoming import ChildClosed, ChildReport, Grant, Incoming, UserMessage, WakeUp
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import Granted, Status, Thread
-from tests.kernel.talk import Talk, forecast, subscribed, want
+from tests.kernel.thread_driver import ThreadDriver, forecast, subscribed, want
 
 USED = Usage(requests=3, input_tokens=800, output_tokens=200, cost=1.5)
 
@@ -70,7 +70,7 @@ def test_what_was_used_is_told_in_full() -> None:
 
 
 def test_every_reply_and_every_summary_is_counted() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user()
     talk.says("Hello.", usage=USED)
     talk.user()
@@ -82,7 +82,7 @@ def test_every_reply_and_every_summary_is_counted() -> None:
 
 
 def test_a_thread_without_a_budget_stops_and_what_was_said_to_it_is_kept() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user("Hello")
     assert talk.has_no_budget("No money.") == (ParkedEntry("No money."),)
     assert talk.status() is Status.PARKED
@@ -91,7 +91,7 @@ def test_a_thread_without_a_budget_stops_and_what_was_said_to_it_is_kept() -> No
 
 
 def test_a_grant_lets_it_go_on_by_itself() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user("Hello")
     talk.has_no_budget()
     assert talk.hears(Grant(slices=2, tokens=5, cost=0.5)) == (GrantedEntry(2, 5, 0.5),)
@@ -103,14 +103,14 @@ def test_a_grant_lets_it_go_on_by_itself() -> None:
 
 
 def test_grants_add_up() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.hears(Grant(slices=2), Grant(slices=3, cost=0.5))
     assert talk.thread.granted == Granted(5, 0, 0.5)
     assert not talk.is_asked()
 
 
 def test_a_grant_does_not_revive_a_thread_that_has_stopped_for_another_reason() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user("Hello")
     talk.fails(retryable=False)
     talk.hears(Grant(slices=2))
@@ -120,7 +120,7 @@ def test_a_grant_does_not_revive_a_thread_that_has_stopped_for_another_reason() 
 
 @pytest.mark.parametrize("message", [UserMessage("And?"), WakeUp("news", "09:00", "Read.")], ids=["user", "schedule"])
 def test_who_writes_to_a_thread_without_a_budget_is_told_again_and_the_message_is_kept(message: Incoming) -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user("Hello")
     talk.has_no_budget()
     talk.hears(message)
@@ -132,7 +132,7 @@ def test_who_writes_to_a_thread_without_a_budget_is_told_again_and_the_message_i
 
 
 def test_a_result_that_comes_meanwhile_is_kept() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user("Hello")
     talk.says("", forecast())
     talk.user("Well?")
@@ -157,7 +157,7 @@ def test_a_thread_that_goes_on_by_a_grant_bears_as_many_failures_as_any() -> Non
 
 
 def test_a_thread_may_know_when_there_is_more() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user("Hello")
     talk.has_no_budget("No money today.", until=5000.0)
     assert talk.status() is Status.PARKED
@@ -168,7 +168,7 @@ def test_a_thread_may_know_when_there_is_more() -> None:
 
 
 def test_a_message_is_not_left_waiting_for_that() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user("Hello")
     talk.has_no_budget("No money today.", until=5000.0)
     assert talk.hears(UserMessage("And?")) == (UserSaid("And?"),)
@@ -203,7 +203,7 @@ def test_a_child_made_for_an_event_waits_where_it_is_known_when_there_is_more() 
 
 
 def test_a_child_with_a_task_tells_its_parent_and_reports_once_it_goes_on() -> None:
-    parent = Talk()
+    parent = ThreadDriver()
     parent.user("Hello")
     parent.says("", want("spawn_thread", task="Count."))
     child = parent.spawned()
@@ -264,7 +264,7 @@ def test_what_a_child_took_that_was_made_for_an_event_counts_when_it_is_closed()
 
 
 def test_a_failure_of_the_model_counts_as_asking_it() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user()
     talk.fails()
     talk.fails(retryable=False)
@@ -300,7 +300,7 @@ def test_an_event_does_not_wait_until_there_is_more_but_tries() -> None:
 
 def test_who_grants_nothing_lets_a_thread_go_on_if_it_can() -> None:
     """Its limits may be others by now."""
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user("Hello")
     talk.has_no_budget()
     assert talk.hears(Grant()) == ()

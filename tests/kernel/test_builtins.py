@@ -7,7 +7,7 @@ from rapkit.kernel.completion import WantedCall
 from rapkit.kernel.effects import TellCancelled, Withdraw
 from rapkit.kernel.entries import Answered, ModelSaid, Unsubscribed
 from rapkit.kernel.limits import ThreadLimits
-from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
+from tests.kernel.thread_driver import ThreadDriver, calling, forecast, storms, subscribed, want
 
 
 def test_all_names_of_ours_are_reserved() -> None:
@@ -16,7 +16,7 @@ def test_all_names_of_ours_are_reserved() -> None:
 
 def test_a_model_that_calls_the_name_for_injected_events_is_refused() -> None:
     """Other runtimes show events as calls of that tool; a model that has seen such a conversation may imitate it."""
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user()
     talk.says("", want("receive_event__injected", original_tool_call_id="c1_t1"))
     (refused,) = talk.answers()

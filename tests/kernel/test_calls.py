@@ -18,7 +18,7 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import STILL_RUNNING
 from rapkit.kernel.thread import Status
 from rapkit.protocol import ImageContent, OAuthRequest, TextContent, TextSegment, ToolResult
-from tests.kernel.talk import calling, forecast, storms, subscribed
+from tests.kernel.thread_driver import calling, forecast, storms, subscribed
 
 CALLED = "model calls c1_t1: forecast Oslo"
 GONE = Ignored("tool_result", "no call waits for it", "c1_t1")

@@ -1,9 +1,9 @@
 import pytest
 
-from tests.kernel.talk import Talk, calling, forecast, storms, want
+from tests.kernel.thread_driver import ThreadDriver, calling, forecast, storms, want
 
 
-def _subscribed_to(*cities: str) -> Talk:
+def _subscribed_to(*cities: str) -> ThreadDriver:
     talk = calling(*(storms(city) for city in cities))
     for number in range(1, len(cities) + 1):
         talk.result(f"c{number}_t1", "Subscribed.", subscription=True)

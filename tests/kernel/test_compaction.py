@@ -9,11 +9,11 @@ from rapkit.kernel.compaction import (
     lines_since,
     not_compacted,
     room_for,
+    shrink_window,
     summary_question,
-    takes_less,
 )
 from rapkit.kernel.completion import Reply, Usage
-from rapkit.kernel.conversation import Answer, Heard, Said, SaidCall
+from rapkit.kernel.conversation import Heard, Said, SaidCall, ToolAnswer
 from rapkit.kernel.effects import MakeChild
 from rapkit.kernel.entries import (
     Answered,
@@ -31,8 +31,8 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import NOT_PERMITTED_YET, STILL_RUNNING, Numbered
 from rapkit.kernel.thread import Summarised, Thread
 from rapkit.protocol import TextContent
-from tests.kernel.talk import Talk, demolish, forecast, storms, subscribed, want
-from tests.kernel.views import seen
+from tests.kernel.memory_journals import seen
+from tests.kernel.thread_driver import ThreadDriver, demolish, forecast, storms, subscribed, want
 
 FEW = ThreadLimits(window=8)
 """A quarter of this stays: two lines, and what belongs to them."""
@@ -44,7 +44,7 @@ SUMMARY = "(This is a summary of what was said before:)\n\n"
 SUBSCRIBED = "This subscription is active. Its events will come by themselves."
 
 
-def chat(talk: Talk, turns: int, first: int = 1) -> Talk:
+def chat(talk: ThreadDriver, turns: int, first: int = 1) -> ThreadDriver:
     for number in range(first, first + turns):
         talk.user(f"question {number}")
         talk.says(f"answer {number}")
@@ -83,7 +83,7 @@ def test_when_room_is_made(thread: Thread, limits: ThreadLimits, window: int | N
 
 
 def test_how_many_tokens_the_last_completion_took_is_known() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user()
     talk.says("Hello.", usage=Usage(1, 700, 50))
     assert talk.thread.context == 750
@@ -160,7 +160,7 @@ def test_lines_are_told_by_their_numbers_not_by_their_places() -> None:
 
 
 def test_a_summary_takes_the_place_of_what_was_said_before_it() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
     where = talk.is_summarised("Five questions were answered.")
     assert where.upto == 9
@@ -174,7 +174,7 @@ def test_a_summary_takes_the_place_of_what_was_said_before_it() -> None:
 
 
 def test_a_summary_is_summarised_with_what_was_said_since() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
     talk.is_summarised("Five.")
     talk.says("answer 6")
@@ -186,7 +186,7 @@ def test_a_summary_is_summarised_with_what_was_said_since() -> None:
 
 
 def test_no_line_is_lost_between_a_summary_and_what_is_shown() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
     where = talk.is_summarised()
     before = [line.seq for line in lines(*talk.journal) if line.seq <= where.upto]
@@ -254,7 +254,7 @@ def test_a_call_that_ended_before_is_not_named() -> None:
 
 
 def test_a_call_that_is_shown_anyway_is_not_named_twice() -> None:
-    talk = chat(Talk(limits=FEW), 4)
+    talk = chat(ThreadDriver(limits=FEW), 4)
     talk.user("And Oslo?")
     talk.says("", forecast())
     talk.user("Well?")
@@ -281,7 +281,7 @@ def test_a_call_that_still_goes_on_at_the_next_summary_is_named_again() -> None:
 
 
 def test_an_event_that_came_early_is_shown_though_its_line_is_summarised() -> None:
-    talk = Talk(limits=FEW)
+    talk = ThreadDriver(limits=FEW)
     talk.user("Hello")
     talk.says("", storms())
     talk.event("c1_t1", "early storm")
@@ -295,7 +295,7 @@ def test_an_event_that_came_early_is_shown_though_its_line_is_summarised() -> No
 
 
 def test_a_child_that_was_there_before_sees_what_it_always_saw() -> None:
-    parent = chat(Talk(limits=FEW), 3)
+    parent = chat(ThreadDriver(limits=FEW), 3)
     parent.user("Count.")
     parent.says("", want("spawn_thread", task="Count."))
     child = parent.spawned()
@@ -325,7 +325,7 @@ def test_a_child_that_is_made_after_it_inherits_the_summary_and_no_call_of_its_p
 
 
 def test_the_summary_of_a_child_stands_for_all_it_inherits_too() -> None:
-    parent = chat(Talk(limits=FEW), 3)
+    parent = chat(ThreadDriver(limits=FEW), 3)
     parent.user("Count.")
     parent.says("", want("spawn_thread", task="Count."))
     child = parent.spawned()
@@ -338,7 +338,7 @@ def test_the_summary_of_a_child_stands_for_all_it_inherits_too() -> None:
 
 
 def test_a_grandchild_inherits_no_further_than_to_a_summary() -> None:
-    parent = chat(Talk(limits=FEW), 3)
+    parent = chat(ThreadDriver(limits=FEW), 3)
     parent.user("Count.")
     parent.says("", want("spawn_thread", task="Count."))
     child = parent.spawned()
@@ -372,7 +372,7 @@ def test_where_nothing_can_be_cut_nothing_is_summarised_again() -> None:
 
 
 def test_a_summary_that_fails_is_not_tried_again_at_once_and_the_model_is_asked_without() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
     step = not_compacted(talk.thread, "no answer", Usage(1, 10, 5), talk.now, FEW)
     assert step.entries == (Failed("What was said so far could not be summarised: no answer"),)
@@ -388,9 +388,9 @@ def test_a_summary_that_fails_is_not_tried_again_at_once_and_the_model_is_asked_
 
 
 def test_a_model_that_takes_less_has_half_as_much_from_then_on() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
-    step = takes_less(talk.thread, 128_000, 9000, talk.now, FEW)
+    step = shrink_window(talk.thread, 128_000, 9000, talk.now, FEW)
     assert step is not None
     assert step.entries == ()
     assert step.thread.wants_model
@@ -400,28 +400,28 @@ def test_a_model_that_takes_less_has_half_as_much_from_then_on() -> None:
     talk.says("answer 6")
     assert room_for(talk.thread, FEW, 200_000) == 4500
     assert room_for(talk.thread, FEW, 4000) == 4000
-    again = takes_less(talk.thread, 4500, 9000, talk.now, FEW)
+    again = shrink_window(talk.thread, 4500, 9000, talk.now, FEW)
     assert again is not None
     assert again.thread.room == 2250
 
 
 def test_a_model_that_takes_less_is_asked_for_a_summary_though_that_has_just_failed() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
     talk._apply(not_compacted(talk.thread, "no answer", Usage(), talk.now, FEW))
-    step = takes_less(talk.thread, 10_000, 5000, talk.now, FEW)
+    step = shrink_window(talk.thread, 10_000, 5000, talk.now, FEW)
     assert step is not None
     assert is_due(step.thread, FEW, room_for(step.thread, FEW, 10_000), 5000)
 
 
 @pytest.mark.parametrize(("room", "tokens"), [(999, 5000), (5000, 999)], ids=["room", "tokens"])
 def test_a_model_that_takes_next_to_nothing_cannot_be_asked(room: int, tokens: int) -> None:
-    assert takes_less(Thread("t", wants_model=True), room, tokens, 0.0, FEW) is None
-    assert takes_less(Thread("t", wants_model=True), room + 1, tokens + 1, 0.0, FEW) is not None
+    assert shrink_window(Thread("t", wants_model=True), room, tokens, 0.0, FEW) is None
+    assert shrink_window(Thread("t", wants_model=True), room + 1, tokens + 1, 0.0, FEW) is not None
 
 
 def test_open_children_are_named_with_a_summary_but_not_to_those_who_inherit_it() -> None:
-    talk = Talk(limits=FEW)
+    talk = ThreadDriver(limits=FEW)
     talk.user("Go")
     talk.says("", want("spawn_thread", task="Count."), want("spawn_thread", task="Write."))
     talk.says("", want("close_thread", thread_id="t1-000002"))
@@ -438,7 +438,7 @@ def test_open_children_are_named_with_a_summary_but_not_to_those_who_inherit_it(
 
 
 def test_a_summary_that_was_written_ends_the_failures_before_it() -> None:
-    talk = chat(Talk(limits=FEW), 5)
+    talk = chat(ThreadDriver(limits=FEW), 5)
     talk.user("question 6")
     talk.fails()
     where = cut(seen(talk.thread, talk.journal), [1] * 11, FEW, PLENTY)
@@ -450,7 +450,7 @@ def test_a_summary_that_was_written_ends_the_failures_before_it() -> None:
 
 def test_the_model_is_asked_for_a_summary_behind_what_it_is_of_and_without_tools() -> None:
     call = SaidCall("c1_t1", "forecast", {})
-    heard = Heard((Answer("c1_t1", "forecast", (TextContent(text="sunny"),)),), ("Well?",))
+    heard = Heard((ToolAnswer("c1_t1", "forecast", (TextContent(text="sunny"),)),), ("Well?",))
     now = "(Write the summary of everything above now.)"
     for conversation, expected in [
         ((), (Heard(texts=(now,)),)),
@@ -467,7 +467,7 @@ def test_the_model_is_asked_for_a_summary_behind_what_it_is_of_and_without_tools
 
 
 def test_permission_and_reports_outlive_a_summary() -> None:
-    talk = Talk(limits=FEW)
+    talk = ThreadDriver(limits=FEW)
     talk.user("Go")
     talk.says("", demolish(), want("spawn_thread", task="Count."))
     chat(talk, 4)

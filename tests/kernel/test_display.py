@@ -5,10 +5,10 @@ from rapkit.kernel.compaction import Cut, compacted
 from rapkit.kernel.completion import Reply, Usage, WantedCall
 from rapkit.kernel.entries import ChoiceAsked, MadeCall, ModelSaid, Summary, load_entry
 from rapkit.kernel.incoming import Undelivered
-from rapkit.kernel.replying import reply
+from rapkit.kernel.reply import reply
 from rapkit.kernel.thread import Pending, Subscription, load_thread
 from rapkit.protocol import Annotations, ToolDefinition
-from tests.kernel.talk import Talk, want
+from tests.kernel.thread_driver import ThreadDriver, want
 from tests.kernel.tools import SERVER, document, tool
 
 SCRIPT = 'if args.city == () { "Weather anywhere" } else { "Weather in " + args.city }'
@@ -34,7 +34,7 @@ CATALOG = Catalog(
 )
 
 
-def said_in(talk: Talk, *calls: WantedCall) -> ModelSaid:
+def said_in(talk: ThreadDriver, *calls: WantedCall) -> ModelSaid:
     """What the model's reply became."""
     talk.user()
     entries = talk._apply(
@@ -45,7 +45,7 @@ def said_in(talk: Talk, *calls: WantedCall) -> ModelSaid:
 
 
 def test_a_call_is_kept_with_what_its_script_says() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
 
     said = said_in(talk, want("w_forecast", city="Oslo"), want("w_forecast"), want("w_broken"), want("w_plain"))
 
@@ -55,13 +55,15 @@ def test_a_call_is_kept_with_what_its_script_says() -> None:
 
 
 def test_what_is_no_call_of_a_servers_tool_has_none() -> None:
-    said = said_in(Talk(), want("sleep", seconds=1), want("nonsense"), WantedCall("x", "w_forecast", None, "No JSON."))
+    said = said_in(
+        ThreadDriver(), want("sleep", seconds=1), want("nonsense"), WantedCall("x", "w_forecast", None, "No JSON.")
+    )
 
     assert [call.display for call in said.calls] == [None, None, None]
 
 
 def test_a_subscription_keeps_it_also_when_it_is_confirmed_late() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     said_in(talk, want("w_forecast", city="Oslo"), want("w_forecast", city="Bergen"))
     talk.result("c1_t1", subscription=True)
     talk.hears(Undelivered("c2_t1", "connection refused"))
@@ -72,7 +74,7 @@ def test_a_subscription_keeps_it_also_when_it_is_confirmed_late() -> None:
 
 
 def test_a_person_is_asked_for_permission_with_the_arguments_and_not_with_a_strangers_words() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
 
     said_in(talk, want("w_demolish", city="Oslo"))
 
@@ -82,7 +84,7 @@ def test_a_person_is_asked_for_permission_with_the_arguments_and_not_with_a_stra
 
 
 def test_a_model_is_never_shown_it() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     said_in(talk, want("w_forecast", city="Oslo"))
     talk.result("c1_t1", subscription=True)
     talk.event("c1_t1")

@@ -15,13 +15,13 @@ from rapkit.kernel.incoming import (
 )
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import Inherited, Status
-from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
+from tests.kernel.thread_driver import ThreadDriver, calling, forecast, storms, subscribed, want
 
 ENDED = "the subscription ended with its final event"
 NOBODY_LISTENS = Ignored("subscription_event", "no such subscription is active", "c1_t1")
 
 
-def the_child(talk: Talk) -> MakeChild:
+def the_child(talk: ThreadDriver) -> MakeChild:
     (made,) = [effect for effect in talk.effects if isinstance(effect, MakeChild)]
     return made
 
@@ -328,7 +328,7 @@ def test_an_early_event_of_a_call_that_ends_otherwise_is_discarded(end: Incoming
     assert talk.ignored()[-1].seqs == (3,)
 
 
-def given_up() -> Talk:
+def given_up() -> ThreadDriver:
     """An event came before its call was given up, and one came behind that; the numbers of their entries are 3 and 5."""
     talk = calling(storms())
     talk.event("c1_t1", "one")

@@ -44,8 +44,8 @@ from rapkit.protocol import (
     UserChoice,
     ViewUpdate,
 )
-from tests.kernel.actor import Actor, Clock
-from tests.kernel.wishes import wanted, wishes
+from tests.kernel.checked_thread import CheckedThread, Clock
+from tests.kernel.model_replies import wanted, wishes
 
 T = TypeVar("T")
 
@@ -115,29 +115,29 @@ class Threads(RuleBasedStateMachine):
             question_timeout=question_timeout,
         )
         self.clock = Clock()
-        self.actors: dict[str, Actor] = {}
-        self.letters: set[tuple[str, str]] = set()
+        self.actors: dict[str, CheckedThread] = {}
+        self.new_mails: set[tuple[str, str]] = set()
         self.counter = 0
         self.turn(0, "", ["storms", "storms", "forecast"], 0)
         self.result(0, "pending", 0, True, None, True)
 
     # Mail, which is taken at once or piles up
 
-    def actor(self, pick: int) -> Actor:
+    def actor(self, pick: int) -> CheckedThread:
         """One of them, seldom one that is closed; a new one if all are."""
         every = list(self.actors.values())
         lively = [actor for actor in every if not actor.thread.closed]
         if not lively:
             id = self.next("thread").replace(" ", "_")
-            lively = [self.actors.setdefault(id, Actor(Thread(id), self.limits, self.clock))]
+            lively = [self.actors.setdefault(id, CheckedThread(Thread(id), self.limits, self.clock))]
         return every[pick % len(every)] if pick % 10 == 9 and every else lively[pick % len(lively)]
 
-    def send(self, actor: Actor, message: Incoming, *, at_once: bool) -> None:
+    def send(self, actor: CheckedThread, message: Incoming, *, at_once: bool) -> None:
         actor.mail.append(message)
         if at_once:
             self.carry_out(actor, actor.take(len(actor.mail)))
 
-    def carry_out(self, actor: Actor, effects: tuple[Effect, ...]) -> None:
+    def carry_out(self, actor: CheckedThread, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
             if isinstance(effect, MakeChild):
                 self._make_child(actor, effect)
@@ -146,15 +146,15 @@ class Threads(RuleBasedStateMachine):
             elif isinstance(effect, Write):
                 self._deliver(effect)
 
-    def _deliver(self, letter: Write) -> None:
+    def _deliver(self, new_mail: Write) -> None:
         """Once, as a mailbox would. Only what may come twice has a name that was used before."""
-        known = (letter.thread_id, letter.once) in self.letters
-        assert not known or isinstance(letter.message, CloseThread)
-        self.letters.add((letter.thread_id, letter.once))
+        known = (new_mail.thread_id, new_mail.once) in self.new_mails
+        assert not known or isinstance(new_mail.message, CloseThread)
+        self.new_mails.add((new_mail.thread_id, new_mail.once))
         if not known:
-            self.actors[letter.thread_id].mail.append(letter.message)
+            self.actors[new_mail.thread_id].mail.append(new_mail.message)
 
-    def _spawn(self, actor: Actor, made: Spawn) -> None:
+    def _spawn(self, actor: CheckedThread, made: Spawn) -> None:
         assert made.child.id not in self.actors
         assert made.child.inherits is not None
         rest = actor.entries()[made.child.inherits.upto :]
@@ -163,7 +163,7 @@ class Threads(RuleBasedStateMachine):
         child = self.actors[made.child.id] = actor.child(made.child)
         child.mail.append(Task(actor.thread.id, made.task))
 
-    def _make_child(self, actor: Actor, made: MakeChild) -> None:
+    def _make_child(self, actor: CheckedThread, made: MakeChild) -> None:
         event = actor.entries()[made.event - 1]
         assert isinstance(event, Happened)
         assert made.child.id not in self.actors
@@ -179,7 +179,7 @@ class Threads(RuleBasedStateMachine):
             EventForChild(actor.thread.id, event.call_id, event.name, made.arguments, event.text, event.final)
         )
 
-    def call_id(self, actor: Actor, which: str, pick: int) -> str:
+    def call_id(self, actor: CheckedThread, which: str, pick: int) -> str:
         thread, made = actor.thread, actor.thread.calls_made
         some: dict[str, list[str]] = {
             "pending": [*thread.pending] or [*thread.subscriptions],
@@ -443,7 +443,7 @@ class Threads(RuleBasedStateMachine):
 
     # The model
 
-    def asked(self) -> list[Actor]:
+    def asked(self) -> list[CheckedThread]:
         return [actor for actor in self.actors.values() if actor.thread.asks_at is not None]
 
     @rule(pick=picks, text=texts, wishes=wishes, victim=picks)
@@ -451,7 +451,7 @@ class Threads(RuleBasedStateMachine):
         """A reply of a model that is asked; if none is, the user first writes."""
         self._turn(pick, text, wishes, victim)
 
-    def _turn(self, pick: int, text: str, wishes: list[str], victim: int = 0) -> Actor:
+    def _turn(self, pick: int, text: str, wishes: list[str], victim: int = 0) -> CheckedThread:
         actor = self.asked()[pick % len(self.asked())] if self.asked() else self.actor(pick)
         if actor.thread.asks_at is None:
             self.send(actor, UserMessage(text), at_once=True)
@@ -502,7 +502,7 @@ class Threads(RuleBasedStateMachine):
                 self.send(actor, choice, at_once=True)
         self._bring_about(actor, end, [id], pick)
 
-    def _bring_about(self, actor: Actor, what: str, ids: list[str], pick: int) -> None:
+    def _bring_about(self, actor: CheckedThread, what: str, ids: list[str], pick: int) -> None:
         """One of the ways in which a wait for one of these calls can end."""
         id = ids[pick % len(ids)] if ids else "nobody's"
         messages: dict[str, Incoming] = {
@@ -571,7 +571,7 @@ class Threads(RuleBasedStateMachine):
             self.carry_out(actor, actor.replies(Reply("Yes.")))
         self.result(pick, "pending", call, subscription, None, True)
 
-    def _confirm(self, actor: Actor) -> None:
+    def _confirm(self, actor: CheckedThread) -> None:
         for id in list(actor.thread.pending):
             result = ToolResult(group_id="t", id=id, text=self.next("answer"), subscription=True)
             self.send(actor, result, at_once=True)
@@ -598,14 +598,14 @@ class Threads(RuleBasedStateMachine):
     @rule(pick=picks, tokens=st.sampled_from([999, 1000, 2000, 20_000, 200_000]))
     def the_model_takes_less(self, pick: int, tokens: int) -> None:
         actor = self.asked()[pick % len(self.asked())]
-        self.carry_out(actor, actor.takes_less(tokens))
+        self.carry_out(actor, actor.shrink_window(tokens))
 
     @precondition(lambda self: self.asked())
     @rule(pick=picks, text=mostly("All was said.", ""))
     def what_was_said_is_summarised(self, pick: int, text: str) -> None:
         self._sum_up(self.asked()[pick % len(self.asked())], text)
 
-    def _sum_up(self, actor: Actor, text: str) -> None:
+    def _sum_up(self, actor: CheckedThread, text: str) -> None:
         """Those who inherit it see what they always saw."""
         heirs = [each for each in self.actors.values() if actor.thread.id in each.thread.ancestors]
         before = [heir.shown() for heir in heirs]
@@ -647,7 +647,7 @@ class Threads(RuleBasedStateMachine):
             if not early & {actor.thread.id for actor in family}:
                 assert root.thread.usage_of_all == sum((actor.fates.used for actor in family), Usage())
 
-    def _check_the_end(self, actor: Actor) -> None:
+    def _check_the_end(self, actor: CheckedThread) -> None:
         """Every event that was to have a child of its own has got it, and it alone; and nobody waits for a report in vain."""
         for cut in range(len(actor.entries())):
             actor.check_cut(cut)

@@ -19,7 +19,7 @@ from rapkit.kernel.limits import Confirmation, Confirmations, ThreadLimits
 from rapkit.kernel.projection import NOT_PERMITTED_YET, STILL_RUNNING
 from rapkit.kernel.thread import Thread
 from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice
-from tests.kernel.talk import Talk, calling, demolish, forecast, storms, want
+from tests.kernel.thread_driver import ThreadDriver, calling, demolish, forecast, storms, want
 
 YES, ALWAYS, NO = "Yes", "Yes, and do not ask again in this conversation", "No"
 PROMPT = 'May the agent call demolish with {"city": "Oslo"}?'
@@ -28,7 +28,7 @@ NOT_PERMITTED = "Error: The user was asked whether this call may be made, and di
 REMEMBERED = ThreadLimits(confirmations=Confirmations("remembered"))
 
 
-def was_sent(talk: Talk) -> bool:
+def was_sent(talk: ThreadDriver) -> bool:
     return bool(talk.ledger.sent)
 
 
@@ -192,7 +192,7 @@ def test_what_is_remembered_is_for_one_tool() -> None:
 
 def test_what_was_remembered_counts_for_nothing_where_the_user_is_always_asked() -> None:
     """DIS-11"""
-    talk = Talk(Thread("t1", allowed=("demolish",)))
+    talk = ThreadDriver(Thread("t1", allowed=("demolish",)))
     talk.user("Hello")
     talk.says("", demolish())
     assert list(talk.thread.choices) == ["c1_t1"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rapkit.kernel.conversation import Answer, Heard, Said, SaidCall
+from rapkit.kernel.conversation import Heard, Said, SaidCall, ToolAnswer
 from rapkit.kernel.entries import (
     Answered,
     ChoiceAsked,
@@ -17,7 +17,7 @@ from rapkit.kernel.entries import (
 from rapkit.kernel.projection import STILL_RUNNING, Numbered, Stretch, content_of, project
 from rapkit.kernel.thread import Pending, Subscription, Thread
 from rapkit.protocol import ImageContent, TextContent
-from tests.kernel.strict import accept, accept_question
+from tests.kernel.strict_provider import accept, accept_question
 
 CALL = MadeCall("c1_t1", "forecast", {"city": "Oslo"})
 CALLED = SaidCall("c1_t1", "forecast", {"city": "Oslo"})
@@ -48,7 +48,7 @@ def test_a_text_and_an_event_behind_it_are_one_thing_that_was_said() -> None:
     assert shown == (
         Heard(texts=("a",)),
         Said("b", (pair,)),
-        Heard((Answer("c1_t1-e3", "storms", text("!")),)),
+        Heard((ToolAnswer("c1_t1-e3", "storms", text("!")),)),
     )
 
 
@@ -81,7 +81,11 @@ def test_an_answer_whose_call_is_not_shown_stands_for_itself() -> None:
     shown = project([stretch(Answered("c1_t1", "forecast", "sunny"), first=9)])
     accept_question(shown)
     pair = SaidCall("c1_t1-r9", "forecast", {"kind": "result:c1_t1 (the call is finished)"})
-    assert shown == (Heard(texts=(CUT,)), Said(calls=(pair,)), Heard((Answer("c1_t1-r9", "forecast", text("sunny")),)))
+    assert shown == (
+        Heard(texts=(CUT,)),
+        Said(calls=(pair,)),
+        Heard((ToolAnswer("c1_t1-r9", "forecast", text("sunny")),)),
+    )
 
 
 def test_a_call_the_thread_still_knows_is_echoed_though_it_is_not_shown() -> None:
@@ -95,7 +99,9 @@ def test_a_call_the_thread_still_knows_is_echoed_though_it_is_not_shown() -> Non
 def test_an_early_event_that_lies_too_far_back_is_not_lost_without_a_word() -> None:
     shown = project([stretch(Released((3,), "c1_t1", "storms"), first=900)])
     accept_question(shown)
-    assert shown[-1] == Heard((Answer("c1_t1-e3", "storms", text("(Something happened, too long ago to be shown.)")),))
+    assert shown[-1] == Heard(
+        (ToolAnswer("c1_t1-e3", "storms", text("(Something happened, too long ago to be shown.)")),)
+    )
 
 
 @pytest.mark.parametrize("lines", [stretch(), stretch(ViewChanged("plan")), stretch(ModelSaid("a"))])
@@ -120,7 +126,7 @@ def test_calls_that_are_not_answered_are_the_parents_alone() -> None:
     assert shown == (
         Heard(texts=("a",)),
         Said("b", (SaidCall("c2_t1", "forecast", {"city": "Bergen"}),)),
-        Heard((Answer("c2_t1", "forecast", text("rain")),), ("c",)),
+        Heard((ToolAnswer("c2_t1", "forecast", text("rain")),), ("c",)),
     )
 
 
@@ -135,7 +141,7 @@ def test_ones_own_calls_are_still_running() -> None:
     assert shown == (
         Heard(texts=("a",)),
         Said(calls=(CALLED,)),
-        Heard((Answer("c1_t1", "forecast", text(STILL_RUNNING)),)),
+        Heard((ToolAnswer("c1_t1", "forecast", text(STILL_RUNNING)),)),
     )
 
 
@@ -144,4 +150,4 @@ def test_a_second_answer_in_time_is_not_put_in_the_place_of_the_first() -> None:
     answers = (Answered("c1_t1", "forecast", "one"), Answered("c1_t1", "forecast", "two"))
     shown = project([stretch(UserSaid("a"), ModelSaid("", (CALL,)), *answers)])
     accept(shown)
-    assert shown[2] == Heard((Answer("c1_t1", "forecast", text("one")),))
+    assert shown[2] == Heard((ToolAnswer("c1_t1", "forecast", text("one")),))

@@ -9,7 +9,7 @@ from rapkit.kernel.entries import Answered, AuthorizationExpired, ChoiceAsked, C
 from rapkit.kernel.incoming import AnswerFor, CancelCall, ChooseFor, CloseThread, Incoming, UserMessage, WakeUp
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.protocol import OAuthRequest, UserChoice
-from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
+from tests.kernel.thread_driver import ThreadDriver, calling, forecast, storms, subscribed, want
 from tests.kernel.tools import SERVER
 
 WHERE = want("ask_user", question="Where?", choices=["Oslo", "Bergen"])
@@ -276,7 +276,7 @@ def test_a_question_keeps_its_time_when_the_user_writes() -> None:
 
 
 def test_a_final_event_takes_a_question_and_its_timer_away() -> None:
-    talk = Talk(limits=SOON)
+    talk = ThreadDriver(limits=SOON)
     talk.user()
     talk.says("", storms())
     talk.result("c1_t1", "Subscribed.", subscription=True)

@@ -3,11 +3,11 @@
 import pytest
 
 from rapkit.kernel.entries import Answered, Happened
-from rapkit.kernel.incoming import Refused
-from tests.kernel.talk import Talk, calling, forecast, subscribed
+from rapkit.kernel.incoming import CallbackRefused
+from tests.kernel.thread_driver import ThreadDriver, calling, forecast, subscribed
 
 
-def only_call(talk: Talk) -> str:
+def only_call(talk: ThreadDriver) -> str:
     (call_id,) = talk.thread.pending or talk.thread.subscriptions
     return call_id
 
@@ -17,7 +17,7 @@ def test_a_call_whose_answer_was_refused_is_given_up_and_told_why(what: str) -> 
     talk = calling(forecast())
     call_id = only_call(talk)
 
-    (answered,) = talk.hears(Refused(call_id, "it is too large.", what))
+    (answered,) = talk.hears(CallbackRefused(call_id, "it is too large.", what))
 
     assert isinstance(answered, Answered)
     assert (answered.call_id, answered.by) == (call_id, "runtime")
@@ -30,7 +30,7 @@ def test_a_call_whose_answer_was_refused_is_given_up_and_told_why(what: str) -> 
 def test_a_real_answer_may_still_follow() -> None:
     talk = calling(forecast())
     call_id = only_call(talk)
-    talk.hears(Refused(call_id, "it is too large.", "tool_result"))
+    talk.hears(CallbackRefused(call_id, "it is too large.", "tool_result"))
 
     (late,) = talk.result(call_id, "sunny")
 
@@ -41,18 +41,18 @@ def test_a_real_answer_may_still_follow() -> None:
 def test_a_repetition_settles_nothing_twice() -> None:
     talk = calling(forecast())
     call_id = only_call(talk)
-    talk.hears(Refused(call_id, "it is too large."))
+    talk.hears(CallbackRefused(call_id, "it is too large."))
 
-    assert talk.hears(Refused(call_id, "it is too large.")) == ()
+    assert talk.hears(CallbackRefused(call_id, "it is too large.")) == ()
     talk.result(call_id)
-    assert talk.hears(Refused(call_id, "it is too large.")) == ()
+    assert talk.hears(CallbackRefused(call_id, "it is too large.")) == ()
 
 
 @pytest.mark.parametrize("what", ["view_update", "subscription_event", "oauth", "user_choice"])
 def test_what_is_no_answer_ends_no_call(what: str) -> None:
     talk = calling(forecast())
 
-    assert talk.hears(Refused(only_call(talk), "it is too large.", what)) == ()
+    assert talk.hears(CallbackRefused(only_call(talk), "it is too large.", what)) == ()
     assert talk.thread.pending
 
 
@@ -60,7 +60,7 @@ def test_what_is_no_answer_ends_no_call(what: str) -> None:
 def test_a_refused_event_is_told_once_until_one_can_be_used(what: str) -> None:
     talk = subscribed()
     call_id = only_call(talk)
-    refused = Refused(call_id, "it is too large.", what)
+    refused = CallbackRefused(call_id, "it is too large.", what)
 
     (told,) = talk.hears(refused)
     assert isinstance(told, Happened)
@@ -77,4 +77,4 @@ def test_a_refused_event_is_told_once_until_one_can_be_used(what: str) -> None:
 def test_a_further_result_of_a_subscription_that_was_refused_is_nothing() -> None:
     talk = subscribed()
 
-    assert talk.hears(Refused(only_call(talk), "it is too large.", "tool_result")) == ()
+    assert talk.hears(CallbackRefused(only_call(talk), "it is too large.", "tool_result")) == ()

@@ -8,12 +8,12 @@ from rapkit.kernel.incoming import ChildReport, Grant, Incoming, ParentMessage, 
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import Status
 from rapkit.protocol import SubscriptionEvent
-from tests.kernel.talk import Talk, forecast, subscribed, want
+from tests.kernel.thread_driver import ThreadDriver, forecast, subscribed, want
 
 THREE = ThreadLimits(requests_per_message=3)
 
 
-def looping(limits: ThreadLimits = THREE, times: int = 3) -> Talk:
+def looping(limits: ThreadLimits = THREE, times: int = 3) -> ThreadDriver:
     """A thread with a subscription `c1_t1` whose model has called a tool so often since the user said something."""
     talk = subscribed(limits)
     talk.user("Go on.")

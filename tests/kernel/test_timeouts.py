@@ -21,7 +21,7 @@ from rapkit.kernel.incoming import (
 )
 from rapkit.kernel.limits import ThreadLimits, Timeouts
 from rapkit.protocol import OAuthRequest, ToolResult, UserChoice
-from tests.kernel.talk import calling, demolish, forecast, storms, want
+from tests.kernel.thread_driver import calling, demolish, forecast, storms, want
 
 SOON = ThreadLimits(timeouts=Timeouts(call=30.0, long_running=300.0), remember_expired=1000.0)
 TIMED_OUT = (

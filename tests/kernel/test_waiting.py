@@ -24,7 +24,7 @@ from rapkit.kernel.incoming import (
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.thread import Status, Thread
 from rapkit.protocol import OAuthRequest, SubscriptionEvent, ToolResult, UserChoice, ViewUpdate
-from tests.kernel.talk import Talk, calling, forecast, storms, subscribed, want
+from tests.kernel.thread_driver import ThreadDriver, calling, forecast, storms, subscribed, want
 
 SLEEP = want("sleep", seconds=60)
 SCHEDULE = WakeUp("news", "2030-01-31 09:00 Europe/Berlin", "Read them.")
@@ -35,7 +35,7 @@ def until(time: str, **more: str) -> WantedCall:
     return want("sleep_until", time=time, **more)
 
 
-def waiting(call: WantedCall, limits: ThreadLimits | None = None) -> Talk:
+def waiting(call: WantedCall, limits: ThreadLimits | None = None) -> ThreadDriver:
     """A thread with a subscription `c1_t1`, a call `c2_t1` that runs, and a child, whose model waits with `c4_t1`."""
     talk = subscribed(limits)
     talk.user("And Oslo?")
@@ -239,14 +239,14 @@ def test_a_wrong_call_beside_a_sleep_ends_it_at_once(sleep_first: bool) -> None:
 # Waiting for what cannot happen
 
 
-def child_of(parent: Talk) -> Talk:
+def child_of(parent: ThreadDriver) -> ThreadDriver:
     parent.user("Count.")
     parent.says("", want("spawn_thread", task="Count."))
     return parent.spawned()
 
 
 def test_a_child_does_not_wait_for_what_cannot_happen() -> None:
-    child = child_of(Talk())
+    child = child_of(ThreadDriver())
     child.says("", want("wait_for_event"))
     assert (
         child.answers()[-1].text
@@ -258,7 +258,7 @@ def test_a_child_does_not_wait_for_what_cannot_happen() -> None:
 
 
 def test_a_child_waits_for_a_child_of_its_own_until_that_has_reported() -> None:
-    child = child_of(Talk())
+    child = child_of(ThreadDriver())
     child.says("", want("spawn_thread", task="Count those of May."))
     grandchild = child.spawned()
     child.says("", want("wait_for_event"))
@@ -276,7 +276,7 @@ def test_a_child_waits_for_a_child_of_its_own_until_that_has_reported() -> None:
 
 def test_a_child_whose_own_child_has_reported_is_not_waited_for_in_vain() -> None:
     """It has nothing left to wait for: what it says last is its report, though its child is still open."""
-    child = child_of(Talk())
+    child = child_of(ThreadDriver())
     child.says("", want("spawn_thread", task="Count those of May."))
     grandchild = child.spawned()
     child.says("I wait.")
@@ -314,7 +314,7 @@ def test_a_subscription_that_is_confirmed_ends_a_wait_in_the_same_reply() -> Non
 
 
 def test_a_schedule_speaks_to_the_thread_like_a_user_who_is_not_there() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     assert talk.hears(SCHEDULE) == (WokenUp("news", "2030-01-31 09:00 Europe/Berlin", "Read them."),)
     assert talk.is_asked()
     assert talk.shown() == ["(The schedule 'news', due 2030-01-31 09:00 Europe/Berlin:)\n\nRead them."]
@@ -330,7 +330,7 @@ def test_a_schedule_interrupts_a_call_and_cancels_nothing() -> None:
 
 
 def test_a_schedule_revives_a_thread_that_has_stopped() -> None:
-    talk = Talk()
+    talk = ThreadDriver()
     talk.user()
     talk.fails(retryable=False)
     talk.hears(SCHEDULE)
@@ -339,6 +339,6 @@ def test_a_schedule_revives_a_thread_that_has_stopped() -> None:
 
 
 def test_a_schedule_without_a_text_is_shown_all_the_same() -> None:
-    talk = Talk(Thread("t1"))
+    talk = ThreadDriver(Thread("t1"))
     talk.hears(WakeUp("news", "09:00", " "))
     assert talk.shown() == ["(The schedule 'news', due 09:00:)\n\n(no output)"]

@@ -3,7 +3,7 @@
 import pytest
 
 from rapkit.errors import StoreError
-from rapkit.mailbox import Commit, Entry, NewBox, Reception, Record, Timer
+from rapkit.mailbox import AcceptResult, Commit, Entry, NewBox, Record, Timer
 from tests.mailbox.harness import (
     BERT,
     KIND,
@@ -13,7 +13,7 @@ from tests.mailbox.harness import (
     claim_one,
     idle,
     ids,
-    letter,
+    new_mail,
     post,
     retry,
     running,
@@ -62,7 +62,7 @@ class CommitContract:
     async def test_state_can_be_emptied(self, harness: Harness) -> None:
         store = harness.store
         await idle(store, state=b"full")
-        await accepted(store, letter("empty it"))
+        await accepted(store, new_mail("empty it"))
         await store.commit(await claim_one(store), Commit(state=b""))
 
         box = await store.box("b1")
@@ -136,7 +136,7 @@ class CommitContract:
         await store.commit(third, Commit(timers=[Timer("alarm", third.now + 60)]))
 
         assert await claim(store) == []
-        await accepted(store, letter("too early"))
+        await accepted(store, new_mail("too early"))
         early = await claim_one(store)
         assert early.timers == ()
         await store.commit(early, Commit(consumed=seqs(early)))
@@ -156,7 +156,7 @@ class CommitContract:
         store = harness.store
         claimed = await running(store)
         await store.commit(claimed, Commit(timers=[Timer("alarm", claimed.now + 60)]))
-        await accepted(store, letter("hello"))
+        await accepted(store, new_mail("hello"))
         awake = await claim_one(store)
         assert awake.timers == ()
         await store.commit(awake, Commit(consumed=seqs(awake)))
@@ -174,7 +174,11 @@ class CommitContract:
             Commit(
                 entries=[Entry("spawned", b"child")],
                 spawn=[NewBox("child", KIND, b"born", parent="parent", root="parent", name="c1")],
-                letters=[letter("first", "child"), letter("second", "child", dedup="m2"), letter("self", "parent")],
+                new_mails=[
+                    new_mail("first", "child"),
+                    new_mail("second", "child", dedup="m2"),
+                    new_mail("self", "parent"),
+                ],
             ),
         )
 
@@ -183,15 +187,15 @@ class CommitContract:
         assert texts(both["child"]) == ["first", "second"]
         assert (both["child"].box.state, both["child"].box.parent, both["child"].box.name) == (b"born", "parent", "c1")
         assert texts(both["parent"]) == ["self"]
-        assert await store.accept(letter("second", "child", dedup="m2")) is Reception.DUPLICATE
+        assert await store.accept(new_mail("second", "child", dedup="m2")) is AcceptResult.DUPLICATE
 
     async def test_letters_nobody_can_take_do_not_spoil_a_commit(self, harness: Harness) -> None:
         store = harness.store
         await idle(store, "closed", status="closed")
         claimed = await running(store)
-        letters = [letter("?", "nobody"), letter("?", "closed"), letter("?", needs=("call", "c1"))]
+        new_mails = [new_mail("?", "nobody"), new_mail("?", "closed"), new_mail("?", needs=("call", "c1"))]
 
-        await store.commit(claimed, Commit(state=b"done", spawn=[NewBox("closed", KIND)], letters=letters))
+        await store.commit(claimed, Commit(state=b"done", spawn=[NewBox("closed", KIND)], new_mails=new_mails))
 
         box = await store.box("b1")
         assert box is not None
@@ -201,16 +205,16 @@ class CommitContract:
     async def test_a_record_put_by_a_commit_is_there_for_its_letters(self, harness: Harness) -> None:
         store = harness.store
         claimed = await running(store)
-        result = letter("result", needs=("call", "c1"))
+        result = new_mail("result", needs=("call", "c1"))
 
-        await store.commit(claimed, Commit(put=[Record("call", "c1")], letters=[result]))
+        await store.commit(claimed, Commit(put=[Record("call", "c1")], new_mails=[result]))
 
         assert texts(await claim_one(store)) == ["result"]
 
     async def test_mail_that_a_box_had_when_it_was_closed_is_still_handed_out(self, harness: Harness) -> None:
         store = harness.store
         claimed = await running(store)
-        await accepted(store, letter("in time"))
+        await accepted(store, new_mail("in time"))
         await store.commit(claimed, Commit(status="closed"))
 
         assert texts(await claim_one(store)) == ["in time"]
@@ -255,7 +259,7 @@ class CommitContract:
             entries=[Entry("e", b"")], put=[Record("call", "c1")], timers=[Timer("t", claimed.now)], keep=True
         )
         await store.commit(claimed, facts)
-        await accepted(store, letter("never read"))
+        await accepted(store, new_mail("never read"))
 
         await store.commit(claimed, Commit(forget_for=0, outgoing=[post("bye")], spawn=[NewBox("heir", KIND)]))
 
@@ -271,7 +275,7 @@ class CommitContract:
     async def test_a_commit_that_cannot_be_written_changes_nothing(self, harness: Harness) -> None:
         store = harness.store
         claimed = await running(store)
-        await accepted(store, letter("stays"))
+        await accepted(store, new_mail("stays"))
         await store.commit(claimed, Commit(outgoing=[post("taken id")], put=[Record("call", "c1")], keep=True))
         before = await visible(store, "b1", "b2")
 

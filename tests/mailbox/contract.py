@@ -4,42 +4,42 @@ A store's own test module subclasses `StoreContract` and provides the fixture `h
 protocol alone. `OneHandleContract` is the part for data that only one handle can reach, such as a database in memory.
 """
 
-from tests.mailbox.beginnings import BeginningsContract
+from tests.mailbox.accept_mail import AcceptMailContract
+from tests.mailbox.claimed_creation import ClaimedCreationContract
+from tests.mailbox.claims import ClaimsContract
 from tests.mailbox.commits import CommitContract
 from tests.mailbox.facts import FactsContract, NotesContract
 from tests.mailbox.fencing import FencingContract
-from tests.mailbox.housekeeping import HousekeepingContract
-from tests.mailbox.letters import LettersContract
 from tests.mailbox.load import LoadContract
-from tests.mailbox.looking import LookingContract
+from tests.mailbox.new_boxes import NewBoxesContract
 from tests.mailbox.outbox import OutboxContract
-from tests.mailbox.several import SeveralHandlesContract
-from tests.mailbox.shortcuts import ShortcutsContract
-from tests.mailbox.stopping import StoppingContract
+from tests.mailbox.queries import QueriesContract
+from tests.mailbox.shared_store import SharedStoreContract
+from tests.mailbox.stop_boxes import StopBoxesContract
+from tests.mailbox.sweep import SweepContract
 from tests.mailbox.traces import TracesContract
-from tests.mailbox.waiting import WaitingContract
-from tests.mailbox.work import WorkContract
+from tests.mailbox.wait import WaitContract
 
 
 class OneHandleContract(
-    LettersContract,
-    BeginningsContract,
-    WorkContract,
+    AcceptMailContract,
+    NewBoxesContract,
+    ClaimsContract,
     CommitContract,
     FactsContract,
     NotesContract,
     FencingContract,
-    StoppingContract,
+    StopBoxesContract,
     OutboxContract,
-    ShortcutsContract,
-    WaitingContract,
-    LookingContract,
+    ClaimedCreationContract,
+    WaitContract,
+    QueriesContract,
     LoadContract,
     TracesContract,
-    HousekeepingContract,
+    SweepContract,
 ):
     """What can be asked of one handle."""
 
 
-class StoreContract(OneHandleContract, SeveralHandlesContract):
+class StoreContract(OneHandleContract, SharedStoreContract):
     """Everything."""

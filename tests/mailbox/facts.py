@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rapkit.errors import Fenced, StoreError
-from rapkit.mailbox import Commit, Fact, NewBox, Reception, Record, Store, Timer
+from rapkit.mailbox import AcceptResult, Commit, Fact, NewBox, Record, Store, Timer
 from tests.mailbox.harness import (
     BERT,
     KIND,
@@ -14,7 +14,7 @@ from tests.mailbox.harness import (
     claim,
     claim_one,
     idle,
-    letter,
+    new_mail,
     post,
     running,
     take_one,
@@ -73,9 +73,9 @@ class FactsContract:
     ) -> None:
         store = harness.store
         claimed = await running(store)
-        result = letter("result", "b2", needs=("call", "c1"))
+        result = new_mail("result", "b2", needs=("call", "c1"))
 
-        await store.commit(claimed, Commit(spawn=[NewBox("b2", KIND)], facts=[fact(b"pending")], letters=[result]))
+        await store.commit(claimed, Commit(spawn=[NewBox("b2", KIND)], facts=[fact(b"pending")], new_mails=[result]))
 
         assert await calls(store) == [("c1", b"pending")]
         assert texts(await claim_one(store)) == ["result"]
@@ -138,7 +138,7 @@ class NotesContract:
         store = harness.store
         await store.note(DIARY, fact(b"dear", "diary"))
 
-        await accepted(store, letter("wake up", "diary", needs=("call", "c1")))
+        await accepted(store, new_mail("wake up", "diary", needs=("call", "c1")))
 
         claimed = await claim_one(store, kind="diary")
         assert (claimed.attempts, texts(claimed)) == (1, ["wake up"])
@@ -273,7 +273,7 @@ class NotesContract:
 
         with pytest.raises(Fenced):
             await store.commit(lost, Commit())
-        assert await store.accept(letter("hello", needs=("call", "c1"))) is Reception.ACCEPTED
+        assert await store.accept(new_mail("hello", needs=("call", "c1"))) is AcceptResult.ACCEPTED
         await store.commit(heir, Commit(drop=[("call", "c1")]))
         assert (await claim_one(store)).timers == ("alarm",)
         assert (await take_one(store)).outgoing.id == "p1"

@@ -15,7 +15,7 @@ from tests.mailbox.harness import (
     claim,
     claim_one,
     idle,
-    letter,
+    new_mail,
     post,
     running,
     seqs,
@@ -41,7 +41,7 @@ def everything_at_once(claim: Claim) -> Commit:
         unsend=["b1"],
         spawn=[NewBox("zombie", KIND)],
         facts=[Fact("other", "call", "zombie", b""), Fact("b1", "call", "c1", None), Fact("zombie", "call", "z", b"")],
-        letters=[letter("from a zombie", "b1"), letter("from a zombie", "other")],
+        new_mails=[new_mail("from a zombie", "b1"), new_mail("from a zombie", "other")],
         again_at=claim.now,
     )
 
@@ -74,7 +74,7 @@ class FencingContract:
     async def a_box_with_everything(self, store: Store) -> Claim:
         await idle(store, "other", put=[Record("call", "c1")])
         claimed = await running(store)
-        await accepted(store, letter("one"), letter("two"))
+        await accepted(store, new_mail("one"), new_mail("two"))
         facts = Commit(
             put=[Record("call", "c1")],
             timers=[Timer("alarm", claimed.now)],

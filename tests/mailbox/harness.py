@@ -5,17 +5,17 @@ from typing import Any, Final, Protocol
 
 from rapkit.mailbox import (
     MAIL_BYTES,
+    AcceptResult,
     Claim,
     Commit,
-    Letter,
     NewBox,
+    NewMail,
     Outcome,
     Outgoing,
     Quota,
-    Reception,
     Settlement,
     Store,
-    Taken,
+    TakenPost,
 )
 
 KIND: Final = "job"
@@ -52,15 +52,15 @@ class Harness(Protocol):
         """Everything the database has written to its disk."""
 
 
-def letter(
+def new_mail(
     text: str,
     box: str = "b1",
     *,
     dedup: str | None = None,
     needs: tuple[str, str] | None = None,
     remember_for: float | None = None,
-) -> Letter:
-    return Letter(box, "note", text.encode(), dedup, needs, remember_for)
+) -> NewMail:
+    return NewMail(box, "note", text.encode(), dedup, needs, remember_for)
 
 
 def post(id: str, lane: str = "b1", *, origin: str = ORIGIN, **more: Any) -> Outgoing:
@@ -101,9 +101,9 @@ async def idle(store: Store, id: str = "b1", **commit: Any) -> None:
     await store.commit(await running(store, id), Commit(**commit))
 
 
-async def accepted(store: Store, *letters: Letter) -> None:
-    for one in letters:
-        assert await store.accept(one) is Reception.ACCEPTED
+async def accepted(store: Store, *new_mails: NewMail) -> None:
+    for one in new_mails:
+        assert await store.accept(one) is AcceptResult.ACCEPTED
 
 
 async def send(store: Store, *posts: Outgoing) -> None:
@@ -114,13 +114,13 @@ async def send(store: Store, *posts: Outgoing) -> None:
 
 async def take(
     store: Store, worker: str = ANNA, limit: int = 100, *, quota: Quota[tuple[str, bool]] | None = None
-) -> list[Taken]:
+) -> list[TakenPost]:
     """What a sender that keeps its lease gets."""
     await store.renew(worker)
     return await store.take(worker, limit, quota)
 
 
-async def take_one(store: Store, worker: str = ANNA) -> Taken:
+async def take_one(store: Store, worker: str = ANNA) -> TakenPost:
     (only,) = await take(store, worker)
     return only
 
@@ -138,7 +138,7 @@ async def taken_over(harness: Harness, store: Store, worker: str) -> Claim:
     return only
 
 
-async def post_taken_over(harness: Harness, store: Store, worker: str) -> Taken:
+async def post_taken_over(harness: Harness, store: Store, worker: str) -> TakenPost:
     """The same for a POST."""
     await harness.advance(store.lease.seconds)
     if not (posts := await take(store, worker)):
@@ -156,7 +156,7 @@ def seqs(claim: Claim) -> list[int]:
     return [mail.seq for mail in claim.mail]
 
 
-def ids(taken: list[Taken]) -> list[str]:
+def ids(taken: list[TakenPost]) -> list[str]:
     return [one.outgoing.id for one in taken]
 
 

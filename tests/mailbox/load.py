@@ -12,7 +12,7 @@ from tests.mailbox.harness import (
     claim,
     claim_one,
     idle,
-    letter,
+    new_mail,
     post,
     running,
     send,
@@ -39,11 +39,11 @@ class LoadContract:
     async def test_letters_are_unread_until_a_commit_consumes_them_or_sets_them_aside(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await accepted(store, letter("one"))
+        await accepted(store, new_mail("one"))
         await harness.advance(2)
-        await accepted(store, letter("two"))
+        await accepted(store, new_mail("two"))
         await harness.advance(3)
-        await accepted(store, letter("three"))
+        await accepted(store, new_mail("three"))
 
         load = await store.load(KIND)
         assert (load.unread, load.oldest_unread) == (3, 5)
@@ -60,7 +60,7 @@ class LoadContract:
     async def test_letters_of_a_box_that_has_ended_do_not_wait(self, harness: Harness) -> None:
         store = harness.store
         claimed = await running(store)
-        await accepted(store, letter("late"))
+        await accepted(store, new_mail("late"))
 
         await store.commit(claimed, Commit(forget_for=60))
 
@@ -70,7 +70,7 @@ class LoadContract:
         store = harness.store
         for id in ("b1", "b2", "b3"):
             await idle(store, id)
-        await accepted(store, letter("x", "b1"), letter("y", "b1"), letter("z", "b2"))
+        await accepted(store, new_mail("x", "b1"), new_mail("y", "b1"), new_mail("z", "b2"))
 
         assert (await store.load(KIND)).due == 2
         assert (await store.load("other")).due == 0

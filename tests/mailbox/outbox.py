@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from rapkit.mailbox import OUTBOX, Fact, Outcome, Outgoing, Parcel, Quota, Reception, Record, Settlement
+from rapkit.mailbox import OUTBOX, AcceptResult, Fact, OutboxRow, Outcome, Outgoing, Quota, Record, Settlement
 from tests.mailbox.harness import (
     ANNA,
     BERT,
@@ -17,7 +17,7 @@ from tests.mailbox.harness import (
     claim_one,
     idle,
     ids,
-    letter,
+    new_mail,
     post,
     post_taken_over,
     retry,
@@ -78,7 +78,7 @@ class OutboxContract:
         assert not await store.post([post("p6", "w")], "k1", remember_for=60)
         await harness.advance(3)
         assert await store.post([post("p7", "w")], "k1", remember_for=60)
-        assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p1", "p2", "p3", "p5", "p7"]
+        assert [outbox_row.id for outbox_row in await store.outbox(dead=False)] == ["p1", "p2", "p3", "p5", "p7"]
 
     async def test_what_a_post_refers_to_stays_with_it(self, harness: Harness) -> None:
         store = harness.store
@@ -252,7 +252,7 @@ class OutboxContract:
         await store.settle(first, retry(1000))
 
         assert (await take_one(store)).outgoing.id == "p3"
-        assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p3"]
+        assert [outbox_row.id for outbox_row in await store.outbox(dead=False)] == ["p3"]
 
     async def test_a_retry_of_a_latest_post_ends_when_a_newer_one_comes(self, harness: Harness) -> None:
         store = harness.store
@@ -377,7 +377,7 @@ class OutboxContract:
         heir = await post_taken_over(harness, store, BERT)
         before = await visible(store, "b1")
 
-        await store.settle(late, Settlement(outcome, "late", 0.0, letter("late")))
+        await store.settle(late, Settlement(outcome, "late", 0.0, new_mail("late")))
 
         assert await visible(store, "b1") == before
         assert await take(store) == []
@@ -394,7 +394,7 @@ class OutboxContract:
         await store.settle(taken, retry(1000))
         before = await visible(store, "b1")
 
-        await store.settle(taken, Settlement(outcome, "again", 0.0, letter("again")))
+        await store.settle(taken, Settlement(outcome, "again", 0.0, new_mail("again")))
 
         assert await visible(store, "b1") == before
         assert await claim(store) == []
@@ -404,7 +404,7 @@ class OutboxContract:
         await idle(store)
         await send(store, post("p1", "x"), post("p2", "y"), post("p3", "z"), post("p4", "w"))
         for taken, outcome in zip(await take(store), Outcome, strict=True):
-            news = letter(f"{taken.outgoing.id} {outcome}", dedup=taken.outgoing.id)
+            news = new_mail(f"{taken.outgoing.id} {outcome}", dedup=taken.outgoing.id)
             await store.settle(taken, Settlement(outcome, "why", 60.0, news))
 
         assert texts(await claim_one(store)) == ["p1 delivered", "p2 retry", "p3 dead", "p4 dropped"]
@@ -414,13 +414,13 @@ class OutboxContract:
         store = harness.store
         await idle(store, put=[Record("open", "q1")])
         await send(store, post("p1"))
-        news = letter("refused", needs=("open", "q1"))
+        news = new_mail("refused", needs=("open", "q1"))
 
         await store.settle(
             await take_one(store), Settlement(Outcome.DEAD, "400", 0.0, news, Fact("b1", "open", "q1", None))
         )
 
-        assert await store.accept(letter("late", needs=("open", "q1"))) is Reception.UNWANTED
+        assert await store.accept(new_mail("late", needs=("open", "q1"))) is AcceptResult.UNWANTED
         assert texts(await claim_one(store)) == ["refused"]
 
     async def test_the_outcome_and_its_fact_are_written_together(self, harness: Harness) -> None:
@@ -447,7 +447,7 @@ class OutboxContract:
         store = harness.store
         await send(store, post("p1"))
 
-        await store.settle(await take_one(store), Settlement(Outcome.DELIVERED, letter=letter("?", "nobody")))
+        await store.settle(await take_one(store), Settlement(Outcome.DELIVERED, new_mail=new_mail("?", "nobody")))
 
         assert await store.outbox(dead=False) == []
 
@@ -458,7 +458,7 @@ class OutboxContract:
         taken = await take_one(store)
 
         assert taken.outgoing == post("p1", once=True)
-        assert [parcel.id for parcel in await store.outbox(dead=False)] == ["p2"]
+        assert [outbox_row.id for outbox_row in await store.outbox(dead=False)] == ["p2"]
         await store.retire(ANNA)
         await harness.advance(store.lease.seconds * 3)
         assert ids(await take(store, BERT)) == ["p2"]
@@ -503,7 +503,7 @@ class OutboxContract:
         assert dead.dead_at is not None
         assert dead.dead_at >= dead.created_at
         assert (waiting.id, waiting.attempts, waiting.dead_at) == ("p2", 1, None)
-        assert not {"url", "body"} & {field.name for field in fields(Parcel)}
+        assert not {"url", "body"} & {field.name for field in fields(OutboxRow)}
         assert "/callback/" not in repr(dead)
 
     async def test_the_problem_of_a_retry_is_shown(self, harness: Harness) -> None:
@@ -523,7 +523,7 @@ class OutboxContract:
         first = await store.outbox(dead=False, limit=2)
         rest = await store.outbox(dead=False, after=first[-1].id)
 
-        assert [parcel.id for parcel in first + rest] == ["p1", "p2", "p3", "p4", "p5"]
+        assert [outbox_row.id for outbox_row in first + rest] == ["p1", "p2", "p3", "p4", "p5"]
 
     async def test_a_given_up_post_can_be_sent_again_as_new(self, harness: Harness) -> None:
         store = harness.store
@@ -537,7 +537,7 @@ class OutboxContract:
 
         taken = await take_one(store)
         assert (taken.outgoing, taken.attempts, taken.age) == (post("p1", "x"), 1, 0)
-        assert [parcel.id for parcel in await store.outbox(dead=True)] == ["p2"]
+        assert [outbox_row.id for outbox_row in await store.outbox(dead=True)] == ["p2"]
 
     async def test_only_what_was_given_up_is_sent_again(self, harness: Harness) -> None:
         store = harness.store

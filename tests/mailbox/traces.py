@@ -1,15 +1,15 @@
 """Traces: what belongs together is known again by whoever comes next, in whatever process, however much later."""
 
-from rapkit.mailbox import Commit, Fact, Letter, NewBox, Record, Store, Timer
-from tests.mailbox.harness import ANNA, BERT, KIND, Harness, accepted, claim_one, idle, letter, running, seqs
+from rapkit.mailbox import Commit, Fact, NewBox, NewMail, Record, Store, Timer
+from tests.mailbox.harness import ANNA, BERT, KIND, Harness, accepted, claim_one, idle, new_mail, running, seqs
 
 ONE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TWO = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
 CALL = ("call", "c1")
 
 
-def about(text: str, traceparent: str = "", needs: tuple[str, str] | None = None) -> Letter:
-    return Letter("b1", "note", text.encode(), needs=needs, traceparent=traceparent)
+def about(text: str, traceparent: str = "", needs: tuple[str, str] | None = None) -> NewMail:
+    return NewMail("b1", "note", text.encode(), needs=needs, traceparent=traceparent)
 
 
 async def traces(store: Store) -> dict[str, str]:
@@ -81,7 +81,7 @@ class TracesContract:
     async def test_letters_of_a_commit_bring_their_traces(self, harness: Harness) -> None:
         store = harness.store
         await idle(store)
-        await idle(store, "b2", letters=[about("from b2", ONE)])
+        await idle(store, "b2", new_mails=[about("from b2", ONE)])
 
         assert await traces(store) == {"from b2": ONE}
 
@@ -98,7 +98,7 @@ class TracesContract:
         assert claimed.box.traceparent == ONE
         await store.commit(claimed, Commit(traceparent=TWO, timers=[Timer("alarm", None)]))
         assert await trace_of_box(store) == TWO
-        await accepted(store, letter("hello"))
+        await accepted(store, new_mail("hello"))
         claimed = await claim_one(store)
         assert claimed.box.traceparent == TWO
         await store.commit(claimed, Commit(consumed=seqs(claimed), traceparent=""))

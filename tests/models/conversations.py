@@ -4,15 +4,15 @@ import base64
 from dataclasses import dataclass, field
 from typing import Any
 
-from rapkit.kernel.completion import Question, Reply, Tool
-from rapkit.kernel.conversation import Answer, Conversation, Heard, Said, SaidCall
+from rapkit.kernel.completion import ModelTool, Question, Reply
+from rapkit.kernel.conversation import Conversation, Heard, Said, SaidCall, ToolAnswer
 from rapkit.models import Model
 from rapkit.protocol import ImageContent, TextContent
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-FORECAST = Tool(
+FORECAST = ModelTool(
     "forecast",
     "Forecast for a city.",
     {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
@@ -20,7 +20,7 @@ FORECAST = Tool(
 
 
 def question(
-    *turns: Heard | Said | str, tools: tuple[Tool, ...] = (FORECAST,), instructions: str = "Be kind."
+    *turns: Heard | Said | str, tools: tuple[ModelTool, ...] = (FORECAST,), instructions: str = "Be kind."
 ) -> Question:
     """What a model is asked; a text is one of the user's."""
     conversation: Conversation = tuple(Heard(texts=(turn,)) if isinstance(turn, str) else turn for turn in turns)
@@ -37,17 +37,17 @@ def call(id: str, tool: str = "forecast", **arguments: Any) -> SaidCall:
     return SaidCall(id, tool, arguments)
 
 
-def heard(*answers: Answer, texts: tuple[str, ...] = ()) -> Heard:
+def heard(*answers: ToolAnswer, texts: tuple[str, ...] = ()) -> Heard:
     """What is heard next."""
     return Heard(answers, texts)
 
 
-def answer(call_id: str, text: str = "", tool: str = "forecast", image: bytes | None = None) -> Answer:
+def answer(call_id: str, text: str = "", tool: str = "forecast", image: bytes | None = None) -> ToolAnswer:
     """The answer to a call: a text, an image, or both."""
     content: list[TextContent | ImageContent] = [TextContent(text=text)] if text or image is None else []
     if image is not None:
         content.append(ImageContent(data=base64.b64encode(image).decode(), mediaType="image/png"))
-    return Answer(call_id, tool, tuple(content))
+    return ToolAnswer(call_id, tool, tuple(content))
 
 
 @dataclass

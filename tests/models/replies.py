@@ -13,7 +13,7 @@ from typing import Any, Self
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from tests.server.served import serving_app
+from tests.server.served_toolset import serving_app
 
 
 @dataclass(frozen=True)

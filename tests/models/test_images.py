@@ -2,7 +2,7 @@ import base64
 
 import pytest
 
-from rapkit.models.images import latest, placeholder, showable
+from rapkit.models.images import is_supported, newest_images, placeholder
 from rapkit.protocol import ImageContent
 from tests.models.conversations import PIXEL
 
@@ -21,12 +21,12 @@ def image(data: bytes, kind: str = "image/png") -> ImageContent:
     ],
 )
 def test_an_image_is_what_it_is_and_not_what_it_is_called(data: bytes, kind: str) -> None:
-    assert showable(image(data, "image/tiff")) == (data, kind)
+    assert is_supported(image(data, "image/tiff")) == (data, kind)
 
 
 @pytest.mark.parametrize("data", [b"<svg/>", b"RIFF\x00\x00\x00\x00WAVE", b"\x00"])
 def test_anything_else_is_not_shown(data: bytes) -> None:
-    assert showable(image(data)) is None
+    assert is_supported(image(data)) is None
 
 
 @pytest.mark.parametrize(
@@ -38,16 +38,16 @@ def test_a_placeholder_says_how_big_it_was(size: int, text: str) -> None:
 
 def test_the_latest_images_are_shown_and_not_too_many() -> None:
     images = [image(PIXEL + bytes([number])) for number in range(30)]
-    shown = latest(reversed(images))
+    shown = newest_images(reversed(images))
     assert [id(each) in shown for each in images] == [False] * 10 + [True] * 20
 
 
 def test_images_that_are_not_shown_anyway_do_not_count() -> None:
     images = [image(PIXEL), *(image(b"<svg/>") for _ in range(30))]
-    assert len(latest(reversed(images))) == 1
+    assert len(newest_images(reversed(images))) == 1
 
 
 def test_the_latest_images_are_not_too_big_together() -> None:
     images = [image(PIXEL + b"\x00" * 4_000_000) for _ in range(5)]
-    shown = latest(reversed(images))
+    shown = newest_images(reversed(images))
     assert [id(each) in shown for each in images] == [False] * 2 + [True] * 3

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rapkit.kernel.compaction import summary_question
-from rapkit.kernel.completion import Tool, Usage, WantedCall
+from rapkit.kernel.completion import ModelTool, Usage, WantedCall
 from rapkit.kernel.conversation import Said
 from rapkit.kernel.entries import (
     Answered,
@@ -280,10 +280,10 @@ async def test_thoughts_of_another_provider_are_kept_from_this_one(monkeypatch: 
 async def test_tools_whose_name_or_schema_a_provider_refuses_are_shown_in_another_way(
     name: str, server: ProviderServer
 ) -> None:
-    dotted = Tool(
+    dotted = ModelTool(
         "repo.issues.list", "List.", {"anyOf": [{"required": ["a"]}], "properties": {"a": {"type": "string"}}}
     )
-    long = Tool("x" * 128, "Long.", {})
+    long = ModelTool("x" * 128, "Long.", {})
     server.answering = lambda body: Say(
         calls=tuple(Call(tool.get("function", tool)["name"], {}) for tool in body["tools"])
     )
@@ -305,7 +305,7 @@ async def test_a_tool_that_refers_to_its_own_definitions(name: str, server: Prov
     tree = {"$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}}}
     schema = {"type": "object", "properties": {"root": {"$ref": "#/$defs/Node"}}, **tree}
     server.replies.append("Yes")
-    await ask(open_model(name), question("Hi", tools=(Tool("grow", "Grow.", schema),)))
+    await ask(open_model(name), question("Hi", tools=(ModelTool("grow", "Grow.", schema),)))
     assert "#/$defs/Node" in str(server.requests[0]["tools"])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rapkit.errors import ConfigError
 from rapkit.kernel.completion import Question, Reply, Usage, WantedCall
-from rapkit.kernel.conversation import Answer
+from rapkit.kernel.conversation import ToolAnswer
 from rapkit.models import Model, ModelError
 from rapkit.models.scripted import Scripted
 from rapkit.protocol import TextContent
@@ -104,7 +104,9 @@ async def test_a_late_answer_is_an_answer_to_its_own_call() -> None:
 
 TASK = (
     said(call("note_1", "spawn_thread", kind="task:thr_1 (from the parent thread)")),
-    heard(Answer("note_1", "spawn_thread", (TextContent(text="What a task is."), TextContent(text="look at Oslo")))),
+    heard(
+        ToolAnswer("note_1", "spawn_thread", (TextContent(text="What a task is."), TextContent(text="look at Oslo")))
+    ),
 )
 REPORT = (
     said(call("note_2", "spawn_thread", task="look at Oslo", kind="report:thr_1-000001 (open)")),
@@ -324,12 +326,12 @@ FIELDS = "user, task, parent, report, answer, event, text, once, nth, say, calls
     ],
 )
 def test_a_wrong_file_says_where_and_what_is_possible(tmp_path: Path, text: str, complaint: str) -> None:
-    plan = tmp_path / "plan.yaml"
-    plan.write_text(text)
+    config = tmp_path / "plan.yaml"
+    config.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        Scripted.from_file(plan)
+        Scripted.from_file(config)
     assert complaint in str(caught.value)
-    assert str(caught.value).startswith(str(plan))
+    assert str(caught.value).startswith(str(config))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

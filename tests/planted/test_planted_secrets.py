@@ -21,9 +21,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from rapkit.delivery.signatures import headers as sign
 from tests.crash.processes import Process, free_port
-from tests.server.oauth.browser import Browser
-from tests.server.oauth.provider_server import ProviderServer, provider_running
-from tests.server.served import Reply, exchange, invocation
+from tests.server.interaction.oauth.browser import Browser
+from tests.server.interaction.oauth.provider_server import ProviderServer, provider_running
+from tests.server.served_toolset import Reply, exchange, invocation
 from tests.server.sink import Post, Sink, listening
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rapkit.printable import printable
-from rapkit.protocol.display_script import LONGEST_LINE, in_words, render
+from rapkit.protocol.display_script import LONGEST_LINE, describe_call, render
 from rapkit.protocol.json_value import MAX_DEPTH
 
 ARGUMENTS: dict[str, Any] = {
@@ -299,27 +299,27 @@ def test_arguments_may_be_deep(depth: int) -> None:
 
     assert render('"all"', {"deep": deep}) == "all"
     render('"all" + args.deep', {"deep": deep})
-    assert in_words("work", {"deep": deep}).startswith("work(deep=")
+    assert describe_call("work", {"deep": deep}).startswith("work(deep=")
 
 
 def test_in_words_a_call_is_its_name_and_its_arguments() -> None:
     arguments = {"city": "Oslo", "days": 3, "exact": None, "tags": ["a", "ø"], "text": "one\ntwo"}
 
-    line = in_words("forecast", arguments)
+    line = describe_call("forecast", arguments)
 
     assert line == 'forecast(city="Oslo", days=3, exact=null, tags=["a", "ø"], text="one\\ntwo")'
-    assert in_words("now", {}) == "now()"
+    assert describe_call("now", {}) == "now()"
 
 
 def test_in_words_a_long_argument_does_not_hide_the_others() -> None:
-    line = in_words("write", {"text": "a" * 100_000, "path": "b.txt"})
+    line = describe_call("write", {"text": "a" * 100_000, "path": "b.txt"})
 
     assert line == f'write(text="{"a" * 59}…, path="b.txt")'
-    assert len(in_words("write", {str(number): number for number in range(1000)})) == LONGEST_LINE
+    assert len(describe_call("write", {str(number): number for number in range(1000)})) == LONGEST_LINE
 
 
 def test_in_words_nothing_is_hidden_by_how_it_is_written() -> None:
-    assert in_words("a\u202eb\n", {"k\x1b[2J": "\u2066"}) == 'a�b (k�[2J="�")'
+    assert describe_call("a\u202eb\n", {"k\x1b[2J": "\u2066"}) == 'a�b (k�[2J="�")'
 
 
 json_values = st.recursive(
@@ -336,12 +336,12 @@ scripts = st.lists(st.sampled_from(WORDS.split()), max_size=30).map(" ".join) | 
 
 @given(scripts, st.dictionaries(st.sampled_from(["a", "b", "\n"]) | st.text(), json_values, max_size=3))
 def test_whatever_is_given_a_line_or_nothing_comes_out(script: str, arguments: dict[str, Any]) -> None:
-    for line in (render(script, arguments), in_words(script, arguments)):
+    for line in (render(script, arguments), describe_call(script, arguments)):
         if line is not None:
             assert 0 < len(line) <= LONGEST_LINE
             assert printable(line) == line
             assert len(line.splitlines()) == 1
-            assert not {unicodedata.category(letter) for letter in line} & {"Cc", "Cs", "Zl", "Zp"}
+            assert not {unicodedata.category(new_mail) for new_mail in line} & {"Cc", "Cs", "Zl", "Zp"}
 
 
 expressions = st.recursive(

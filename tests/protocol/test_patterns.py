@@ -16,7 +16,7 @@ def schema(*each: str) -> dict[str, Any]:
     }
 
 
-def letters(number: int) -> list[str]:
+def new_mails(number: int) -> list[str]:
     return [rf"^\p{{L}}{{1,40}}{n}$" for n in range(number)]
 
 
@@ -31,10 +31,10 @@ def document(*tools: dict[str, Any]) -> bytes:
 @pytest.mark.parametrize(
     "bomb",
     [
-        schema(*letters(600)),
-        {"type": "object", "patternProperties": {each: {} for each in letters(600)}},
-        {"type": "object", "propertyNames": {"anyOf": [{"pattern": each} for each in letters(600)]}},
-        {"type": "object", "$defs": schema(*letters(600)), "properties": {"a": {"$ref": "#/$defs/properties/p1"}}},
+        schema(*new_mails(600)),
+        {"type": "object", "patternProperties": {each: {} for each in new_mails(600)}},
+        {"type": "object", "propertyNames": {"anyOf": [{"pattern": each} for each in new_mails(600)]}},
+        {"type": "object", "$defs": schema(*new_mails(600)), "properties": {"a": {"$ref": "#/$defs/properties/p1"}}},
     ],
 )
 def test_patterns_that_are_too_large_together_are_refused(bomb: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ def test_a_pattern_has_a_bounded_length() -> None:
         [r"^.{1,2048}$"],
         [r"^[\s\S]{0,5000}$"],
         [r"^(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[A-Za-z\d@$!%*?&]{8,}$"],
-        letters(1) * 600,
+        new_mails(1) * 600,
         [rf"^[0-9a-f]{{8}}-[0-9a-f]{{4}}-{n}$" for n in range(600)],
     ],
 )
@@ -85,7 +85,7 @@ def test_what_tools_usually_have_is_far_below_the_bounds(usual: list[str]) -> No
 
 
 def test_only_the_tool_whose_patterns_are_too_large_is_withheld() -> None:
-    toolset = read_toolset(document(tool("good", "^a+$"), tool("bad", *letters(600)), tool("fine", "^b+$")))
+    toolset = read_toolset(document(tool("good", "^a+$"), tool("bad", *new_mails(600)), tool("fine", "^b+$")))
 
     assert [each.name for each in toolset.document.tools] == ["good", "fine"]
     (bad,) = toolset.unusable

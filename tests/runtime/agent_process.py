@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.conversation import Heard
-from rapkit.runtime.plan import Patience
-from tests.runtime.agents import Obedient, last_heard, working
+from rapkit.runtime.config import Patience
+from tests.runtime.agents import ScriptedReplies, last_heard, working
 
 LEASE = 0.6
 
@@ -30,7 +30,7 @@ async def main(store: str, port: int, ledger: Path, servers: list[str]) -> None:
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.002)
         os.write(descriptor, f"{name} replied {os.getpid()}\n".encode())
-        return Obedient()(question)
+        return ScriptedReplies()(question)
 
     async with working(model, servers, store, port=port, patience=Patience(lease=LEASE, grace=0.5)):
         await asyncio.Event().wait()

@@ -11,38 +11,38 @@ from typing import Any, TypeVar
 import uvicorn
 from starlette.types import ASGIApp
 
-from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
-from rapkit.http.callers import Callers
-from rapkit.http.serving import listen, url_of
+from rapkit.delivery.retry import POLICIES, PostKind, RetryPolicy
+from rapkit.http.authentication import Callers
+from rapkit.http.http_server import listen, url_of
 from rapkit.kernel.completion import Question, Reply, WantedCall
-from rapkit.kernel.conversation import Answer, Heard, Said
+from rapkit.kernel.conversation import Heard, Said, ToolAnswer
 from rapkit.kernel.entries import Answered, ChildMade, JournalEntry, ModelSaid
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.mailbox import OUTBOX, Store
 from rapkit.models.model import Model
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.app import make_app
-from rapkit.runtime.engine import Engine, Surroundings, running
-from rapkit.runtime.following import EventName, ThreadEvent
-from rapkit.runtime.plan import Capacity, Patience, Plan
+from rapkit.runtime.config import AgentConfig, Capacity, Patience
+from rapkit.runtime.engine import AgentEngine, AgentEnvironment, run_engine
+from rapkit.runtime.event_feed import EventName, ThreadEvent
 from rapkit.runtime.server import Server
-from rapkit.runtime.threads import Look, Threads
+from rapkit.runtime.thread_commands import ThreadCommands, ThreadSnapshot
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores import open_store
-from tests.runtime.lives import hibernates, waking
+from tests.runtime.agent_runs import hibernates, waking
 from tests.server.sink import PATIENCE
 
 E = TypeVar("E", bound=JournalEntry)
 Call = tuple[str, dict[str, Any]]
 
-PATIENT = {**POLICIES, Kind.INVOCATION: RetryPolicy(first=5, factor=1, cap=5, horizon=60)}
+PATIENT = {**POLICIES, PostKind.INVOCATION: RetryPolicy(first=5, factor=1, cap=5, horizon=60)}
 """With these policies a POST that fails once is not tried again within a test."""
 
 
-def quick(horizon: float = 8.0) -> dict[Kind, RetryPolicy]:
+def quick(horizon: float = 8.0) -> dict[PostKind, RetryPolicy]:
     """The usual policies, in a hurry; POSTs are given up after `horizon` seconds."""
     hurried = RetryPolicy(first=0.02, factor=1.5, cap=0.1, horizon=horizon)
-    return {**POLICIES, Kind.INVOCATION: hurried, Kind.ANSWER: hurried}
+    return {**POLICIES, PostKind.INVOCATION: hurried, PostKind.ANSWER: hurried}
 
 
 # The model
@@ -68,7 +68,7 @@ def texts_of(heard: Heard) -> list[str]:
     return [*(text_of(each) for each in heard.answers), *heard.texts]
 
 
-def text_of(answered: Answer) -> str:
+def text_of(answered: ToolAnswer) -> str:
     """An answer's text; an image is named."""
     return " ".join(item.text if item.type == "text" else f"({item.mediaType})" for item in answered.content)
 
@@ -80,7 +80,7 @@ def last_heard(question: Question) -> Heard:
     return heard
 
 
-class Obedient:
+class ScriptedReplies:
     """A model that makes the calls a message of the user asks for, and otherwise says what it heard last."""
 
     def __init__(self) -> None:
@@ -108,10 +108,10 @@ class Obedient:
 # The agent
 
 
-class Talk:
+class ThreadDriver:
     """A thread, as somebody sees it who uses the agent."""
 
-    def __init__(self, threads: Threads, thread_id: str) -> None:
+    def __init__(self, threads: ThreadCommands, thread_id: str) -> None:
         self.threads = threads
         self.id = thread_id
 
@@ -159,7 +159,7 @@ class Talk:
                     return event
         raise AssertionError(f"the thread was closed, and there was no {name}")
 
-    async def becomes(self, status: str) -> Look:
+    async def becomes(self, status: str) -> ThreadSnapshot:
         """The thread, once it has this status."""
         async with asyncio.timeout(PATIENCE):
             async for event in self.threads.follow(self.id):
@@ -167,7 +167,7 @@ class Talk:
                     break
         return await self.look()
 
-    async def look(self) -> Look:
+    async def look(self) -> ThreadSnapshot:
         """The thread as it is."""
         return await self.threads.look(self.id)
 
@@ -180,10 +180,10 @@ class Talk:
         return [entry for entry in await self.entries() if isinstance(entry, kind)]
 
 
-class Working:
+class RunningAgent:
     """A running agent."""
 
-    def __init__(self, engine: Engine, url: str) -> None:
+    def __init__(self, engine: AgentEngine, url: str) -> None:
         self.engine = engine
         self.url = url
         self.threads = engine.threads
@@ -193,27 +193,27 @@ class Working:
         """Where it listens."""
         return int(self.url.rpartition(":")[2])
 
-    async def talk(self, text: str | None = None, user_id: str | None = None) -> Talk:
+    async def talk(self, text: str | None = None, user_id: str | None = None) -> ThreadDriver:
         """Begin a thread."""
-        return Talk(self.threads, await self.threads.create(text=text, user_id=user_id))
+        return ThreadDriver(self.threads, await self.threads.create(text=text, user_id=user_id))
 
-    async def doing(self, *calls: Call) -> Talk:
+    async def doing(self, *calls: Call) -> ThreadDriver:
         """Begin a thread in which the model makes calls."""
         return await self.talk(please(*calls))
 
-    def thread(self, thread_id: str) -> Talk:
+    def thread(self, thread_id: str) -> ThreadDriver:
         """A thread there is."""
-        return Talk(self.threads, thread_id)
+        return ThreadDriver(self.threads, thread_id)
 
     async def failed_once(self) -> None:
         """Return when the first attempt at a POST has failed, and it waits for the next."""
-        async with asyncio.timeout(PATIENCE), opened(self.engine.plan.store) as store:
+        async with asyncio.timeout(PATIENCE), opened(self.engine.config.store) as store:
             while not any(each.problem for each in await store.outbox(dead=False)):
                 await asyncio.sleep(0.01)
 
     async def quiet(self) -> None:
         """Return when no thread has anything to do, and no POST is on its way."""
-        async with asyncio.timeout(PATIENCE), opened(self.engine.plan.store) as store:
+        async with asyncio.timeout(PATIENCE), opened(self.engine.config.store) as store:
             while await self._is_busy(store):
                 await asyncio.sleep(0.01)
 
@@ -242,13 +242,13 @@ async def working(
     store: str,
     *,
     port: int = 0,
-    policies: Mapping[Kind, RetryPolicy] | None = None,
+    policies: Mapping[PostKind, RetryPolicy] | None = None,
     limits: ThreadLimits | None = None,
     patience: Patience | None = None,
-    surroundings: Surroundings | None = None,
-) -> AsyncIterator[Working]:
+    environment: AgentEnvironment | None = None,
+) -> AsyncIterator[RunningAgent]:
     """An agent on a port of its own, or on the one given."""
-    plan = Plan(
+    config = AgentConfig(
         model=model if isinstance(model, Model) else Scripted(model),
         servers=tuple(Server(each) if isinstance(each, str) else each for each in servers),
         store=store,
@@ -257,7 +257,7 @@ async def working(
         limits=limits or ThreadLimits(),
         patience=patience or Patience(grace=1.0, lease=2.0),
     )
-    engines: list[Engine] = []
+    engines: list[AgentEngine] = []
     app = make_app(
         engine=lambda: engines[0],
         callers=Callers({}),
@@ -267,13 +267,13 @@ async def working(
     )
     with listen("127.0.0.1", port) as listener:
         url = url_of("127.0.0.1", listener)
-        plan = replace(plan, public_url=url)
+        config = replace(config, public_url=url)
         if hibernates():
-            plan = replace(plan, on_accept=waking(plan, surroundings))
-        async with running(plan, surroundings, worker=not hibernates()) as engine:
+            config = replace(config, on_accept=waking(config, environment))
+        async with run_engine(config, environment, worker=not hibernates()) as engine:
             engines.append(engine)
             async with _serving(app, listener):
-                yield Working(engine, url)
+                yield RunningAgent(engine, url)
 
 
 @contextlib.asynccontextmanager

@@ -4,10 +4,10 @@ import asyncio
 import time
 from pathlib import Path
 
-from rapkit.keys import load_keyring
+from rapkit.keyring import load_keyring
 from rapkit.mailbox import Lease, Store
-from rapkit.runtime.engine import Surroundings
-from rapkit.runtime.plan import Plan
+from rapkit.runtime.config import AgentConfig
+from rapkit.runtime.engine import AgentEnvironment
 from rapkit.stores.sqlite import SqliteStore
 
 
@@ -31,14 +31,14 @@ class ManualClock:
         """So many seconds later."""
         self.time += seconds
         for store in self._stores:
-            store.ring()
+            store.notify()
 
-    def surroundings(self) -> Surroundings:
+    def environment(self) -> AgentEnvironment:
         """Where this clock is the agent's, and its store's."""
-        return Surroundings(clock=self, open_store=self._open)
+        return AgentEnvironment(clock=self, open_store=self._open)
 
-    def _open(self, plan: Plan) -> Store:
-        path = Path(plan.store.removeprefix("sqlite:///"))
+    def _open(self, config: AgentConfig) -> Store:
+        path = Path(config.store.removeprefix("sqlite:///"))
         # Nobody is lost here, so leases never end.
         store = SqliteStore(str(path), load_keyring(path), lease=Lease(10**9), clock=self.now)
         self._stores.append(store)

@@ -3,15 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.agents import Obedient, Working, working
-from tests.runtime.lives import Life, lived, ways
-from tests.runtime.stranger import Stranger, listening
+from tests.runtime.agent_runs import AgentRun, lived, ways
+from tests.runtime.agents import RunningAgent, ScriptedReplies, working
+from tests.runtime.foreign_toolset import ForeignToolset, listening
 
 
 @pytest.fixture(autouse=True)
-def life(request: pytest.FixtureRequest) -> Iterator[Life]:
+def life(request: pytest.FixtureRequest) -> Iterator[AgentRun]:
     """How agents live in this test."""
-    with lived(getattr(request, "param", Life.WORKING)) as life:
+    with lived(getattr(request, "param", AgentRun.WORKING)) as life:
         yield life
 
 
@@ -28,18 +28,18 @@ def store(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def model() -> Obedient:
-    return Obedient()
+def model() -> ScriptedReplies:
+    return ScriptedReplies()
 
 
 @pytest.fixture
-async def stranger() -> AsyncIterator[Stranger]:
+async def stranger() -> AsyncIterator[ForeignToolset]:
     async with listening() as stranger:
         yield stranger
 
 
 @pytest.fixture
-async def agent(model: Obedient, stranger: Stranger, store: str) -> AsyncIterator[Working]:
+async def agent(model: ScriptedReplies, stranger: ForeignToolset, store: str) -> AsyncIterator[RunningAgent]:
     """An agent with one server, the stranger."""
     async with working(model, [stranger.url], store) as agent:
         yield agent

@@ -10,10 +10,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from rapkit import Toolset
-from rapkit.cli.loading import load_toolset
+from rapkit.cli.toolset_loader import load_toolset
 from rapkit.kernel.limits import Confirmations, ThreadLimits
-from tests.server.oauth.provider_server import ProviderServer
-from tests.server.served import serving_app
+from tests.server.interaction.oauth.provider_server import ProviderServer
+from tests.server.served_toolset import serving_app
 
 _FOLDER = Path(__file__).parents[2] / "examples"
 

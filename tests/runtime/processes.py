@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rapkit.runtime.hub import Hub
-from rapkit.runtime.threads import Threads
+from rapkit.runtime.broadcast import Broadcast
+from rapkit.runtime.thread_commands import ThreadCommands
 from tests.crash.processes import Process, free_port
 from tests.runtime.agents import opened
 
@@ -17,12 +17,12 @@ _ROOT = Path(__file__).parents[2]
 
 
 @contextlib.asynccontextmanager
-async def from_outside(store: str) -> AsyncIterator[Threads]:
+async def from_outside(store: str) -> AsyncIterator[ThreadCommands]:
     """The threads of an agent that runs elsewhere. It tells us nothing, so we look often."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rapkit.runtime.following._LOOK_AGAIN_AFTER", 0.02)
+        patch.setattr("rapkit.runtime.event_feed._LOOK_AGAIN_AFTER", 0.02)
         async with opened(store) as handle:
-            yield Threads(handle, Hub())
+            yield ThreadCommands(handle, Broadcast())
 
 
 def agent_process(who: str, folder: Path, store: str, servers: Sequence[str]) -> Process:

@@ -11,11 +11,11 @@ from starlette.requests import Request
 
 from rapkit import Agent, Context, Server, ThreadLimits, Toolset
 from rapkit.errors import ConfigError, StoreError, ThreadClosed, ThreadError, ThreadParked, UnknownThread
-from rapkit.http.serving import in_background, listen, url_of
+from rapkit.http.http_server import listen, serve_in_background, url_of
 from rapkit.kernel.completion import Question, Reply, WantedCall
 from rapkit.models.errors import ModelError
 from rapkit.models.scripted import Scripted
-from rapkit.runtime.threads import EventName
+from rapkit.runtime.thread_commands import EventName
 from tests.log_records import ours
 
 MEMORY = "sqlite:///:memory:"
@@ -78,7 +78,7 @@ async def test_a_server_elsewhere_may_have_a_prefix() -> None:
     theirs = make_tools()
     with listen("127.0.0.1", 0) as listener:
         url = url_of("127.0.0.1", listener)
-        async with theirs.lifespan(loopback_callbacks=True), in_background(theirs.app, listener):
+        async with theirs.lifespan(loopback_callbacks=True), serve_in_background(theirs.app, listener):
             servers: list[Server | Toolset] = [Server(url, prefix="w_"), make_tools(name="mine")]
             async with Agent(model=Scripted(prefixed), servers=servers, store=MEMORY) as agent:
                 assert await (await agent.thread()).ask("weather?") == "I heard: sunny in Rome"
@@ -156,11 +156,11 @@ async def test_it_goes_on_after_a_restart_and_is_reached_where_it_was(
     async with Agent(model=model, store=store) as agent:
         thread = await agent.thread()
         await thread.ask("I am Ann.")
-        before = agent.engine.plan.public_url
+        before = agent.engine.config.public_url
     async with Agent(model=model, store=store) as agent:
         again = await agent.thread(thread.id)
         assert await again.ask("Hello again.") == "I heard: Hello again."
-        assert agent.engine.plan.public_url == before
+        assert agent.engine.config.public_url == before
     assert ours(caplog) == []
 
 
@@ -178,7 +178,7 @@ async def test_a_call_made_before_the_restart_is_answered_after_it(store: str) -
 
     with listen("127.0.0.1", 0) as listener:
         url = url_of("127.0.0.1", listener)
-        async with tools.lifespan(loopback_callbacks=True), in_background(tools.app, listener):
+        async with tools.lifespan(loopback_callbacks=True), serve_in_background(tools.app, listener):
             async with Agent(model=Scripted(answer), servers=[url], store=store) as agent:
                 thread = await agent.thread()
                 await thread.send("weather?")
@@ -195,32 +195,32 @@ async def test_a_port_that_was_taken_meanwhile_is_replaced_and_that_is_said(
     model: Scripted, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Agent(model=model, store=store) as agent:
-        port = int(agent.engine.plan.public_url.rpartition(":")[2])
+        port = int(agent.engine.config.public_url.rpartition(":")[2])
     with socket.create_server(("127.0.0.1", port)):
         async with Agent(model=model, store=store) as agent:
-            other = int(agent.engine.plan.public_url.rpartition(":")[2])
+            other = int(agent.engine.config.public_url.rpartition(":")[2])
     assert other != port
     (record,) = [record for record in ours(caplog) if record.levelno >= logging.WARNING]
     assert record.getMessage().startswith(
         f"Port {port}, where the agent listened before, is taken, so it listens on {other}. Calls it made before cannot"
     )
     async with Agent(model=model, store=store) as agent:
-        assert agent.engine.plan.public_url.endswith(f":{other}")
+        assert agent.engine.config.public_url.endswith(f":{other}")
 
 
 async def test_a_given_port_or_url_is_not_remembered(model: Scripted, store: str) -> None:
     async with Agent(model=model, store=store) as agent:
-        remembered = agent.engine.plan.public_url
+        remembered = agent.engine.config.public_url
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     async with Agent(model=model, store=store, port=port) as agent:
-        assert agent.engine.plan.public_url == f"http://127.0.0.1:{port}"
+        assert agent.engine.config.public_url == f"http://127.0.0.1:{port}"
     with socket.create_server(("127.0.0.1", int(remembered.rpartition(":")[2]))):
         url = "https://agent.example.com"
         async with Agent(model=model, store=store, public_url=url, tokens={"me": TOKEN}) as agent:
-            assert agent.engine.plan.public_url == url
+            assert agent.engine.config.public_url == url
     async with Agent(model=model, store=store) as agent:
-        assert agent.engine.plan.public_url == remembered
+        assert agent.engine.config.public_url == remembered
 
 
 async def test_two_agents_have_nothing_to_do_with_each_other(model: Scripted, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ async def test_two_agents_on_one_store_share_its_threads(model: Scripted, store:
     async with Agent(model=model, store=store) as one, Agent(model=model, store=store) as two:
         thread = await one.thread()
         assert await (await two.thread(thread.id)).ask("Hello.") == "I heard: Hello."
-        assert one.engine.plan.public_url != two.engine.plan.public_url
+        assert one.engine.config.public_url != two.engine.config.public_url
 
 
 async def test_mounted_in_an_app_it_needs_its_lifespan_and_a_public_url(model: Scripted, store: str) -> None:
@@ -253,7 +253,7 @@ async def test_mounted_in_an_app_it_needs_its_lifespan_and_a_public_url(model: S
         app.mount("/agent", agent.app)
         with pytest.raises(ConfigError, match=r"The agent is not running\. Use it as `async with agent:`, or give"):
             await agent.thread()
-        async with app.router.lifespan_context(app), in_background(app, listener):
+        async with app.router.lifespan_context(app), serve_in_background(app, listener):
             reader, writer = await asyncio.open_connection(*listener.getsockname())
             writer.write(b"POST /weather HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             assert b'{"said":"I heard: sunny in Oslo"}' in await reader.read()

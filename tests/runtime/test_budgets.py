@@ -25,9 +25,9 @@ from rapkit.kernel.entries import (
 from rapkit.models import ModelError
 from rapkit.models.scripted import Scripted
 from tests.call_ids import plain_entry
-from tests.runtime.agents import Call, Obedient, call, calling, last_heard, texts_of, working
+from tests.runtime.agents import Call, ScriptedReplies, call, calling, last_heard, texts_of, working
 from tests.runtime.api.client import Client
-from tests.runtime.stranger import Stranger
+from tests.runtime.foreign_toolset import ForeignToolset
 
 USAGE = {"input_tokens": 900, "output_tokens": 100, "cost": 0.25}
 RULES: list[dict[str, Any]] = [
@@ -195,8 +195,8 @@ async def test_a_message_to_a_thread_without_budget_costs_nothing_and_waits_with
 @pytest.mark.parametrize("budget", ["the thread's", "the agent's"])
 async def test_a_thread_that_is_woken_in_vain_says_once_that_it_has_stopped(budget: str) -> None:
     limits = ThreadLimits(slices=2) if budget == "the thread's" else ThreadLimits()
-    spending = None if budget == "the thread's" else Budget(slices=2)
-    async with testing.agent(model=RULES, tools=["watch"], limits=limits, budget=spending) as agent:
+    budget_usage = None if budget == "the thread's" else Budget(slices=2)
+    async with testing.agent(model=RULES, tools=["watch"], limits=limits, budget=budget_usage) as agent:
         thread = await agent.thread()
         await thread.send("watch")
         watch = await agent.tool("watch").call()
@@ -302,7 +302,7 @@ async def test_a_family_has_one_budget() -> None:
     def model(question: Question) -> Reply:
         number = next(numbers)
         assert number < 200, "there is no end to it"
-        return asking_for(*(call("spawn_thread", task=f"job {number}{letter}") for letter in "ab"))
+        return asking_for(*(call("spawn_thread", task=f"job {number}{new_mail}") for new_mail in "ab"))
 
     numbers = itertools.count(1)
     async with testing.agent(model=model, limits=ThreadLimits(cost=4.0)) as agent:
@@ -437,7 +437,7 @@ async def test_a_budget_is_kept_however_the_agent_is_lost(unheard: bool) -> None
     assert steps > 10
 
 
-async def test_a_budget_on_real_sockets(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_a_budget_on_real_sockets(model: ScriptedReplies, stranger: ForeignToolset, store: str) -> None:
     async with working(model, [stranger.url], store, limits=ThreadLimits(slices=1)) as agent:
         client = Client(agent.port)
         thread = await client.begin("first")

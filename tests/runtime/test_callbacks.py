@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from rapkit.kernel.entries import Answered, Happened, Ignored, ViewChanged
-from rapkit.mailbox import Letter, Reception
-from rapkit.off_loop import LARGE
+from rapkit.mailbox import AcceptResult, NewMail
 from rapkit.protocol import Callback, parse_callback
-from rapkit.runtime.following import EventName
-from tests.runtime.agents import Obedient, Talk, Working, call, opened, working
+from rapkit.runtime.event_feed import EventName
+from rapkit.work.offload import LARGE
+from tests.runtime.agents import RunningAgent, ScriptedReplies, ThreadDriver, call, opened, working
 from tests.runtime.clocks import ManualClock
-from tests.runtime.stranger import Invocation, Stranger, post_to
-from tests.server.served import exchange, failing
+from tests.runtime.foreign_toolset import ForeignToolset, Invocation, post_to
+from tests.server.served_toolset import exchange, failing
 
 
-async def waiting(agent: Working, stranger: Stranger) -> tuple[Talk, Invocation]:
+async def waiting(agent: RunningAgent, stranger: ForeignToolset) -> tuple[ThreadDriver, Invocation]:
     """A thread that waits for a call."""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -57,7 +57,7 @@ BROKEN: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: json.dumps(broken, default=lambda _: "…")[:60])
 async def test_a_message_that_is_none_is_refused_and_changes_nothing(
-    agent: Working, stranger: Stranger, broken: dict[str, Any]
+    agent: RunningAgent, stranger: ForeignToolset, broken: dict[str, Any]
 ) -> None:
     """CB-7"""
     talk, invocation = await waiting(agent, stranger)
@@ -75,7 +75,7 @@ async def test_a_message_that_is_none_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b"{", b'"text"', b"\xff\xfe", b'{"type":' * 2000])
-async def test_what_is_not_even_json_is_refused(agent: Working, stranger: Stranger, body: bytes) -> None:
+async def test_what_is_not_even_json_is_refused(agent: RunningAgent, stranger: ForeignToolset, body: bytes) -> None:
     """CB-7, TRA-1"""
     talk, invocation = await waiting(agent, stranger)
 
@@ -85,7 +85,7 @@ async def test_what_is_not_even_json_is_refused(agent: Working, stranger: Strang
     assert list((await talk.look()).thread.pending) == [invocation.id]
 
 
-async def test_a_message_that_is_too_large_is_refused(agent: Working, stranger: Stranger) -> None:
+async def test_a_message_that_is_too_large_is_refused(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CB-7"""
     talk, invocation = await waiting(agent, stranger)
 
@@ -104,7 +104,7 @@ UNUSABLE: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("unusable", UNUSABLE, ids=lambda unusable: json.dumps(unusable)[:40])
 async def test_a_result_that_cannot_be_used_ends_its_call_with_an_error(
-    agent: Working, stranger: Stranger, unusable: dict[str, Any]
+    agent: RunningAgent, stranger: ForeignToolset, unusable: dict[str, Any]
 ) -> None:
     """CB-15: once, however often it is sent; and a real result is taken after it."""
     talk, invocation = await waiting(agent, stranger)
@@ -129,7 +129,9 @@ async def test_a_result_that_cannot_be_used_ends_its_call_with_an_error(
     ],
     ids=["latin-1", "half"],
 )
-async def test_a_result_that_is_hardly_json_ends_its_call_too(agent: Working, stranger: Stranger, body: bytes) -> None:
+async def test_a_result_that_is_hardly_json_ends_its_call_too(
+    agent: RunningAgent, stranger: ForeignToolset, body: bytes
+) -> None:
     """CB-15"""
     talk, invocation = await waiting(agent, stranger)
 
@@ -139,7 +141,9 @@ async def test_a_result_that_is_hardly_json_ends_its_call_too(agent: Working, st
     await talk.hears("its answer was refused")
 
 
-async def test_what_is_refused_is_settled_before_or_not_refused(agent: Working, stranger: Stranger, store: str) -> None:
+async def test_what_is_refused_is_settled_before_or_not_refused(
+    agent: RunningAgent, stranger: ForeignToolset, store: str
+) -> None:
     """CB-15: where nothing can be stored the answer is 503, so that its sender comes again."""
     talk, invocation = await waiting(agent, stranger)
     large = "x" * (17 * 1024 * 1024)
@@ -158,7 +162,7 @@ def message_of(invocation: Invocation) -> dict[str, Any]:
 
 
 async def test_a_body_that_is_too_large_and_shows_another_type_ends_no_call(
-    agent: Working, stranger: Stranger, caplog: pytest.LogCaptureFixture
+    agent: RunningAgent, stranger: ForeignToolset, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CB-15: a view is only logged, and so is what names another call."""
     talk, invocation = await waiting(agent, stranger)
@@ -174,7 +178,7 @@ async def test_a_body_that_is_too_large_and_shows_another_type_ends_no_call(
     assert "a callback is refused, because it is too large: view_update" in caplog.text
 
 
-async def test_a_type_that_cannot_be_found_is_taken_for_a_result(agent: Working, stranger: Stranger) -> None:
+async def test_a_type_that_cannot_be_found_is_taken_for_a_result(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CB-15: better an error than a call that waits for ever."""
     talk, invocation = await waiting(agent, stranger)
     body = b'{"content": [{"type": "image", "data": "' + b"x" * (17 * 1024 * 1024) + b'"}], "type": "tool_result"}'
@@ -184,7 +188,7 @@ async def test_a_type_that_cannot_be_found_is_taken_for_a_result(agent: Working,
     await talk.hears("its answer was refused: it is too large.")
 
 
-async def test_events_that_are_too_large_are_told_once(agent: Working, stranger: Stranger) -> None:
+async def test_events_that_are_too_large_are_told_once(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CB-15, SUB-21"""
     talk, invocation = await waiting(agent, stranger)
     await invocation.confirm("on it")
@@ -202,11 +206,11 @@ async def test_events_that_are_too_large_are_told_once(agent: Working, stranger:
 
 
 async def test_repetitions_are_known_for_four_days_and_no_longer(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """CB-9, CB-12: a day longer than our servers go on trying."""
     clock = ManualClock()
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         talk, invocation = await waiting(agent, stranger)
         assert (await invocation.confirm("on it")).status == 200
         await talk.hears("heard: on it")
@@ -232,7 +236,9 @@ async def test_repetitions_are_known_for_four_days_and_no_longer(
         assert len(await talk.all(Answered)) == 1
 
 
-async def test_a_view_comes_after_the_result_and_is_cleared_by_an_empty_one(agent: Working, stranger: Stranger) -> None:
+async def test_a_view_comes_after_the_result_and_is_cleared_by_an_empty_one(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     """VIE-2"""
     talk, invocation = await waiting(agent, stranger)
     await invocation.result("done")
@@ -248,7 +254,7 @@ async def test_a_view_comes_after_the_result_and_is_cleared_by_an_empty_one(agen
     assert shown.data == {"view_type": "board", "content": None}
 
 
-async def test_a_charset_does_no_harm(agent: Working, stranger: Stranger) -> None:
+async def test_a_charset_does_no_harm(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """TRA-1"""
     talk, invocation = await waiting(agent, stranger)
     message = {"type": "tool_result", "group_id": invocation.group_id, "id": invocation.id, "text": "Grüße"}
@@ -261,7 +267,7 @@ async def test_a_charset_does_no_harm(agent: Working, stranger: Stranger) -> Non
 
 
 async def test_a_result_for_a_call_that_has_one_enters_no_conversation(
-    agent: Working, stranger: Stranger, model: Obedient, caplog: pytest.LogCaptureFixture
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CB-8, CB-9: its sender repeats itself in other words, and that is logged."""
     caplog.set_level("INFO")
@@ -282,15 +288,15 @@ async def test_a_result_for_a_call_that_has_one_enters_no_conversation(
 
 
 async def test_two_results_at_once_are_one_result_and_one_that_is_ignored(
-    agent: Working, stranger: Stranger, store: str
+    agent: RunningAgent, stranger: ForeignToolset, store: str
 ) -> None:
     """CB-8, CB-9: the second was accepted before the first was looked at; it is noted, with its reason, and not heard."""
     talk, invocation = await waiting(agent, stranger)
     named = {"type": "tool_result", "group_id": talk.id, "id": invocation.id}
     async with opened(store) as other_process:
         # One after the other into the mail, in one moment: no slice can come between.
-        letters = [
-            Letter(
+        new_mails = [
+            NewMail(
                 talk.id,
                 f"tool_result/{invocation.id}",
                 json.dumps({**named, "text": text}).encode(),
@@ -299,7 +305,7 @@ async def test_two_results_at_once_are_one_result_and_one_that_is_ignored(
             for text in ("first", "second")
         ]
         with failing(store, "INSERT", "entries"):
-            assert [await other_process.accept(letter) for letter in letters] == [Reception.ACCEPTED] * 2
+            assert [await other_process.accept(new_mail) for new_mail in new_mails] == [AcceptResult.ACCEPTED] * 2
 
     await talk.hears("heard: first")
     await agent.quiet()
@@ -307,7 +313,9 @@ async def test_two_results_at_once_are_one_result_and_one_that_is_ignored(
     assert [(each.what, each.call_id) for each in await talk.all(Ignored)] == [("tool_result", invocation.id)]
 
 
-async def test_repetitions_change_nothing(agent: Working, stranger: Stranger, model: Obedient) -> None:
+async def test_repetitions_change_nothing(
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
+) -> None:
     """CB-9, CB-12: a result says by itself that it is a repetition, an event by its message id; the sender is told 200 each time."""
     talk, invocation = await waiting(agent, stranger)
 
@@ -325,7 +333,7 @@ async def test_repetitions_change_nothing(agent: Working, stranger: Stranger, mo
     assert len(model.questions) == 3
 
 
-async def test_equal_events_without_a_message_id_are_two_events(agent: Working, stranger: Stranger) -> None:
+async def test_equal_events_without_a_message_id_are_two_events(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CB-9: nobody can tell them apart."""
     talk, invocation = await waiting(agent, stranger)
     await invocation.confirm()
@@ -338,7 +346,7 @@ async def test_equal_events_without_a_message_id_are_two_events(agent: Working, 
     await talk.until(Happened, 4)
 
 
-async def test_a_message_id_counts_within_one_call_only(agent: Working, stranger: Stranger) -> None:
+async def test_a_message_id_counts_within_one_call_only(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CB-9: servers choose them, and know nothing of each other."""
     talk = await agent.doing(call("work", n=1), call("work", n=2))
     for n in (1, 2):
@@ -349,7 +357,7 @@ async def test_a_message_id_counts_within_one_call_only(agent: Working, stranger
 
 
 async def test_what_cannot_be_stored_is_not_acknowledged(
-    agent: Working, stranger: Stranger, store: str, caplog: pytest.LogCaptureFixture
+    agent: RunningAgent, stranger: ForeignToolset, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CB-10, RUN-5: the sender is told to come again, and loses nothing."""
     talk, invocation = await waiting(agent, stranger)
@@ -366,11 +374,11 @@ async def test_what_cannot_be_stored_is_not_acknowledged(
 
 
 async def test_what_is_acknowledged_is_durable_whatever_comes_then(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """CB-10: the agent cannot do anything with it, and is stopped; the next one finds it."""
     clock = ManualClock()
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         talk, invocation = await waiting(agent, stranger)
         with failing(store, "INSERT", "entries"):
             assert (await invocation.result("kept")).status == 200
@@ -380,13 +388,13 @@ async def test_what_is_acknowledged_is_durable_whatever_comes_then(
                 assert box.busy
 
     clock.advance(10)
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         await agent.thread(talk.id).hears("heard: kept")
 
 
 @pytest.mark.parametrize("field", ["group_id", "id"])
 async def test_a_message_about_another_call_than_its_url_is_refused(
-    agent: Working, stranger: Stranger, field: str, caplog: pytest.LogCaptureFixture
+    agent: RunningAgent, stranger: ForeignToolset, field: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CB-14: even if that call is live, and waits for a result."""
     victim = await agent.doing(call("work", who="victim"))
@@ -405,7 +413,7 @@ async def test_a_message_about_another_call_than_its_url_is_refused(
     assert list((await talk.look()).thread.pending) == [thief.id]
 
 
-async def test_every_kind_of_message_is_bound_to_its_call(agent: Working, stranger: Stranger) -> None:
+async def test_every_kind_of_message_is_bound_to_its_call(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CB-14"""
     talk = await agent.doing(call("work", n=1), call("work", n=2))
     one, two = await stranger.invoked_with(n=1), await stranger.invoked_with(n=2)
@@ -424,7 +432,7 @@ async def test_every_kind_of_message_is_bound_to_its_call(agent: Working, strang
     assert len(await talk.entries()) == 2  # what the user said, and the calls
 
 
-async def test_only_post_is_for_tools(agent: Working, stranger: Stranger) -> None:
+async def test_only_post_is_for_tools(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CB-7"""
     _, invocation = await waiting(agent, stranger)
     path = invocation.callback_url.removeprefix(agent.url)
@@ -434,7 +442,7 @@ async def test_only_post_is_for_tools(agent: Working, stranger: Stranger) -> Non
 
 
 async def test_a_large_message_is_not_parsed_on_the_event_loop(
-    agent: Working, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+    agent: RunningAgent, stranger: ForeignToolset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed_in: list[bool] = []
 
@@ -443,7 +451,7 @@ async def test_a_large_message_is_not_parsed_on_the_event_loop(
         return parse_callback(body)
 
     monkeypatch.setattr("rapkit.runtime.callbacks.parse_callback", parse)
-    monkeypatch.setattr("rapkit.runtime.letters.parse_callback", parse)
+    monkeypatch.setattr("rapkit.runtime.mail_codec.parse_callback", parse)
     _, invocation = await waiting(agent, stranger)
 
     await invocation.result("x" * LARGE)

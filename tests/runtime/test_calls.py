@@ -12,17 +12,19 @@ from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.conversation import Heard
 from rapkit.kernel.entries import Answered, ModelSaid, ViewChanged
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.models.opening import open_model
+from rapkit.models.registry import open_model
 from tests.call_ids import numbers
-from tests.runtime.agents import Obedient, Working, call, calling, last_heard, please, quick, working
+from tests.runtime.agents import RunningAgent, ScriptedReplies, call, calling, last_heard, please, quick, working
 from tests.runtime.examples import example, served
-from tests.runtime.stranger import INVOKE, Invocation, Stranger, tool
+from tests.runtime.foreign_toolset import INVOKE, ForeignToolset, Invocation, tool
 from tests.server.sink import after, answer, never
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
-async def test_an_invocation_says_what_is_called_and_where_to_answer(agent: Working, stranger: Stranger) -> None:
+async def test_an_invocation_says_what_is_called_and_where_to_answer(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     """INV-1, TRA-1: and nothing that is not known is sent."""
     talk = await agent.talk(please(call("work", city="Åre", days=3)), user_id="u1")
 
@@ -43,7 +45,9 @@ async def test_an_invocation_says_what_is_called_and_where_to_answer(agent: Work
     }
 
 
-async def test_a_result_wakes_the_model_that_waits_for_it(agent: Working, stranger: Stranger, model: Obedient) -> None:
+async def test_a_result_wakes_the_model_that_waits_for_it(
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
+) -> None:
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
     look = await talk.becomes("waiting")
@@ -58,7 +62,7 @@ async def test_a_result_wakes_the_model_that_waits_for_it(agent: Working, strang
 
 
 async def test_calls_of_one_reply_run_at_once_and_the_model_goes_on_when_all_are_answered(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     talk = await agent.doing(*(call("work", number=number) for number in range(5)))
     invocations = [await stranger.invoked_with(number=number) for number in range(5)]
@@ -75,7 +79,7 @@ async def test_calls_of_one_reply_run_at_once_and_the_model_goes_on_when_all_are
 
 
 async def test_a_model_that_uses_its_ids_again_mixes_nothing_up(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     talk = await agent.doing(call("work", number=1))
     await (await stranger.invoked(1)).result("first")
@@ -91,7 +95,7 @@ async def test_a_model_that_uses_its_ids_again_mixes_nothing_up(
 
 
 async def test_a_tool_that_nobody_offers_is_never_called_and_the_model_is_told_what_there_is(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     """INV-2"""
     talk = await agent.doing(call("wrok"))
@@ -105,7 +109,7 @@ async def test_a_tool_that_nobody_offers_is_never_called_and_the_model_is_told_w
     assert stranger.to(INVOKE) == []
 
 
-async def test_arguments_that_do_not_fit_go_back_to_the_model(agent: Working, stranger: Stranger) -> None:
+async def test_arguments_that_do_not_fit_go_back_to_the_model(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """INV-3: what fits is sent all the same."""
     schema = {"type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}
     stranger.tools = [tool("work", schema), tool("other_work")]
@@ -120,7 +124,7 @@ async def test_arguments_that_do_not_fit_go_back_to_the_model(agent: Working, st
     assert [post.message["operation"] for post in stranger.to(INVOKE)] == ["other_work"]
 
 
-async def test_a_model_that_gets_nothing_right_is_stopped(stranger: Stranger, store: str) -> None:
+async def test_a_model_that_gets_nothing_right_is_stopped(stranger: ForeignToolset, store: str) -> None:
     """INV-2: the number of such completions is capped, and a message starts afresh."""
 
     def stubborn(question: Question) -> Reply | str:
@@ -146,7 +150,7 @@ async def test_a_model_that_gets_nothing_right_is_stopped(stranger: Stranger, st
     ],
 )
 async def test_what_an_acknowledgement_says_is_not_read(
-    agent: Working, stranger: Stranger, acknowledgement: Any
+    agent: RunningAgent, stranger: ForeignToolset, acknowledgement: Any
 ) -> None:
     """INV-7"""
     stranger.script[INVOKE] = [acknowledgement]
@@ -160,7 +164,7 @@ async def test_what_an_acknowledgement_says_is_not_read(
 
 
 async def test_a_result_may_come_before_its_call_is_acknowledged(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     async def answer_first(invocation: Invocation) -> None:
         assert (await invocation.result("quicker than 200")).status == 200
@@ -176,7 +180,7 @@ async def test_a_result_may_come_before_its_call_is_acknowledged(
     assert len(model.questions) == 2
 
 
-async def test_a_server_may_take_its_time_to_acknowledge(agent: Working, stranger: Stranger) -> None:
+async def test_a_server_may_take_its_time_to_acknowledge(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """INV-7: nobody waits for it: not the user, not other threads, not the result."""
     acknowledged = asyncio.Event()
     stranger.script[INVOKE] = [after(acknowledged, answer(200))]
@@ -198,7 +202,7 @@ async def test_a_server_may_take_its_time_to_acknowledge(agent: Working, strange
 
 @pytest.mark.parametrize("acknowledgement", [answer(500), answer(400), answer(409), never])
 async def test_a_result_counts_whatever_becomes_of_the_acknowledgement(
-    model: Obedient, stranger: Stranger, store: str, acknowledgement: Any
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, acknowledgement: Any
 ) -> None:
     """The server did what it was told, and said so. That its 200 is lost, or was none, changes nothing of it."""
     stranger.script[INVOKE] = [acknowledgement]
@@ -213,7 +217,7 @@ async def test_a_result_counts_whatever_becomes_of_the_acknowledgement(
 
 
 async def test_content_wins_over_text_and_what_people_see_changes_nothing_for_the_model(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     """CB-13"""
     talk = await agent.doing(call("work"))
@@ -235,7 +239,7 @@ async def test_content_wins_over_text_and_what_people_see_changes_nothing_for_th
     assert "for people" not in str(model.questions)
 
 
-async def test_a_model_that_takes_no_images_is_told_that_there_was_one(stranger: Stranger, store: str) -> None:
+async def test_a_model_that_takes_no_images_is_told_that_there_was_one(stranger: ForeignToolset, store: str) -> None:
     """CB-13: here with a model of pydantic-ai's."""
     heard: list[ModelMessage] = []
 
@@ -262,7 +266,7 @@ async def test_a_model_that_takes_no_images_is_told_that_there_was_one(stranger:
 
 
 async def test_the_weather_example_forecasts_draws_and_takes_its_time(
-    model: Obedient, store: str, tmp_path: Path
+    model: ScriptedReplies, store: str, tmp_path: Path
 ) -> None:
     """VIE-1: how far the long call is, is shown while it runs."""
     async with served(example("weather", tmp_path)) as weather, working(model, [weather], store) as agent:

@@ -24,9 +24,9 @@ from rapkit.kernel.entries import (
     UserSaid,
 )
 from tests.call_ids import plain
-from tests.runtime.agents import Obedient, call, calling, text_of, texts_of, working
+from tests.runtime.agents import ScriptedReplies, call, calling, text_of, texts_of, working
 from tests.runtime.api.client import Client
-from tests.runtime.stranger import CLOSE, Stranger
+from tests.runtime.foreign_toolset import CLOSE, ForeignToolset
 
 RULES: list[dict[str, Any]] = [
     {"user": "both", "calls": [{"spawn_thread": {"task": "look at Oslo"}}, {"spawn_thread": {"task": "look at Rome"}}]},
@@ -508,7 +508,7 @@ async def test_clients_see_the_family(weather: Toolset) -> None:
 
 
 async def test_a_large_family_is_shown_in_part(weather: Toolset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rapkit.runtime.looking._MOST_RELATIVES", 2)
+    monkeypatch.setattr("rapkit.runtime.thread_queries._MOST_RELATIVES", 2)
     async with testing.agent(model=RULES, tools=[weather]) as agent:
         thread = await agent.thread()
         await thread.ask("both")
@@ -522,7 +522,7 @@ async def test_a_large_family_is_shown_in_part(weather: Toolset, monkeypatch: py
 
 
 async def test_children_on_real_sockets_are_threads_of_their_own_to_servers(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """Its calls are called back under its own id, and it is closed under it (CLO-1)."""
 

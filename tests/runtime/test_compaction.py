@@ -22,10 +22,10 @@ from rapkit.kernel.entries import (
     UserSaid,
 )
 from rapkit.models import ModelError
-from tests.kernel.strict import accept_question
-from tests.runtime.agents import Call, Obedient, call, calling, text_of, texts_of, working
+from tests.kernel.strict_provider import accept_question
+from tests.runtime.agents import Call, ScriptedReplies, call, calling, text_of, texts_of, working
 from tests.runtime.api.client import Client, Sse
-from tests.runtime.stranger import Stranger
+from tests.runtime.foreign_toolset import ForeignToolset
 
 WINDOW = 2000
 SMALL = ThreadLimits(context_window=WINDOW)
@@ -571,7 +571,9 @@ async def test_summaries_are_made_once_however_the_agent_is_lost(unheard: bool) 
     assert steps > 15
 
 
-async def test_nobody_hears_a_summary_being_written(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_nobody_hears_a_summary_being_written(
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
+) -> None:
     """What clients are streamed is what is said to them. It is paid for all the same."""
 
     def summing(question: Question) -> Reply | str:

@@ -11,14 +11,14 @@ from rapkit.errors import ThreadError
 from rapkit.kernel.entries import Answered, ChoiceAsked, ChoiceMadeEntry, UserSaid
 from rapkit.kernel.limits import Confirmations, Timeouts
 from rapkit.models.scripted import Scripted
-from rapkit.runtime.engine import running
-from rapkit.runtime.plan import Plan
+from rapkit.runtime.config import AgentConfig
+from rapkit.runtime.engine import run_engine
 from rapkit.runtime.server import Server
 from tests.call_ids import plain
-from tests.runtime.agents import Obedient, Talk, Working, call, please, working
+from tests.runtime.agents import RunningAgent, ScriptedReplies, ThreadDriver, call, please, working
 from tests.runtime.api.client import Client
 from tests.runtime.clocks import ManualClock
-from tests.runtime.stranger import CANCEL, INVOKE, Stranger, tool
+from tests.runtime.foreign_toolset import CANCEL, INVOKE, ForeignToolset, tool
 from tests.server.sink import answer
 
 URL = "http://127.0.0.1:1"
@@ -343,13 +343,15 @@ async def test_a_permitted_call_is_made_once_however_the_agent_is_lost(
 
 
 @pytest.fixture
-async def agent(model: Obedient, stranger: Stranger, store: str) -> AsyncIterator[Working]:
+async def agent(model: ScriptedReplies, stranger: ForeignToolset, store: str) -> AsyncIterator[RunningAgent]:
     stranger.tools = [tool("work", annotations={"destructive": True})]
     async with working(model, [stranger.url], store) as agent:
         yield agent
 
 
-async def test_all_clients_see_the_question_and_the_first_answer_counts(agent: Working, stranger: Stranger) -> None:
+async def test_all_clients_see_the_question_and_the_first_answer_counts(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     """DIS-11, CHO-1: both streams carry the question and what became of it."""
     one, other = Client(agent.port), Client(agent.port)
     thread = await one.begin('[["work", {"n": 1}]]')
@@ -375,7 +377,7 @@ async def test_all_clients_see_the_question_and_the_first_answer_counts(agent: W
     assert (await one.look(thread))["choices"] == []
 
 
-async def test_who_comes_later_is_shown_the_question_too(agent: Working, stranger: Stranger) -> None:
+async def test_who_comes_later_is_shown_the_question_too(agent: RunningAgent, stranger: ForeignToolset) -> None:
     client = Client(agent.port)
     thread = await client.begin('[["work", {}]]')
     async with client.events(thread) as stream:
@@ -396,7 +398,7 @@ async def test_who_comes_later_is_shown_the_question_too(agent: Working, strange
         await stream.until("entry", lambda entry: entry["kind"] == "assistant" and "heard: done" in entry["text"])
 
 
-async def test_permission_and_cancel_at_once_come_to_one_end(agent: Working, stranger: Stranger) -> None:
+async def test_permission_and_cancel_at_once_come_to_one_end(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CAN-1, semantics of cancelling: made and then cancelled, or never made; never made after it was cancelled."""
     client = Client(agent.port)
     for number in range(1, 6):
@@ -416,15 +418,15 @@ async def test_permission_and_cancel_at_once_come_to_one_end(agent: Working, str
 
 
 async def test_a_permission_counts_that_came_in_time_whenever_the_agent_is_woken(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """DIS-11: one that hibernates finds both in its mail, the answer and that the time for it is over."""
     stranger.tools = [tool("work", annotations={"destructive": True})]
     clock = ManualClock()
     limits = ThreadLimits(question_timeout=60, timeouts=Timeouts(call=7200))  # which begins when the call is made
-    plan = Plan(Scripted(model), (Server(stranger.url),), store, URL, limits=limits)
-    async with running(plan, clock.surroundings(), worker=False) as engine:
-        talk = Talk(engine.threads, await engine.threads.create(text=please(call("work"))))
+    config = AgentConfig(Scripted(model), (Server(stranger.url),), store, URL, limits=limits)
+    async with run_engine(config, clock.environment(), worker=False) as engine:
+        talk = ThreadDriver(engine.threads, await engine.threads.create(text=please(call("work"))))
         await engine.wake()
         (call_id,) = (await talk.look()).choices
         clock.advance(59)
@@ -441,14 +443,14 @@ async def test_a_permission_counts_that_came_in_time_whenever_the_agent_is_woken
 
 
 async def test_a_permission_that_comes_too_late_counts_for_nothing(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """DIS-11: the time is over when somebody has said so, which is when the agent is woken."""
     stranger.tools = [tool("work", annotations={"destructive": True})]
     clock = ManualClock()
-    plan = Plan(Scripted(model), (Server(stranger.url),), store, URL, limits=ThreadLimits(question_timeout=60))
-    async with running(plan, clock.surroundings(), worker=False) as engine:
-        talk = Talk(engine.threads, await engine.threads.create(text=please(call("work"))))
+    config = AgentConfig(Scripted(model), (Server(stranger.url),), store, URL, limits=ThreadLimits(question_timeout=60))
+    async with run_engine(config, clock.environment(), worker=False) as engine:
+        talk = ThreadDriver(engine.threads, await engine.threads.create(text=please(call("work"))))
         await engine.wake()
         (call_id,) = (await talk.look()).choices
         clock.advance(61)
@@ -461,7 +463,7 @@ async def test_a_permission_that_comes_too_late_counts_for_nothing(
 
 @pytest.mark.parametrize("change", ["gone", "other arguments", "its server is not configured any more"])
 async def test_a_call_that_is_permitted_when_its_toolset_has_changed_is_not_made(
-    model: Obedient, stranger: Stranger, store: str, change: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, change: str
 ) -> None:
     """INV-2, INV-3: what was fit to be made when the user was asked need not be so weeks later."""
     needs_more = {"type": "object", "required": ["floor"], "properties": {"floor": {"type": "integer"}}}
@@ -493,7 +495,9 @@ async def test_a_call_that_is_permitted_when_its_toolset_has_changed_is_not_made
         assert (await talk.look()).thread.pending == {}
 
 
-async def test_a_model_that_asks_for_the_same_again_asks_the_user_again(agent: Working, stranger: Stranger) -> None:
+async def test_a_model_that_asks_for_the_same_again_asks_the_user_again(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     talk = await agent.doing(call("work", n=1), call("work", n=1))
     await talk.until(ChoiceAsked, 2)
     first, second = (await talk.look()).choices

@@ -8,26 +8,38 @@ from typing import Any
 
 import pytest
 
-from rapkit.delivery.client import HttpClient
 from rapkit.delivery.guard import Guard
-from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
+from rapkit.delivery.http_client import HttpClient
+from rapkit.delivery.retry import POLICIES, PostKind, RetryPolicy
 from rapkit.errors import ConfigError, ForbiddenTarget
 from rapkit.kernel.entries import Answered, Ignored
-from rapkit.mailbox import Taken
-from rapkit.runtime.addresses import Addresses
+from rapkit.mailbox import TakenPost
+from rapkit.runtime.callback_urls import CallbackUrls
 from rapkit.runtime.dispatch import Dispatch
-from rapkit.runtime.engine import Surroundings
+from rapkit.runtime.engine import AgentEnvironment
 from rapkit.runtime.server import Server
 from rapkit.signer import Signer
-from tests.runtime.agents import Obedient, Working, call, quick, working
-from tests.runtime.stranger import ANSWER, CANCEL, CLOSE, INVOKE, TOOLSET, Invocation, Stranger, listening, tool
+from tests.runtime.agents import RunningAgent, ScriptedReplies, call, quick, working
+from tests.runtime.foreign_toolset import (
+    ANSWER,
+    CANCEL,
+    CLOSE,
+    INVOKE,
+    TOOLSET,
+    ForeignToolset,
+    Invocation,
+    listening,
+    tool,
+)
 from tests.server.sink import after, answer, reset
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TEXT = {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["n"]}
 
 
-async def test_a_server_in_trouble_is_asked_again_with_the_very_same_call(agent: Working, stranger: Stranger) -> None:
+async def test_a_server_in_trouble_is_asked_again_with_the_very_same_call(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     """INV-4: 5xx and broken connections; the message id says that it is the same."""
     stranger.script[INVOKE] = [answer(503), reset, answer(500), answer(302, "Location: /elsewhere\r\n")]
     talk = await agent.doing(call("work"))
@@ -42,7 +54,9 @@ async def test_a_server_in_trouble_is_asked_again_with_the_very_same_call(agent:
     assert stranger.to("/elsewhere") == []
 
 
-async def test_a_server_that_is_down_gets_its_call_when_it_is_back(agent: Working, stranger: Stranger) -> None:
+async def test_a_server_that_is_down_gets_its_call_when_it_is_back(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     """INV-4"""
     talk = await agent.talk("hello")
     await talk.hears("hello")  # its toolset is known
@@ -57,7 +71,9 @@ async def test_a_server_that_is_down_gets_its_call_when_it_is_back(agent: Workin
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 410, 413, 422, 429])
-async def test_a_call_that_is_refused_is_not_sent_again(agent: Working, stranger: Stranger, status: int) -> None:
+async def test_a_call_that_is_refused_is_not_sent_again(
+    agent: RunningAgent, stranger: ForeignToolset, status: int
+) -> None:
     """INV-5, INV-6: the model is told."""
     stranger.script[INVOKE] = [answer(status)]
     talk = await agent.doing(call("work"))
@@ -71,7 +87,7 @@ async def test_a_call_that_is_refused_is_not_sent_again(agent: Working, stranger
 
 
 async def test_a_refusal_after_a_lost_answer_does_not_claim_that_nothing_was_executed(
-    agent: Working, stranger: Stranger
+    agent: RunningAgent, stranger: ForeignToolset
 ) -> None:
     """INV-6: the first attempt may have been executed before its answer was lost."""
     stranger.script[INVOKE] = [reset, answer(404)]
@@ -84,7 +100,7 @@ async def test_a_refusal_after_a_lost_answer_does_not_claim_that_nothing_was_exe
 
 
 async def test_a_call_that_cannot_be_delivered_becomes_an_error_the_model_can_reason_about(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """INV-6: the other calls of the same reply are not touched by it."""
     async with listening("far") as far, working(model, [stranger.url, far.url], store, policies=quick(0.1)) as agent:
@@ -102,7 +118,7 @@ async def test_a_call_that_cannot_be_delivered_becomes_an_error_the_model_can_re
 
 
 async def test_a_server_that_had_the_call_after_all_is_heard_once(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """INV-6: it was given up, its server answers all the same, and the model is told that."""
     stranger.otherwise[INVOKE] = reset
@@ -125,7 +141,9 @@ async def test_a_server_that_had_the_call_after_all_is_heard_once(
 # The toolset has changed
 
 
-async def test_a_call_that_still_fits_a_changed_toolset_is_sent_once_more(agent: Working, stranger: Stranger) -> None:
+async def test_a_call_that_still_fits_a_changed_toolset_is_sent_once_more(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     """DIS-10"""
     stranger.tools = [tool("work", NUMBER)]
     talk = await agent.talk("hello")
@@ -147,7 +165,7 @@ async def test_a_call_that_still_fits_a_changed_toolset_is_sent_once_more(agent:
 
 
 async def test_after_a_change_the_session_uses_the_new_toolset(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     """DIS-10: the new endpoint and the new tools included."""
     talk = await agent.talk("hello")
@@ -174,7 +192,7 @@ async def test_after_a_change_the_session_uses_the_new_toolset(
     ],
 )
 async def test_a_call_that_fits_no_more_becomes_an_error(
-    agent: Working, stranger: Stranger, tools: Any, reason: str
+    agent: RunningAgent, stranger: ForeignToolset, tools: Any, reason: str
 ) -> None:
     """DIS-10"""
     stranger.tools = [tool("work", NUMBER)]
@@ -192,7 +210,9 @@ async def test_a_call_that_fits_no_more_becomes_an_error(
     assert len(stranger.to(INVOKE)) == 1
 
 
-async def test_a_server_that_says_409_twice_is_not_asked_a_third_time(agent: Working, stranger: Stranger) -> None:
+async def test_a_server_that_says_409_twice_is_not_asked_a_third_time(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     """DIS-10, INV-5"""
     talk = await agent.talk("hello")
     await talk.hears("hello")
@@ -211,7 +231,7 @@ async def test_a_server_that_says_409_twice_is_not_asked_a_third_time(agent: Wor
 @pytest.mark.parametrize("version", ["1", None])
 @pytest.mark.parametrize("discovery", [None, answer(500)])
 async def test_a_409_is_not_retried_with_the_same_version(
-    model: Obedient, stranger: Stranger, store: str, version: str | None, discovery: Any
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, version: str | None, discovery: Any
 ) -> None:
     """Item 11 · DIS-10, INV-5: whether the server still says the same version, has none, or does not answer."""
     stranger.version = version
@@ -233,7 +253,7 @@ async def test_a_409_is_not_retried_with_the_same_version(
 
 
 async def test_of_two_calls_refused_as_outdated_both_are_sent_with_the_new_version(
-    agent: Working, stranger: Stranger
+    agent: RunningAgent, stranger: ForeignToolset
 ) -> None:
     """DIS-10: what counts is the version a call was sent with, not whether its refusal was the first to fetch the new toolset."""
     talk = await agent.talk("hello")
@@ -250,7 +270,7 @@ async def test_of_two_calls_refused_as_outdated_both_are_sent_with_the_new_versi
     await talk.hears("done 2")
 
 
-async def test_a_result_that_comes_with_the_409_is_the_result(agent: Working, stranger: Stranger) -> None:
+async def test_a_result_that_comes_with_the_409_is_the_result(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """DIS-10: nothing is sent again for a call that has its answer."""
     stranger.script[INVOKE] = [answer(409)]
     stranger.before_answering = lambda invocation: invocation.result("both")
@@ -264,12 +284,12 @@ async def test_a_result_that_comes_with_the_409_is_the_result(agent: Working, st
 
 @pytest.mark.parametrize("first", ["the result", "the acknowledgement"])
 async def test_a_call_that_has_its_result_is_not_sent_again_because_its_acknowledgement_got_lost(
-    model: Obedient, stranger: Stranger, store: str, first: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, first: str
 ) -> None:
     """INV-4, INV-13: it was done, so that doing it again could only do harm."""
     answered = asyncio.Event()
     stranger.script[INVOKE] = [after(answered, answer(502))]
-    soon = {**POLICIES, Kind.INVOCATION: RetryPolicy(first=0.3, factor=1, cap=0.3, horizon=60)}
+    soon = {**POLICIES, PostKind.INVOCATION: RetryPolicy(first=0.3, factor=1, cap=0.3, horizon=60)}
     async with working(model, [stranger.url], store, policies=soon) as agent:
         talk = await agent.doing(call("work"))
         invocation = await stranger.invoked()
@@ -290,7 +310,7 @@ async def test_a_call_that_has_its_result_is_not_sent_again_because_its_acknowle
 
 
 async def test_every_request_to_a_server_carries_its_token_and_no_other(
-    model: Obedient, stranger: Stranger, store: str, monkeypatch: pytest.MonkeyPatch
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TRA-3: read when it is needed, so that a new one is used at once."""
     monkeypatch.setenv("STRANGERS_TOKEN", "first-token")
@@ -321,7 +341,7 @@ async def test_every_request_to_a_server_carries_its_token_and_no_other(
 
 
 async def test_a_token_that_is_missing_for_a_moment_delays_a_call_and_no_more(
-    model: Obedient, stranger: Stranger, store: str, monkeypatch: pytest.MonkeyPatch
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """INV-4, TRA-3: secrets are replaced while we run, and not always in one go."""
     monkeypatch.setenv("STRANGERS_TOKEN", "first-token")
@@ -359,7 +379,7 @@ def test_plain_http_to_another_machine_has_to_be_allowed() -> None:
     ],
 )
 async def test_an_endpoint_on_another_machine_is_not_dialled_in_plain_http_nor_in_private_networks(
-    agent: Working, stranger: Stranger, endpoint: str, why: str
+    agent: RunningAgent, stranger: ForeignToolset, endpoint: str, why: str
 ) -> None:
     """TRA-2: what a server names is a stranger's word, so it is never retried either."""
     stranger.document = json.dumps({"name": "s", "endpoint": endpoint, "tools": [tool("work")]}).encode()
@@ -386,20 +406,22 @@ class FarLine(HttpClient):
 
 
 @contextlib.asynccontextmanager
-async def agent_of_far(model: Obedient, near: Stranger, store: str, endpoint: str) -> AsyncIterator[Working]:
+async def agent_of_far(
+    model: ScriptedReplies, near: ForeignToolset, store: str, endpoint: str
+) -> AsyncIterator[RunningAgent]:
     """An agent with a server on this machine, and one elsewhere that names this endpoint."""
 
     class Line(FarLine):
         document = json.dumps({"name": "far", "endpoint": endpoint, "tools": [tool("far_work")]}).encode()
 
-    outside = Surroundings(open_line=Line)
-    async with working(model, [near.url, FAR], store, surroundings=outside, policies=quick(0.2)) as agent:
+    outside = AgentEnvironment(open_transport=Line)
+    async with working(model, [near.url, FAR], store, environment=outside, policies=quick(0.2)) as agent:
         yield agent
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.8.8.8", "[::1]"])
 async def test_a_server_elsewhere_that_names_an_endpoint_here_is_reported_and_offers_nothing(
-    model: Obedient, stranger: Stranger, store: str, host: str, caplog: pytest.LogCaptureFixture
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, host: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """DIS-12, TRA-2: also if another server of ours is on this machine."""
     async with agent_of_far(model, stranger, store, f"http://{host}:{stranger.port}{INVOKE}") as agent:
@@ -418,7 +440,7 @@ async def test_a_server_elsewhere_that_names_an_endpoint_here_is_reported_and_of
     "host", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]", "localhost.", "[::]"]
 )
 async def test_nor_is_it_reached_by_another_spelling(
-    model: Obedient, stranger: Stranger, store: str, host: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, host: str
 ) -> None:
     """TRA-2"""
     async with agent_of_far(model, stranger, store, f"http://{host}:{stranger.port}{INVOKE}") as agent:
@@ -432,12 +454,12 @@ async def test_nor_is_it_reached_by_another_spelling(
 
 async def test_what_a_server_elsewhere_had_us_send_here_is_not_sent() -> None:
     """TRA-2: whatever became of the checks before, and whenever it was put into the outbox."""
-    addresses = Addresses("https://agent.example.com", Signer([b"k" * 32]))
-    dispatch = Dispatch([Server(FAR), Server("http://127.0.0.1:1")], addresses, Guard(loopback=True))
+    callback_urls = CallbackUrls("https://agent.example.com", Signer([b"k" * 32]))
+    dispatch = Dispatch([Server(FAR), Server("http://127.0.0.1:1")], callback_urls, Guard(loopback=True))
 
     async def prepare(server: str, url: str) -> object:
         outgoing = dispatch.choice("thr_1", "call_1", server, url, 0)
-        return await dispatch.prepare(Taken(outgoing, seq=1, epoch=1, attempts=1, age=0.0))
+        return await dispatch.prepare(TakenPost(outgoing, seq=1, epoch=1, attempts=1, age=0.0))
 
     for url in ("http://127.0.0.1:9/answer", "http://localhost/answer", "http://[::1]:9/answer"):
         with pytest.raises(ForbiddenTarget, match=f"{FAR} is not on this machine, and may not have us call"):

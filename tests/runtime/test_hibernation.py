@@ -24,27 +24,27 @@ from rapkit.errors import ConfigError, StoreError
 from rapkit.kernel.completion import Question
 from rapkit.kernel.entries import Answered, ModelSaid, UserSaid
 from rapkit.kernel.thread import Thread
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import Lease, NewBox, Store
 from rapkit.models.errors import ModelError
 from rapkit.models.model import Model
 from rapkit.models.scripted import Scripted
-from rapkit.runtime import alarm
-from rapkit.runtime.alarm import Alarm
-from rapkit.runtime.doorbell import Doorbell
-from rapkit.runtime.engine import Engine, Surroundings, opened, running
-from rapkit.runtime.plan import Patience, Plan
+from rapkit.runtime import due_timer
+from rapkit.runtime.config import AgentConfig, Patience
+from rapkit.runtime.due_timer import DueTimer
+from rapkit.runtime.engine import AgentEngine, AgentEnvironment, open_engine, run_engine
 from rapkit.runtime.schedules import SCHEDULE
 from rapkit.runtime.toolsets import THREAD
+from rapkit.runtime.wake_hook import WakeHook
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
 from tests.log_records import ours
-from tests.runtime.agents import Obedient, Talk, call, please, working
+from tests.runtime.agent_runs import ONLY_WORKING, SCENARIOS, AgentRun, lived
+from tests.runtime.agents import ScriptedReplies, ThreadDriver, call, please, working
 from tests.runtime.agents import opened as handle_on
 from tests.runtime.clocks import ManualClock
-from tests.runtime.lives import ONLY_WORKING, SCENARIOS, Life, lived
-from tests.runtime.stranger import INVOKE, Stranger
-from tests.server.served import until
+from tests.runtime.foreign_toolset import INVOKE, ForeignToolset
+from tests.server.served_toolset import until
 from tests.server.sink import answer
 
 MEMORY = "sqlite:///:memory:"
@@ -52,22 +52,22 @@ URL = "http://127.0.0.1:1"
 
 
 @pytest.fixture
-def scripted(model: Obedient) -> Model:
+def scripted(model: ScriptedReplies) -> Model:
     return Scripted(model)
 
 
 @pytest.fixture
-async def receiver(scripted: Model, stranger: Stranger, store: str) -> AsyncIterator[Agent]:
+async def receiver(scripted: Model, stranger: ForeignToolset, store: str) -> AsyncIterator[Agent]:
     """An agent without a worker, listening on a port of its own."""
     async with Agent(model=scripted, servers=[stranger.url], store=store, worker=False) as agent:
         yield agent
 
 
 @pytest.fixture
-def waker(scripted: Model, stranger: Stranger, store: str, receiver: Agent) -> Agent:
+def waker(scripted: Model, stranger: ForeignToolset, store: str, receiver: Agent) -> Agent:
     """A second one on the same store, that does not run."""
     return Agent(
-        model=scripted, servers=[stranger.url], store=store, public_url=receiver.engine.plan.public_url, worker=False
+        model=scripted, servers=[stranger.url], store=store, public_url=receiver.engine.config.public_url, worker=False
     )
 
 
@@ -109,19 +109,19 @@ class Stopwatch(SystemClock):
 
 
 async def test_without_a_wake_nothing_happens_and_nothing_of_a_thread_is_in_the_process(
-    model: Obedient, scripted: Model, stranger: Stranger, store: str
+    model: ScriptedReplies, scripted: Model, stranger: ForeignToolset, store: str
 ) -> None:
     """RUN-8: what comes is written, and that is all."""
     watched: list[Watched] = []
 
-    def open_watched(plan: Plan) -> Store:
-        watched.append(Watched(open_store(plan.store)))
+    def open_watched(config: AgentConfig) -> Store:
+        watched.append(Watched(open_store(config.store)))
         return cast("Store", watched[0])
 
-    plan = Plan(scripted, (), store, URL)
-    async with running(plan, Surroundings(open_store=open_watched), worker=False) as engine:
+    config = AgentConfig(scripted, (), store, URL)
+    async with run_engine(config, AgentEnvironment(open_store=open_watched), worker=False) as engine:
         asked = watched[0].asked
-        talk = Talk(engine.threads, await engine.threads.create(text="hello"))
+        talk = ThreadDriver(engine.threads, await engine.threads.create(text="hello"))
         await talk.say("are you there?")
         assert await engine.problem() is None
 
@@ -142,8 +142,8 @@ async def test_a_store_that_cannot_be_written_is_no_place_to_receive(scripted: M
         async def renew(self, _worker: str) -> None:
             raise StoreError("The disk is full.")
 
-    surroundings = Surroundings(open_store=lambda plan: cast("Store", Full(open_store(plan.store))))
-    async with running(Plan(scripted, (), store, URL), surroundings, worker=False) as engine:
+    environment = AgentEnvironment(open_store=lambda config: cast("Store", Full(open_store(config.store))))
+    async with run_engine(AgentConfig(scripted, (), store, URL), environment, worker=False) as engine:
         assert await engine.problem() is not None
 
 
@@ -151,10 +151,10 @@ async def test_a_store_that_cannot_be_written_is_no_place_to_receive(scripted: M
 
 
 async def test_each_wake_does_what_is_due_and_what_comes_between_two_is_kept(
-    receiver: Agent, waker: Agent, stranger: Stranger
+    receiver: Agent, waker: Agent, stranger: ForeignToolset
 ) -> None:
     """CB-10: the result of a call comes while nobody works, is acknowledged, and heard at the next wake."""
-    talk = Talk(receiver.engine.threads, (await receiver.thread()).id)
+    talk = ThreadDriver(receiver.engine.threads, (await receiver.thread()).id)
     await talk.do(call("work"))
 
     assert await waker.wake() is None
@@ -168,8 +168,10 @@ async def test_each_wake_does_what_is_due_and_what_comes_between_two_is_kept(
     assert await waker.wake() is None
 
 
-async def test_an_agent_that_runs_without_a_worker_can_be_woken_itself(receiver: Agent, stranger: Stranger) -> None:
-    talk = Talk(receiver.engine.threads, (await receiver.thread()).id)
+async def test_an_agent_that_runs_without_a_worker_can_be_woken_itself(
+    receiver: Agent, stranger: ForeignToolset
+) -> None:
+    talk = ThreadDriver(receiver.engine.threads, (await receiver.thread()).id)
     await talk.do(call("work"))
 
     assert await receiver.wake() is None
@@ -179,7 +181,7 @@ async def test_an_agent_that_runs_without_a_worker_can_be_woken_itself(receiver:
     assert (await talk.all(ModelSaid))[-1].text == "heard: 42"
 
 
-async def test_its_toolsets_work_while_it_is_not_awake(model: Obedient, scripted: Model, store: str) -> None:
+async def test_its_toolsets_work_while_it_is_not_awake(model: ScriptedReplies, scripted: Model, store: str) -> None:
     tools = Toolset("slow", store=MEMORY)
     go, rung = asyncio.Event(), asyncio.Event()
 
@@ -189,10 +191,10 @@ async def test_its_toolsets_work_while_it_is_not_awake(model: Obedient, scripted
         await go.wait()
         return "done"
 
-    async def ring(_thread_id: str) -> None:
+    async def trigger(_thread_id: str) -> None:
         rung.set()
 
-    agent = Agent(model=scripted, servers=[tools], store=store, worker=False, on_accept=ring)
+    agent = Agent(model=scripted, servers=[tools], store=store, worker=False, on_accept=trigger)
     async with agent:
         thread = await agent.thread()
         await thread.send(please(call("work")))
@@ -212,7 +214,7 @@ async def test_its_toolsets_work_while_it_is_not_awake(model: Obedient, scripted
 
 
 async def test_one_that_does_not_run_finds_out_where_it_is_reached(
-    scripted: Model, stranger: Stranger, store: str, receiver: Agent
+    scripted: Model, stranger: ForeignToolset, store: str, receiver: Agent
 ) -> None:
     """CB-11"""
     await (await receiver.thread()).send(please(call("work")))
@@ -220,7 +222,7 @@ async def test_one_that_does_not_run_finds_out_where_it_is_reached(
     await Agent(model=scripted, servers=[stranger.url], store=store).wake()
 
     invocation = await stranger.invoked()
-    assert invocation.message["callback_url"].startswith(receiver.engine.plan.public_url)
+    assert invocation.message["callback_url"].startswith(receiver.engine.config.public_url)
 
 
 async def test_agents_that_cannot_be_woken(scripted: Model, store: str) -> None:
@@ -242,7 +244,7 @@ async def test_the_lifespan_can_say_otherwise_than_the_agent(scripted: Model, st
         assert await (await agent.thread()).ask("hello") == "heard: hello"
 
 
-async def test_no_lease_is_left_behind(receiver: Agent, waker: Agent, model: Obedient, store: str) -> None:
+async def test_no_lease_is_left_behind(receiver: Agent, waker: Agent, model: ScriptedReplies, store: str) -> None:
     """So that whoever comes next need not wait for anybody."""
     await (await receiver.thread()).send("hello")
     await waker.wake()
@@ -253,7 +255,7 @@ async def test_no_lease_is_left_behind(receiver: Agent, waker: Agent, model: Obe
 
 
 async def test_what_another_holds_is_not_waited_for_and_due_when_that_one_is_lost(
-    receiver: Agent, waker: Agent, model: Obedient, store: str
+    receiver: Agent, waker: Agent, model: ScriptedReplies, store: str
 ) -> None:
     """RUN-3: it was killed in the middle, say. When that is known is when to wake the agent next."""
     thread = await receiver.thread()
@@ -276,7 +278,7 @@ async def test_what_another_holds_is_not_waited_for_and_due_when_that_one_is_los
     assert len(model.questions) == 1
 
 
-async def test_several_may_wake_at_once(stranger: Stranger, store: str, receiver: Agent) -> None:
+async def test_several_may_wake_at_once(stranger: ForeignToolset, store: str, receiver: Agent) -> None:
     """RUN-1, RUN-2: each thread runs once, and whoever finds nothing left goes."""
     asked: Counter[str] = Counter()
 
@@ -285,13 +287,13 @@ async def test_several_may_wake_at_once(stranger: Stranger, store: str, receiver
         await asyncio.sleep(0.01)
         return "Hello."
 
-    plan = Plan(Scripted(model), (), store, URL)
+    config = AgentConfig(Scripted(model), (), store, URL)
     threads = receiver.engine.threads
     for number in range(20):
         await threads.create(text=f"I am {number}.")
 
     async def wake() -> int:
-        async with opened(plan) as engine:
+        async with open_engine(config) as engine:
             return (await engine.wake()).threads
 
     ran = await asyncio.gather(*(wake() for _ in range(4)))
@@ -312,9 +314,9 @@ async def test_after_at_most_so_long_nothing_more_is_begun(store: str) -> None:
         return "At last."
 
     clock = Stopwatch()
-    plan = Plan(Scripted(slow), (), store, URL, patience=Patience(grace=0.05))
-    async with opened(plan, Surroundings(clock=clock)) as engine:
-        talk = Talk(engine.threads, await engine.threads.create(text="hello"))
+    config = AgentConfig(Scripted(slow), (), store, URL, patience=Patience(grace=0.05))
+    async with open_engine(config, AgentEnvironment(clock=clock)) as engine:
+        talk = ThreadDriver(engine.threads, await engine.threads.create(text="hello"))
         waking = asyncio.create_task(engine.wake(clock.AT_MOST))
         await asked.wait()
         clock.time_is_over()
@@ -330,20 +332,20 @@ async def test_after_at_most_so_long_nothing_more_is_begun(store: str) -> None:
         assert [each.text for each in await talk.all(ModelSaid)] == ["At last."]
 
 
-async def test_what_is_due_later_is_told(stranger: Stranger, store: str) -> None:
+async def test_what_is_due_later_is_told(stranger: ForeignToolset, store: str) -> None:
     """A pause of a thread, the next attempt at a POST, a schedule: whichever comes first."""
 
     def failing(_question: Question) -> str:
         raise ModelError("It is busy.", retryable=True, retry_after=100)
 
-    async with opened(Plan(Scripted(failing), (), store, URL)) as engine:
+    async with open_engine(AgentConfig(Scripted(failing), (), store, URL)) as engine:
         await engine.threads.create(text="hello")
         in_pause = (await engine.wake()).next
         assert in_pause is not None
         assert timedelta(seconds=50) < in_pause - datetime.now(UTC) <= timedelta(seconds=101)
 
     stranger.script[INVOKE] = [answer(503)]
-    agent = Agent(model=Scripted(Obedient()), servers=[stranger.url], store=store, public_url=URL)
+    agent = Agent(model=Scripted(ScriptedReplies()), servers=[stranger.url], store=store, public_url=URL)
     async with agent.lifespan(worker=False):
         await (await agent.thread()).send(please(call("work")))
         attempt = await agent.wake()
@@ -351,7 +353,9 @@ async def test_what_is_due_later_is_told(stranger: Stranger, store: str) -> None
         assert attempt < in_pause
 
 
-async def test_schedules_are_carried_out_by_whoever_wakes(model: Obedient, scripted: Model, tmp_path: Path) -> None:
+async def test_schedules_are_carried_out_by_whoever_wakes(
+    model: ScriptedReplies, scripted: Model, tmp_path: Path
+) -> None:
     store = f"sqlite:///{tmp_path}/scheduled.db"
     daily = Schedule("0 9 * * *", "Good morning.", name="morning")
     often = Schedule("* * * * *", "Another minute.", name="often")
@@ -364,7 +368,7 @@ async def test_schedules_are_carried_out_by_whoever_wakes(model: Obedient, scrip
 
     clock = ManualClock()
     clock.time = soon.timestamp()
-    async with opened(agent._plan(URL), clock.surroundings()) as engine:
+    async with open_engine(agent._config(URL), clock.environment()) as engine:
         woken = await engine.wake()
     assert woken.threads >= 1  # two, if it is nine o'clock
     assert woken.next is not None
@@ -397,8 +401,8 @@ async def test_a_store_that_fails_is_told_to_whoever_wakes(scripted: Model, stor
         async def claim(self, *_: object) -> list[object]:
             raise StoreError("The disk is gone.")
 
-    surroundings = Surroundings(open_store=lambda plan: cast("Store", Broken(open_store(plan.store))))
-    async with opened(Plan(scripted, (), store, URL), surroundings) as engine:
+    environment = AgentEnvironment(open_store=lambda config: cast("Store", Broken(open_store(config.store))))
+    async with open_engine(AgentConfig(scripted, (), store, URL), environment) as engine:
         with pytest.raises(StoreError, match="The disk is gone"):
             await engine.wake()
 
@@ -406,7 +410,9 @@ async def test_a_store_that_fails_is_told_to_whoever_wakes(scripted: Model, stor
 # The doorbell
 
 
-async def test_the_bell_rings_when_what_came_is_in_the_store(scripted: Model, stranger: Stranger, store: str) -> None:
+async def test_the_bell_rings_when_what_came_is_in_the_store(
+    scripted: Model, stranger: ForeignToolset, store: str
+) -> None:
     """RUN-5: creating, saying, calling back, cancelling, closing: each time it can be read already."""
     seen: list[tuple[str, int]] = []
 
@@ -447,14 +453,14 @@ async def test_a_bell_that_fails_or_takes_its_time_changes_nothing(
     gate = asyncio.Event()
     rung: list[str] = []
 
-    async def ring(thread_id: str) -> None:
+    async def trigger(thread_id: str) -> None:
         if not thread_id:
             return  # the alarm, on a slow machine
         rung.append(thread_id)
         await gate.wait()
         raise RuntimeError("Nobody is at home.")
 
-    async with Agent(model=scripted, store=store, worker=False, on_accept=ring) as agent:
+    async with Agent(model=scripted, store=store, worker=False, on_accept=trigger) as agent:
         thread = await agent.thread()
         for number in range(5):
             await thread.send(f"message {number}")  # acknowledged, although the bell still rings
@@ -473,10 +479,10 @@ async def test_a_bell_that_fails_or_takes_its_time_changes_nothing(
 async def test_with_a_worker_it_rings_too(scripted: Model, store: str) -> None:
     rung = asyncio.Event()
 
-    async def ring(_thread_id: str) -> None:
+    async def trigger(_thread_id: str) -> None:
         rung.set()
 
-    async with Agent(model=scripted, store=store, on_accept=ring) as agent:
+    async with Agent(model=scripted, store=store, on_accept=trigger) as agent:
         assert await (await agent.thread()).ask("hello") == "heard: hello"
         await until(rung.is_set)
 
@@ -486,10 +492,10 @@ async def test_a_plain_function_may_block(scripted: Model, store: str) -> None:
     called: list[tuple[str, bool]] = []
     here = threading.get_ident()
 
-    def ring(thread_id: str) -> None:
+    def trigger(thread_id: str) -> None:
         called.append((thread_id, threading.get_ident() == here))
 
-    async with Agent(model=scripted, store=store, worker=False, on_accept=ring) as agent:
+    async with Agent(model=scripted, store=store, worker=False, on_accept=trigger) as agent:
         thread = await agent.thread()
         await thread.send("hello")
         await until(lambda: bool(called))
@@ -505,9 +511,9 @@ class Scene:
         self.time = 1000.0
         self.due_at: float | None = None
         self.rung: list[float] = []
-        self.bell = Doorbell(None)
-        self.bell.ring = self._ring  # type: ignore[method-assign]
-        self.alarm = Alarm(cast("Store", self), (THREAD, SCHEDULE), self, self.bell)
+        self.bell = WakeHook(None)
+        self.bell.trigger = self._ring  # type: ignore[method-assign]
+        self.alarm = DueTimer(cast("Store", self), (THREAD, SCHEDULE), self, self.bell)
 
     def now(self) -> float:
         return self.time
@@ -549,7 +555,7 @@ async def test_the_alarm_rings_at_the_time_and_then_less_and_less_often() -> Non
     scene.due_at = None
     assert await scene.pass_time(3600) == []
     scene.due_at = 0.0
-    assert len(await scene.pass_time(24 * 3600)) < 24 * 3600 / alarm._LONGEST_PATIENCE + 10
+    assert len(await scene.pass_time(24 * 3600)) < 24 * 3600 / due_timer._LONGEST_PATIENCE + 10
 
 
 async def test_who_takes_it_and_is_lost_has_done_nothing() -> None:
@@ -577,7 +583,7 @@ async def test_what_somebody_is_at_is_not_rung_for() -> None:
 
     scene = Busy()
     store = SqliteStore(":memory:", Keyring.random(), clock=scene.now)
-    scene.alarm = Alarm(store, (THREAD, SCHEDULE), scene, scene.bell)
+    scene.alarm = DueTimer(store, (THREAD, SCHEDULE), scene, scene.bell)
     try:
         await store.renew("worker")
         assert await store.create_claimed(NewBox("t1", THREAD), "worker") is not None
@@ -603,13 +609,13 @@ async def test_what_has_just_been_accepted_rings_once() -> None:
 async def test_what_became_due_while_nobody_was_there_rings_at_the_start(scripted: Model, store: str) -> None:
     rung = asyncio.Event()
 
-    async def ring(thread_id: str) -> None:
+    async def trigger(thread_id: str) -> None:
         if not thread_id:
             rung.set()
 
-    async with opened(Plan(scripted, (), store, URL)) as engine:
+    async with open_engine(AgentConfig(scripted, (), store, URL)) as engine:
         await engine.threads.create(text="hello")
-    async with running(Plan(scripted, (), store, URL, on_accept=ring), worker=False):
+    async with run_engine(AgentConfig(scripted, (), store, URL, on_accept=trigger), worker=False):
         await until(rung.is_set)
 
 
@@ -624,15 +630,15 @@ def test_tests_that_are_lived_one_way_are_there() -> None:
     assert missing == []
 
 
-async def test_an_agent_that_hibernates_in_tests_has_no_worker(model: Obedient, store: str) -> None:
+async def test_an_agent_that_hibernates_in_tests_has_no_worker(model: ScriptedReplies, store: str) -> None:
     """What the others rely on: whoever is talked to has claimed nothing, and the second one has gone."""
-    with lived(Life.HIBERNATING):
+    with lived(AgentRun.HIBERNATING):
         async with working(model, [], store) as agent:
-            engine: Engine = agent.engine
+            engine: AgentEngine = agent.engine
             talk = await agent.talk("hello")
             await talk.hears("heard: hello")
-            assert engine._shifts == []
+            assert engine._workers == []
             async with Agent(model=Scripted(model), store=MEMORY) as own:
                 assert not own.worker
                 assert await (await own.thread()).ask("hello") == "heard: hello"
-                assert own.engine._shift is None
+                assert own.engine._worker is None

@@ -11,15 +11,15 @@ import pytest
 from starlette.routing import Mount, Router
 
 from rapkit import Agent, Context, Durations, OAuthProvider, Server, Toolset
-from rapkit.http.serving import in_background, listen, url_of
+from rapkit.http.http_server import listen, serve_in_background, url_of
 from rapkit.models.scripted import Scripted
-from rapkit.runtime.following import EventName
-from rapkit.runtime.plan import Patience
+from rapkit.runtime.config import Patience
+from rapkit.runtime.event_feed import EventName
 from tests.crash.processes import free_port
-from tests.runtime.agents import Obedient, Working, call
+from tests.runtime.agents import RunningAgent, ScriptedReplies, call
 from tests.runtime.examples import UNASKED
-from tests.runtime.stranger import Stranger, tool
-from tests.server.served import Reply, exchange, until
+from tests.runtime.foreign_toolset import ForeignToolset, tool
+from tests.server.served_toolset import Reply, exchange, until
 
 TOKEN = "a-token-for-clients"
 
@@ -52,12 +52,12 @@ def ops(tmp_path: Path) -> Ops:
 
 @contextlib.asynccontextmanager
 async def agent_with(
-    model: Obedient, store: str, *servers: str | Server | Toolset, **options: Any
-) -> AsyncIterator[Working]:
+    model: ScriptedReplies, store: str, *servers: str | Server | Toolset, **options: Any
+) -> AsyncIterator[RunningAgent]:
     patience = Patience(grace=0.5)
     options.setdefault("limits", UNASKED)
     async with Agent(model=Scripted(model), servers=servers, store=store, patience=patience, **options) as agent:
-        yield Working(agent.engine, agent.engine.plan.public_url)
+        yield RunningAgent(agent.engine, agent.engine.config.public_url)
 
 
 async def request(url: str, method: str, path: str, body: bytes = b"{}") -> Reply:
@@ -74,7 +74,7 @@ async def request(url: str, method: str, path: str, body: bytes = b"{}") -> Repl
 
 
 async def test_another_server_cannot_have_its_tools_run_by_naming_our_own_url(
-    model: Obedient, store: str, stranger: Stranger, ops: Ops
+    model: ScriptedReplies, store: str, stranger: ForeignToolset, ops: Ops
 ) -> None:
     """DIS-2, TRA-2: an endpoint is a stranger's word, and the toolset's tools may be worth more than the stranger's."""
     stranger.tools = [tool("wipe")]
@@ -94,7 +94,7 @@ async def test_another_server_cannot_have_its_tools_run_by_naming_our_own_url(
 
 
 async def test_nor_by_the_path_of_its_mount_on_any_other_port(
-    model: Obedient, store: str, stranger: Stranger, ops: Ops
+    model: ScriptedReplies, store: str, stranger: ForeignToolset, ops: Ops
 ) -> None:
     """DIS-2, TRA-2"""
     endpoint = f"http://127.0.0.1:{free_port()}/toolsets/ops/invoke"
@@ -107,7 +107,9 @@ async def test_nor_by_the_path_of_its_mount_on_any_other_port(
         assert ops.wiped == []
 
 
-async def test_nor_by_the_url_that_only_we_know(model: Obedient, store: str, stranger: Stranger, ops: Ops) -> None:
+async def test_nor_by_the_url_that_only_we_know(
+    model: ScriptedReplies, store: str, stranger: ForeignToolset, ops: Ops
+) -> None:
     """DIS-4: that is no endpoint."""
     document = {"name": "s", "endpoint": "toolset://ops/invoke", "tools": [tool("wipe")]}
     stranger.document = json.dumps(document).encode()
@@ -119,7 +121,9 @@ async def test_nor_by_the_url_that_only_we_know(model: Obedient, store: str, str
         assert ops.wiped == []
 
 
-async def test_over_http_there_is_only_what_is_for_strangers(model: Obedient, store: str, tmp_path: Path) -> None:
+async def test_over_http_there_is_only_what_is_for_strangers(
+    model: ScriptedReplies, store: str, tmp_path: Path
+) -> None:
     """TRA-3: not even a client of the agent's may call a tool past the agent."""
     provider = OAuthProvider.github("id", "secret")
     ops = Ops(tmp_path, oauth=[provider])
@@ -146,7 +150,7 @@ async def test_over_http_there_is_only_what_is_for_strangers(model: Obedient, st
 # How it is reached
 
 
-async def test_it_is_reached_whatever_our_public_url_is(model: Obedient, store: str, ops: Ops) -> None:
+async def test_it_is_reached_whatever_our_public_url_is(model: ScriptedReplies, store: str, ops: Ops) -> None:
     """The way to it does not lead through the proxy in front of us, which may not even let us in."""
     url = "https://agent.invalid/agent"
     async with agent_with(model, store, ops.tools, public_url=url, tokens={"me": TOKEN}) as agent:
@@ -158,7 +162,7 @@ async def test_it_is_reached_whatever_our_public_url_is(model: Obedient, store: 
         assert finding.problem is None
 
 
-async def test_it_answers_below_the_path_we_are_mounted_at(model: Obedient, store: str, ops: Ops) -> None:
+async def test_it_answers_below_the_path_we_are_mounted_at(model: ScriptedReplies, store: str, ops: Ops) -> None:
     """CB-1, CHO-1"""
     with listen("127.0.0.1", 0) as listener:
         url = url_of("127.0.0.1", listener).replace("127.0.0.1", "localhost") + "/agent"
@@ -170,8 +174,8 @@ async def test_it_answers_below_the_path_we_are_mounted_at(model: Obedient, stor
             patience=Patience(grace=0.5),
             limits=UNASKED,
         )
-        async with agent.lifespan(), in_background(Router([Mount("/agent", agent.app)]), listener):
-            talk = await Working(agent.engine, url).doing(call("wipe_if", disk="a"))
+        async with agent.lifespan(), serve_in_background(Router([Mount("/agent", agent.app)]), listener):
+            talk = await RunningAgent(agent.engine, url).doing(call("wipe_if", disk="a"))
             question = await talk.event(EventName.CHOICE)
             await agent.engine.threads.choose(talk.id, question.data["call_id"], 0)
 
@@ -179,7 +183,9 @@ async def test_it_answers_below_the_path_we_are_mounted_at(model: Obedient, stor
 
 
 @pytest.mark.parametrize("tokens", [TOKEN, {"a": TOKEN}, {"a": [TOKEN, "an-older-token-of-the-same"]}])
-async def test_one_that_wants_a_token_gets_its_own(model: Obedient, store: str, tmp_path: Path, tokens: Any) -> None:
+async def test_one_that_wants_a_token_gets_its_own(
+    model: ScriptedReplies, store: str, tmp_path: Path, tokens: Any
+) -> None:
     """TRA-3"""
     ops = Ops(tmp_path, tokens=tokens)
     async with agent_with(model, store, ops.tools) as agent:
@@ -189,7 +195,7 @@ async def test_one_that_wants_a_token_gets_its_own(model: Obedient, store: str, 
 
 
 async def test_what_it_asked_before_a_restart_can_be_answered_when_we_listen_elsewhere(
-    model: Obedient, store: str, tmp_path: Path
+    model: ScriptedReplies, store: str, tmp_path: Path
 ) -> None:
     """CHO-1: the answer does not have to go to the port we had."""
     async with agent_with(model, store, Ops(tmp_path).tools, port=free_port()) as agent:
@@ -203,7 +209,7 @@ async def test_what_it_asked_before_a_restart_can_be_answered_when_we_listen_els
         await until(lambda: ops.chosen == ["Yes"])
 
 
-async def test_it_is_told_when_a_thread_is_closed(model: Obedient, store: str, tmp_path: Path) -> None:
+async def test_it_is_told_when_a_thread_is_closed(model: ScriptedReplies, store: str, tmp_path: Path) -> None:
     """CLO-1: although nobody else could tell it."""
     ops = Ops(tmp_path)
     closed = asyncio.Event()

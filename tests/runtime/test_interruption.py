@@ -3,12 +3,12 @@
 from rapkit.kernel.entries import Answered, Happened, ModelSaid
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import STILL_RUNNING
-from tests.runtime.agents import Obedient, Working, call, working
-from tests.runtime.stranger import CANCEL, Stranger, tool
+from tests.runtime.agents import RunningAgent, ScriptedReplies, call, working
+from tests.runtime.foreign_toolset import CANCEL, ForeignToolset, tool
 
 
 async def test_the_user_is_answered_while_a_call_takes_days(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     """RUN-6: the model sees that the call is still running, and later its result, in the order in which it all was."""
     talk = await agent.doing(call("work", report="climate"))
@@ -34,7 +34,7 @@ async def test_the_user_is_answered_while_a_call_takes_days(
     ]
 
 
-async def test_nothing_is_cancelled_by_talking(agent: Working, stranger: Stranger) -> None:
+async def test_nothing_is_cancelled_by_talking(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """RUN-6"""
     talk = await agent.doing(call("work"))
     await stranger.invoked()
@@ -49,7 +49,7 @@ async def test_nothing_is_cancelled_by_talking(agent: Working, stranger: Strange
 
 
 async def test_what_was_answered_before_the_interruption_stays_in_its_place(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     """RUN-6: with several calls, some are answered and some are not."""
     talk = await agent.doing(call("work", n=1), call("work", n=2))
@@ -66,7 +66,7 @@ async def test_what_was_answered_before_the_interruption_stays_in_its_place(
 
 
 async def test_new_calls_can_be_made_while_an_old_one_is_running(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     """RUN-6: the old one does not hold up the new ones."""
     talk = await agent.doing(call("work", n=1))
@@ -83,7 +83,7 @@ async def test_new_calls_can_be_made_while_an_old_one_is_running(
 
 
 async def test_a_late_confirmation_is_told_as_one_and_its_events_come(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     """RUN-6, SUB-10"""
     talk = await agent.doing(call("work"))
@@ -105,7 +105,9 @@ async def test_a_late_confirmation_is_told_as_one_and_its_events_come(
     ]
 
 
-async def test_a_late_result_finds_its_thread_after_a_restart(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_a_late_result_finds_its_thread_after_a_restart(
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
+) -> None:
     """RUN-6"""
     async with working(model, [stranger.url], store) as agent:
         talk = await agent.doing(call("work"))
@@ -121,7 +123,7 @@ async def test_a_late_result_finds_its_thread_after_a_restart(model: Obedient, s
 
 
 async def test_an_agent_can_be_told_to_cancel_what_is_interrupted(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """CAN-1"""
     limits = ThreadLimits(cancel_on_interrupt=True)
@@ -139,7 +141,7 @@ async def test_an_agent_can_be_told_to_cancel_what_is_interrupted(
 
 
 async def test_the_model_is_told_how_long_a_running_call_is_expected_to_take(
-    agent: Working, stranger: Stranger
+    agent: RunningAgent, stranger: ForeignToolset
 ) -> None:
     """Item 15 · INV-20: and the call has at least twice that, were there a time-out."""
     stranger.tools = [tool("work", annotations={"x-rapkit-expected-seconds": [120, 600]})]

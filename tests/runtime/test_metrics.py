@@ -10,25 +10,25 @@ from prometheus_client.parser import text_string_to_metric_families
 from rapkit.errors import StoreError
 from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.incoming import UserMessage
-from rapkit.keys import load_keyring
+from rapkit.keyring import load_keyring
 from rapkit.mailbox import Load
 from rapkit.runtime import metrics
-from rapkit.runtime.letters import letter
+from rapkit.runtime.mail_codec import encode_mail
 from rapkit.stores.sqlite import SqliteStore
-from tests.runtime.agents import PATIENT, Obedient, Working, call, working
-from tests.runtime.stranger import INVOKE, Stranger
-from tests.server.served import Reply as Answer
-from tests.server.served import exchange
+from tests.runtime.agents import PATIENT, RunningAgent, ScriptedReplies, call, working
+from tests.runtime.foreign_toolset import INVOKE, ForeignToolset
+from tests.server.served_toolset import Reply as Answer
+from tests.server.served_toolset import exchange
 from tests.server.sink import answer
 
 Numbers = dict[tuple[str, ...], float]
 
 
-async def get(agent: Working, path: str) -> Answer:
+async def get(agent: RunningAgent, path: str) -> Answer:
     return await exchange(agent.port, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{agent.port}\r\n\r\n".encode())
 
 
-async def numbers(agent: Working) -> Numbers:
+async def numbers(agent: RunningAgent) -> Numbers:
     """Every number of the page, by name and values of labels."""
     reply = await get(agent, "/metrics")
     assert reply.status == 200
@@ -39,8 +39,8 @@ async def numbers(agent: Working) -> Numbers:
     }
 
 
-async def test_the_page_says_what_was_done_and_what_it_took(stranger: Stranger, store: str) -> None:
-    obedient = Obedient()
+async def test_the_page_says_what_was_done_and_what_it_took(stranger: ForeignToolset, store: str) -> None:
+    obedient = ScriptedReplies()
 
     def model(question: Question) -> Reply:
         said = obedient(question)
@@ -65,7 +65,9 @@ async def test_the_page_says_what_was_done_and_what_it_took(stranger: Stranger, 
     assert found["rapkit_slices_running",] == found["rapkit_posts_under_way",] == 0
 
 
-async def test_the_page_says_what_waits_in_the_store(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_the_page_says_what_waits_in_the_store(
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
+) -> None:
     stranger.otherwise[INVOKE] = answer(503)
     async with working(model, [stranger.url], store, policies=PATIENT) as agent:
         await agent.doing(call("work"))
@@ -80,7 +82,7 @@ async def test_the_page_says_what_waits_in_the_store(model: Obedient, stranger: 
     assert found["rapkit_threads_due",] == 0
 
 
-async def test_mail_that_nobody_reads_is_seen(stranger: Stranger, store: str) -> None:
+async def test_mail_that_nobody_reads_is_seen(stranger: ForeignToolset, store: str) -> None:
     """Two messages come while the model is asked, and wait."""
     gate, asked = asyncio.Event(), asyncio.Event()
 
@@ -106,7 +108,9 @@ async def test_mail_that_nobody_reads_is_seen(stranger: Stranger, store: str) ->
     assert after["rapkit_letters_unread",] == after["rapkit_oldest_unread_seconds",] == 0
 
 
-async def test_a_letter_that_waited_for_a_process_is_late(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_a_letter_that_waited_for_a_process_is_late(
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
+) -> None:
     """By the store's clock, whoever was there when it was accepted."""
     async with working(model, [stranger.url], store) as agent:
         talk = await agent.talk("hello")
@@ -114,7 +118,7 @@ async def test_a_letter_that_waited_for_a_process_is_late(model: Obedient, stran
         await agent.quiet()
     path = Path(store.removeprefix("sqlite:///"))
     earlier = SqliteStore(str(path), load_keyring(path), clock=lambda: time.time() - 1000)
-    await earlier.accept(letter(talk.id, UserMessage("anybody?", "usr_1")))
+    await earlier.accept(encode_mail(talk.id, UserMessage("anybody?", "usr_1")))
     await earlier.close()
 
     async with working(model, [stranger.url], store) as agent:
@@ -127,7 +131,7 @@ async def test_a_letter_that_waited_for_a_process_is_late(model: Obedient, stran
 
 @pytest.mark.parametrize("trouble", ["it fails", "it hangs"])
 async def test_a_store_that_cannot_be_read_leaves_out_its_numbers_and_no_others(
-    model: Obedient, stranger: Stranger, store: str, monkeypatch: pytest.MonkeyPatch, trouble: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
     really = SqliteStore.load
     troubles = [trouble]

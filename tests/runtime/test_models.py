@@ -12,17 +12,17 @@ from rapkit.kernel.entries import Answered, ClosedEntry, Failed, ModelSaid, Park
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.models.errors import ModelError
 from rapkit.models.scripted import Scripted
-from rapkit.runtime.engine import Surroundings, opened
-from rapkit.runtime.following import EventName
-from rapkit.runtime.plan import Patience, Plan
-from tests.runtime.agents import Obedient, Talk, Working, call, working
+from rapkit.runtime.config import AgentConfig, Patience
+from rapkit.runtime.engine import AgentEnvironment, open_engine
+from rapkit.runtime.event_feed import EventName
+from tests.runtime.agents import RunningAgent, ScriptedReplies, ThreadDriver, call, working
 from tests.runtime.clocks import ManualClock
-from tests.runtime.stranger import TOOLSET, Stranger
-from tests.server.served import until
+from tests.runtime.foreign_toolset import TOOLSET, ForeignToolset
+from tests.server.served_toolset import until
 from tests.server.sink import PATIENCE, after, answer
 
 
-class Moody(Obedient):
+class Moody(ScriptedReplies):
     """Fails as often as it is told to."""
 
     def __init__(self) -> None:
@@ -52,14 +52,14 @@ def moody() -> Moody:
 
 
 @pytest.fixture
-async def agent(moody: Moody, stranger: Stranger, store: str, clock: ManualClock) -> AsyncIterator[Working]:
+async def agent(moody: Moody, stranger: ForeignToolset, store: str, clock: ManualClock) -> AsyncIterator[RunningAgent]:
     async with working(
-        moody, [stranger.url], store, limits=ThreadLimits(attempts=4), surroundings=clock.surroundings()
+        moody, [stranger.url], store, limits=ThreadLimits(attempts=4), environment=clock.environment()
     ) as agent:
         yield agent
 
 
-async def test_what_came_is_kept_and_the_error_is_shown(agent: Working, moody: Moody, clock: ManualClock) -> None:
+async def test_what_came_is_kept_and_the_error_is_shown(agent: RunningAgent, moody: Moody, clock: ManualClock) -> None:
     """RUN-4: the incoming message first."""
     moody.failures = trouble(1)
     talk = await agent.talk("hello")
@@ -74,7 +74,7 @@ async def test_what_came_is_kept_and_the_error_is_shown(agent: Working, moody: M
 
 
 async def test_it_is_asked_again_after_pauses_that_grow_and_then_the_thread_is_parked(
-    agent: Working, moody: Moody, clock: ManualClock
+    agent: RunningAgent, moody: Moody, clock: ManualClock
 ) -> None:
     """RUN-4"""
     moody.failures = trouble(100)
@@ -95,7 +95,7 @@ async def test_it_is_asked_again_after_pauses_that_grow_and_then_the_thread_is_p
 
 
 async def test_a_parked_thread_is_revived_by_a_message_and_has_lost_nothing(
-    agent: Working, moody: Moody, clock: ManualClock
+    agent: RunningAgent, moody: Moody, clock: ManualClock
 ) -> None:
     """RUN-4"""
     moody.failures = trouble(1, retryable=False)
@@ -109,7 +109,7 @@ async def test_a_parked_thread_is_revived_by_a_message_and_has_lost_nothing(
 
 
 async def test_a_result_that_comes_to_a_parked_thread_is_kept_and_heard(
-    agent: Working, stranger: Stranger, moody: Moody
+    agent: RunningAgent, stranger: ForeignToolset, moody: Moody
 ) -> None:
     """RUN-4, CB-10"""
     talk = await agent.doing(call("work"))
@@ -124,7 +124,7 @@ async def test_a_result_that_comes_to_a_parked_thread_is_kept_and_heard(
     assert [each.text for each in await talk.all(Answered)] == ["while you were away"]
 
 
-async def test_the_provider_may_ask_for_a_longer_pause(agent: Working, moody: Moody, clock: ManualClock) -> None:
+async def test_the_provider_may_ask_for_a_longer_pause(agent: RunningAgent, moody: Moody, clock: ManualClock) -> None:
     """RUN-4"""
     moody.failures = trouble(1, retry_after=30)
     talk = await agent.talk("hello")
@@ -136,7 +136,7 @@ async def test_the_provider_may_ask_for_a_longer_pause(agent: Working, moody: Mo
     await talk.hears("heard: hello")
 
 
-async def test_a_message_does_not_wait_for_the_pause(agent: Working, moody: Moody) -> None:
+async def test_a_message_does_not_wait_for_the_pause(agent: RunningAgent, moody: Moody) -> None:
     """RUN-4: a person is there."""
     moody.failures = trouble(1, retry_after=60)
     talk = await agent.talk("hello")
@@ -148,7 +148,7 @@ async def test_a_message_does_not_wait_for_the_pause(agent: Working, moody: Mood
 
 
 async def test_no_tool_is_called_twice_because_the_model_failed(
-    agent: Working, stranger: Stranger, moody: Moody, clock: ManualClock
+    agent: RunningAgent, stranger: ForeignToolset, moody: Moody, clock: ManualClock
 ) -> None:
     """RUN-4"""
     talk = await agent.doing(call("work"))
@@ -164,7 +164,9 @@ async def test_no_tool_is_called_twice_because_the_model_failed(
     assert len(await talk.all(ModelSaid)) == 2
 
 
-async def test_one_thread_in_trouble_does_not_hold_up_another(agent: Working, moody: Moody, clock: ManualClock) -> None:
+async def test_one_thread_in_trouble_does_not_hold_up_another(
+    agent: RunningAgent, moody: Moody, clock: ManualClock
+) -> None:
     """RUN-2, RUN-4"""
     moody.failures = trouble(1, retry_after=60)
     stuck = await agent.talk("stuck")
@@ -177,7 +179,11 @@ async def test_one_thread_in_trouble_does_not_hold_up_another(agent: Working, mo
 
 @pytest.mark.parametrize("mistake", [lambda: ValueError("a bug"), lambda: KeyError("x")])
 async def test_a_model_with_a_bug_ends_nothing(
-    agent: Working, moody: Moody, clock: ManualClock, mistake: Callable[[], Exception], caplog: pytest.LogCaptureFixture
+    agent: RunningAgent,
+    moody: Moody,
+    clock: ManualClock,
+    mistake: Callable[[], Exception],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """RUN-4: the message stays, and so does everything else."""
     moody.failures = [mistake()]
@@ -198,7 +204,7 @@ class Slow:
         self.times = times
         self.asked = 0
         self.given_up = 0
-        self.obedient = Obedient()
+        self.obedient = ScriptedReplies()
 
     async def __call__(self, question: Question) -> Reply | str:
         self.asked += 1
@@ -214,7 +220,7 @@ async def test_a_completion_that_never_ends_is_given_up_and_asked_for_again(stor
     """RUN-4"""
     slow = Slow(1)
     patience = Patience(grace=1.0, completion=0.05)
-    async with working(slow, [], store, patience=patience, surroundings=clock.surroundings()) as agent:
+    async with working(slow, [], store, patience=patience, environment=clock.environment()) as agent:
         talk = await agent.talk("hello")
 
         failed = await talk.until(Failed)
@@ -240,7 +246,7 @@ async def test_a_thread_is_closed_without_waiting_for_the_model(store: str) -> N
         assert [type(each) for each in await talk.entries()] == [UserSaid, ClosedEntry]
 
 
-async def test_nor_for_one_that_was_about_to_be_asked(stranger: Stranger, store: str) -> None:
+async def test_nor_for_one_that_was_about_to_be_asked(stranger: ForeignToolset, store: str) -> None:
     """CLO-1: the close came while it was found out what the model is to be offered."""
     slow = Slow(1)
     found = asyncio.Event()
@@ -306,9 +312,11 @@ async def test_a_completion_that_takes_longer_than_a_wake_is_not_begun_for_ever(
         await asyncio.Event().wait()
         return ""
 
-    plan = Plan(Scripted(endless), (), store, "http://127.0.0.1:1", patience=Patience(grace=0.01), budget=budget)
-    async with opened(plan, Surroundings(clock=clock)) as engine:
-        talk = Talk(engine.threads, await engine.threads.create(text="hello"))
+    config = AgentConfig(
+        Scripted(endless), (), store, "http://127.0.0.1:1", patience=Patience(grace=0.01), budget=budget
+    )
+    async with open_engine(config, AgentEnvironment(clock=clock)) as engine:
+        talk = ThreadDriver(engine.threads, await engine.threads.create(text="hello"))
         for _ in range(asked):
             waking = asyncio.create_task(engine.wake(clock.AT_MOST))
             async with asyncio.timeout(PATIENCE):

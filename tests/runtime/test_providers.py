@@ -8,12 +8,12 @@ import pytest
 
 from rapkit.kernel.entries import ModelSaid
 from rapkit.models import open_model
-from rapkit.runtime.following import EventName
+from rapkit.runtime.event_feed import EventName
 from tests.models.anthropic_server import AnthropicServer
 from tests.models.openai_server import OpenAIServer
 from tests.models.replies import BreakOff, Call, Fail, ProviderServer, Say
-from tests.runtime.agents import Working, working
-from tests.runtime.stranger import Stranger
+from tests.runtime.agents import RunningAgent, working
+from tests.runtime.foreign_toolset import ForeignToolset
 
 NAMES = ["openai:gpt-5-mini", "openai-chat:gpt-4o", "anthropic:claude-haiku-5-5"]
 
@@ -34,13 +34,15 @@ async def provider(name: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 
 @pytest.fixture
-async def agent(name: str, provider: ProviderServer, stranger: Stranger, tmp_path: Path) -> AsyncIterator[Working]:
+async def agent(
+    name: str, provider: ProviderServer, stranger: ForeignToolset, tmp_path: Path
+) -> AsyncIterator[RunningAgent]:
     async with working(open_model(name), [stranger.url], f"sqlite:///{tmp_path}/agent.db") as agent:
         yield agent
 
 
 async def test_calls_in_parallel_are_answered_together(
-    agent: Working, provider: ProviderServer, stranger: Stranger
+    agent: RunningAgent, provider: ProviderServer, stranger: ForeignToolset
 ) -> None:
     provider.replies.append(Say("Let me see.", calls=(Call("work", {"n": 1}), Call("work", {"n": 2}))))
     provider.replies.append(Say("Both are done."))
@@ -58,7 +60,7 @@ async def test_calls_in_parallel_are_answered_together(
 
 
 async def test_an_interruption_and_a_late_result_are_understood(
-    agent: Working, provider: ProviderServer, stranger: Stranger
+    agent: RunningAgent, provider: ProviderServer, stranger: ForeignToolset
 ) -> None:
     """RUN-6 with a provider that refuses unanswered calls and answers that stand alone."""
     provider.replies.append(Say(calls=(Call("work", {"n": 1}), Call("work", {"n": 2}))))
@@ -78,7 +80,7 @@ async def test_an_interruption_and_a_late_result_are_understood(
 
 
 async def test_events_are_understood_inline_and_in_a_child(
-    agent: Working, provider: ProviderServer, stranger: Stranger
+    agent: RunningAgent, provider: ProviderServer, stranger: ForeignToolset
 ) -> None:
     """SUB-12, SUB-13, SUB-20 with a strict provider."""
     provider.replies.append(Say(calls=(Call("work", {"n": 1}),)))
@@ -97,7 +99,7 @@ async def test_events_are_understood_inline_and_in_a_child(
     await child.hears("A child saw the alarm.")
 
 
-async def test_text_is_streamed_to_whoever_looks(agent: Working, provider: ProviderServer) -> None:
+async def test_text_is_streamed_to_whoever_looks(agent: RunningAgent, provider: ProviderServer) -> None:
     provider.replies.append(Say("A text of several words."))
     talk = await agent.talk()
     pieces: list[str] = []
@@ -116,7 +118,7 @@ async def test_text_is_streamed_to_whoever_looks(agent: Working, provider: Provi
 
 @pytest.mark.parametrize("failure", [Fail(500), Fail(429, headers={"retry-after": "0"}), BreakOff(Say("Half a"))])
 async def test_a_provider_that_fails_once_is_asked_again(
-    agent: Working, provider: ProviderServer, failure: Fail | BreakOff
+    agent: RunningAgent, provider: ProviderServer, failure: Fail | BreakOff
 ) -> None:
     """RUN-4: what the user said is kept, the error is shown, and the answer comes."""
     provider.replies.append(failure)
@@ -129,7 +131,7 @@ async def test_a_provider_that_fails_once_is_asked_again(
 
 
 async def test_a_provider_that_refuses_parks_the_thread_and_a_message_revives_it(
-    agent: Working, provider: ProviderServer
+    agent: RunningAgent, provider: ProviderServer
 ) -> None:
     """RUN-4"""
     provider.replies.append(Fail(403, "Your account is closed."))

@@ -21,7 +21,7 @@ from rapkit.kernel.entries import (
 )
 from rapkit.kernel.limits import Timeouts
 from tests.call_ids import plain_entry
-from tests.runtime.agents import Working, call, calling, please
+from tests.runtime.agents import RunningAgent, call, calling, please
 from tests.runtime.api.client import Client
 
 RULES: list[dict[str, Any]] = [
@@ -348,7 +348,7 @@ async def test_what_is_authorised_in_time_does_not_expire(office: Toolset) -> No
 # Clients, on real sockets
 
 
-async def test_a_client_answers_in_words_and_repeats_itself(agent: Working) -> None:
+async def test_a_client_answers_in_words_and_repeats_itself(agent: RunningAgent) -> None:
     """The same request with the same key has the same answer, and no effect."""
     client = Client(agent.port)
     thread = await client.begin(please(call("ask_user", question="Which?", choices=["red", "green"])))
@@ -371,7 +371,7 @@ async def test_a_client_answers_in_words_and_repeats_itself(agent: Working) -> N
     assert len([each for each in await client.entries(thread) if each["kind"] == "chosen"]) == 1
 
 
-async def test_of_an_answer_in_words_and_a_choice_the_first_counts(agent: Working) -> None:
+async def test_of_an_answer_in_words_and_a_choice_the_first_counts(agent: RunningAgent) -> None:
     client = Client(agent.port)
     thread = await client.begin(please(call("ask_user", question="Which?", choices=["red", "green"])))
     async with client.events(thread) as stream:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rapkit import OAuthProvider
-from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
+from rapkit.delivery.retry import POLICIES, PostKind, RetryPolicy
 from rapkit.kernel.entries import (
     Answered,
     AuthorizationAsked,
@@ -20,18 +20,20 @@ from rapkit.kernel.entries import (
     ViewChanged,
 )
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.runtime.following import EventName
-from tests.runtime.agents import Obedient, Talk, call, please, working
+from rapkit.runtime.event_feed import EventName
+from tests.runtime.agents import ScriptedReplies, ThreadDriver, call, please, working
 from tests.runtime.examples import UNASKED, example, github_api, served
+from tests.runtime.foreign_toolset import ANSWER, CLOSE, INVOKE, ForeignToolset
 from tests.runtime.processes import agent_process, from_outside, slices_in
-from tests.runtime.stranger import ANSWER, CLOSE, INVOKE, Stranger
-from tests.server.oauth.browser import Browser
-from tests.server.oauth.provider_server import provider_running
-from tests.server.served import until
+from tests.server.interaction.oauth.browser import Browser
+from tests.server.interaction.oauth.provider_server import provider_running
+from tests.server.served_toolset import until
 from tests.server.sink import answer
 
 
-async def test_a_pending_call_is_answered_after_the_restart(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_a_pending_call_is_answered_after_the_restart(
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
+) -> None:
     """CB-10: and is not sent again."""
     async with working(model, [stranger.url], store) as agent:
         talk = await agent.doing(call("work", n=1), call("work", n=2))
@@ -48,11 +50,11 @@ async def test_a_pending_call_is_answered_after_the_restart(model: Obedient, str
 
 
 async def test_a_call_that_was_not_delivered_leaves_after_the_restart(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """INV-4"""
     stranger.script[INVOKE] = [answer(503)]
-    soon = {**POLICIES, Kind.INVOCATION: RetryPolicy(first=0.5, factor=1, cap=0.5, horizon=60)}
+    soon = {**POLICIES, PostKind.INVOCATION: RetryPolicy(first=0.5, factor=1, cap=0.5, horizon=60)}
     async with working(model, [stranger.url], store, policies=soon) as agent:
         talk = await agent.doing(call("work"))
         await agent.failed_once()
@@ -64,7 +66,9 @@ async def test_a_call_that_was_not_delivered_leaves_after_the_restart(
     assert (first.body, first.webhook_id) == (second.body, second.webhook_id)
 
 
-async def test_a_question_is_answered_after_the_restart(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_a_question_is_answered_after_the_restart(
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
+) -> None:
     """CHO-1: whoever connects is shown it again."""
     async with working(model, [stranger.url], store) as agent:
         talk = await agent.doing(call("work"))
@@ -82,7 +86,7 @@ async def test_a_question_is_answered_after_the_restart(model: Obedient, strange
 
 
 async def test_authorisation_is_asked_for_until_the_call_is_answered(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """OAU-1"""
     async with working(model, [stranger.url], store) as agent:
@@ -100,7 +104,7 @@ async def test_authorisation_is_asked_for_until_the_call_is_answered(
         assert (await talk.becomes("idle")).authorizations == {}
 
 
-async def test_views_are_there_after_the_restart(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_views_are_there_after_the_restart(model: ScriptedReplies, stranger: ForeignToolset, store: str) -> None:
     """VIE-1"""
     async with working(model, [stranger.url], store) as agent:
         talk = await agent.doing(call("work"))
@@ -114,7 +118,9 @@ async def test_views_are_there_after_the_restart(model: Obedient, stranger: Stra
         assert (await talk.look()).views == {"board": {"a": 1}}
 
 
-async def test_subscriptions_go_on_after_the_restart(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_subscriptions_go_on_after_the_restart(
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
+) -> None:
     """SUB-10, SUB-12, SUB-14: those that are confirmed, and those that have events before they are."""
     async with working(model, [stranger.url], store) as agent:
         talk = await agent.doing(call("work", n=1))
@@ -135,12 +141,12 @@ async def test_subscriptions_go_on_after_the_restart(model: Obedient, stranger: 
         await hasty.hears("early")
 
 
-async def test_events_that_wait_for_a_child_get_theirs_after_the_restart(stranger: Stranger, store: str) -> None:
+async def test_events_that_wait_for_a_child_get_theirs_after_the_restart(stranger: ForeignToolset, store: str) -> None:
     """SUB-13"""
     gate = asyncio.Event()
 
     async def slow(question: Any) -> Any:
-        reply = Obedient()(question)
+        reply = ScriptedReplies()(question)
         if str(reply).startswith("heard: event"):
             await gate.wait()
         return reply
@@ -160,7 +166,9 @@ async def test_events_that_wait_for_a_child_get_theirs_after_the_restart(strange
         await agent.thread(talk.id).until(ChildEnded, 3)
 
 
-async def test_a_thread_that_was_closed_stays_closed(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_a_thread_that_was_closed_stays_closed(
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
+) -> None:
     """SUB-18, CLO-2: and nobody is told again."""
     async with working(model, [stranger.url], store) as agent:
         talk = await agent.doing(call("work"))
@@ -176,7 +184,7 @@ async def test_a_thread_that_was_closed_stays_closed(model: Obedient, stranger: 
 
 
 async def test_the_examples_wait_for_people_while_the_agent_is_gone(
-    model: Obedient, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: ScriptedReplies, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CHO-1, OAU-1: with a real provider, and a user with a browser."""
     async with provider_running() as provider, github_api(provider) as api:
@@ -208,14 +216,14 @@ async def test_the_examples_wait_for_people_while_the_agent_is_gone(
 # Killed
 
 
-async def test_everything_that_waits_survives_a_kill(stranger: Stranger, store: str, tmp_path: Path) -> None:
+async def test_everything_that_waits_survives_a_kill(stranger: ForeignToolset, store: str, tmp_path: Path) -> None:
     """RUN-8, CB-10, CHO-1, OAU-1, VIE-1, SUB-10, SUB-14, RUN-6: with real processes, and `kill -9`."""
     process = agent_process("agent", tmp_path, store, [stranger.url])
     try:
         process.start()
         await process.ready()
         async with from_outside(store) as threads:
-            talks = [Talk(threads, await threads.create(text=please(call("work", n=n)))) for n in range(6)]
+            talks = [ThreadDriver(threads, await threads.create(text=please(call("work", n=n)))) for n in range(6)]
             plain, chatty, choosing, consenting, listening_, hasty = talks
             calls = [await stranger.invoked_with(n=n) for n in range(6)]
             await chatty.say("well?")
@@ -255,7 +263,7 @@ async def test_everything_that_waits_survives_a_kill(stranger: Stranger, store: 
 
 
 async def test_a_kill_while_the_model_is_asked_loses_nothing_and_says_nothing_twice(
-    stranger: Stranger, store: str, tmp_path: Path
+    stranger: ForeignToolset, store: str, tmp_path: Path
 ) -> None:
     """RUN-4, RUN-8: the message was written down before; the model is asked again, its calls are made once."""
     process = agent_process("agent", tmp_path, store, [stranger.url])
@@ -264,7 +272,7 @@ async def test_a_kill_while_the_model_is_asked_loses_nothing_and_says_nothing_tw
         process.start()
         await process.ready()
         async with from_outside(store) as threads:
-            talk = Talk(threads, await threads.create(text=please(call("work", word="block"))))
+            talk = ThreadDriver(threads, await threads.create(text=please(call("work", word="block"))))
             await until(lambda: len(slices_in(ledger)) == 1)
             assert len(await talk.all(UserSaid)) == 1
 

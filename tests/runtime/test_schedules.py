@@ -19,15 +19,15 @@ from rapkit.errors import ConfigError, StoreBusy
 from rapkit.kernel.entries import ModelSaid, WokenUp
 from rapkit.kernel.incoming import CloseThread, WakeUp
 from rapkit.kernel.thread import load_thread
-from rapkit.keys import load_keyring
+from rapkit.keyring import load_keyring
 from rapkit.mailbox import Commit, NewBox, Store
 from rapkit.models.scripted import Scripted
-from rapkit.runtime import letters
+from rapkit.runtime import mail_codec
 from rapkit.runtime.schedules import SCHEDULE, Schedule, Schedules
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores.sqlite import SqliteStore
 from tests.log_records import ours
-from tests.runtime.agents import Obedient, Talk
+from tests.runtime.agents import ScriptedReplies, ThreadDriver
 from tests.runtime.clocks import ManualClock
 from tests.server.sink import PATIENCE
 
@@ -75,7 +75,7 @@ class Process:
     async def work(self) -> None:
         """Do all that is due now."""
         await self._store.renew(self._name)
-        while await self.schedules.pump.fill():
+        while await self.schedules.poller.fill():
             await self.schedules.drain(PATIENCE)
 
 
@@ -147,7 +147,7 @@ async def told(store: Store) -> list[Told]:
     while claims := await store.claim("reader", THREAD, 100):
         for claim in claims:
             for mail in claim.mail:
-                message = letters.read(mail)
+                message = mail_codec.decode_mail(mail)
                 assert isinstance(message, WakeUp)
                 found.append((mail.seq, (claim.box.id, message.due, message.text)))
             await store.commit(claim, Commit(consumed=[mail.seq for mail in claim.mail]))
@@ -159,7 +159,7 @@ async def hours_told(store: Store) -> list[str]:
 
 
 async def close_thread(store: Store, thread_id: str) -> None:
-    await store.accept(letters.letter(thread_id, CloseThread()))
+    await store.accept(mail_codec.encode_mail(thread_id, CloseThread()))
     (claim,) = await store.claim("reader", THREAD, 1)
     assert claim.box.id == thread_id
     await store.commit(claim, Commit(consumed=[mail.seq for mail in claim.mail], status="closed"))
@@ -201,7 +201,7 @@ async def test_it_is_told_by_itself_when_the_time_comes(store: SqliteStore, cloc
     process = await Process(store, clock, HOURLY).start()
     running = asyncio.create_task(process.schedules.run())
     clock.put("2026-11-16 09:00")
-    store.ring()
+    store.notify()
 
     async with asyncio.timeout(PATIENCE):
         await store.wait(THREAD, PATIENCE)
@@ -268,7 +268,7 @@ async def test_where_clocks_are_changed_each_day_has_its_message(store: SqliteSt
 async def test_an_agent_does_what_its_schedule_says_and_what_it_missed(tmp_path: Path) -> None:
     """From the configuration to the model, and over a restart."""
     clock = ManualClock()
-    model = Obedient()
+    model = ScriptedReplies()
     agent = Agent(model=Scripted(model), store=f"sqlite:///{tmp_path}/agent.db", schedules=[HOURLY])
 
     async def woken(number: int) -> list[WokenUp]:
@@ -277,16 +277,16 @@ async def test_an_agent_does_what_its_schedule_says_and_what_it_missed(tmp_path:
             while not (looks := (await agent.engine.threads.newest()).looks):
                 await asyncio.sleep(0.01)
         (look,) = looks
-        talk = Talk(agent.engine.threads, look.thread.id)
+        talk = ThreadDriver(agent.engine.threads, look.thread.id)
         last = await talk.until(WokenUp, number)
         await talk.until(ModelSaid, where=lambda said: last.due in said.text and "Look at the inbox." in said.text)
         return await talk.all(WokenUp)
 
-    async with agent.lifespan(public_url="http://127.0.0.1:1", surroundings=clock.surroundings()):
+    async with agent.lifespan(public_url="http://127.0.0.1:1", environment=clock.environment()):
         clock.advance(3600)
         (first,) = await woken(1)
     clock.advance(3 * 3600)
-    async with agent.lifespan(public_url="http://127.0.0.1:1", surroundings=clock.surroundings()):
+    async with agent.lifespan(public_url="http://127.0.0.1:1", environment=clock.environment()):
         all_of_them = await woken(4)
 
     times = [datetime.strptime(each.due, "%Y-%m-%d %H:%M UTC") for each in all_of_them]
@@ -400,7 +400,7 @@ async def test_what_is_under_way_when_the_process_is_stopped_is_done_by_the_next
 
     stopped = Process(cast("Store", WatchedStore(store, stick)), clock, HOURLY)
     await store.renew(stopped._name)
-    await stopped.schedules.pump.fill()
+    await stopped.schedules.poller.fill()
     await reached.wait()
     await stopped.schedules.drain(0)
 

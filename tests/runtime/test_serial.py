@@ -10,18 +10,18 @@ from rapkit.kernel.completion import Question
 from rapkit.kernel.entries import ModelSaid, UserSaid
 from rapkit.kernel.thread import Pending, Thread
 from rapkit.mailbox import Claim, Mail
-from rapkit.runtime.slices import Slice
-from tests.runtime.agents import Obedient, Talk, call, last_heard, please, working
+from rapkit.runtime.slice import Slice
+from tests.runtime.agents import ScriptedReplies, ThreadDriver, call, last_heard, please, working
+from tests.runtime.foreign_toolset import ForeignToolset
 from tests.runtime.processes import agent_process, from_outside, slices_in
-from tests.runtime.stranger import Stranger
-from tests.server.served import until
+from tests.server.served_toolset import until
 
 
 class Watched:
     """Knows how often it is asked about one thread at once."""
 
     def __init__(self) -> None:
-        self.obedient = Obedient()
+        self.obedient = ScriptedReplies()
         self.now: dict[str, int] = defaultdict(int)
         self.most: dict[str, int] = defaultdict(int)
 
@@ -35,7 +35,9 @@ class Watched:
         return self.obedient(question)
 
 
-async def test_however_much_comes_at_once_a_thread_does_one_thing_at_a_time(stranger: Stranger, store: str) -> None:
+async def test_however_much_comes_at_once_a_thread_does_one_thing_at_a_time(
+    stranger: ForeignToolset, store: str
+) -> None:
     """RUN-1: two engines on one file, and messages to both; all are heard, each once, in the order of their acceptance."""
     model = Watched()
     async with working(model, [stranger.url], store) as one, working(model, [stranger.url], store) as two:
@@ -60,7 +62,7 @@ def _new_texts(reply: str) -> list[str]:
     return reply.removeprefix("heard: ").split(" | ")
 
 
-async def test_results_and_messages_at_once_are_one_after_the_other(stranger: Stranger, store: str) -> None:
+async def test_results_and_messages_at_once_are_one_after_the_other(stranger: ForeignToolset, store: str) -> None:
     """RUN-1"""
     model = Watched()
     async with working(model, [stranger.url], store) as one, working(model, [stranger.url], store) as two:
@@ -79,7 +81,7 @@ async def test_results_and_messages_at_once_are_one_after_the_other(stranger: St
         assert (await talk.look()).thread.pending == {}
 
 
-async def test_threads_run_side_by_side(stranger: Stranger, store: str) -> None:
+async def test_threads_run_side_by_side(stranger: ForeignToolset, store: str) -> None:
     """RUN-2: each model waits until all are asked, so one after the other would never end."""
     together = asyncio.Barrier(30)
 
@@ -93,11 +95,11 @@ async def test_threads_run_side_by_side(stranger: Stranger, store: str) -> None:
             await talk.hears("together")
 
 
-async def test_nothing_of_a_thread_stays_in_the_process(stranger: Stranger, store: str) -> None:
+async def test_nothing_of_a_thread_stays_in_the_process(stranger: ForeignToolset, store: str) -> None:
     """RUN-8: while it waits for a call there is no object of it, and no task."""
 
     async def model(question: Question) -> object:
-        return Obedient()(question)
+        return ScriptedReplies()(question)
 
     async with working(model, [stranger.url], store) as agent:
         await (await agent.talk("hello")).hears("hello")
@@ -123,24 +125,24 @@ def _things_of_threads() -> list[object]:
     return [each for each in gc.get_objects() if isinstance(each, Thread | Pending | Claim | Mail | Slice)]
 
 
-async def test_a_thread_is_continued_by_whichever_engine_is_there(stranger: Stranger, store: str) -> None:
+async def test_a_thread_is_continued_by_whichever_engine_is_there(stranger: ForeignToolset, store: str) -> None:
     """RUN-8"""
-    async with working(Obedient(), [stranger.url], store) as one:
+    async with working(ScriptedReplies(), [stranger.url], store) as one:
         talk = await one.doing(call("work", n=1))
         first = await stranger.invoked_with(n=1)
         await one.quiet()
-    async with working(Obedient(), [stranger.url], store, port=one.port) as two:
+    async with working(ScriptedReplies(), [stranger.url], store, port=one.port) as two:
         await first.result("for the second")
         await two.thread(talk.id).hears("heard: for the second")
         await two.thread(talk.id).do(call("work", n=2))
         second = await stranger.invoked_with(n=2)
         await two.quiet()
-    async with working(Obedient(), [stranger.url], store, port=two.port) as three:
+    async with working(ScriptedReplies(), [stranger.url], store, port=two.port) as three:
         await second.result("for the third")
         await three.thread(talk.id).hears("heard: for the third")
 
 
-async def test_two_processes_never_run_one_thread_at_once(stranger: Stranger, store: str, tmp_path: Path) -> None:
+async def test_two_processes_never_run_one_thread_at_once(stranger: ForeignToolset, store: str, tmp_path: Path) -> None:
     """RUN-1, RUN-8: both at first, then the one that is not killed, then the other."""
     one, two = (agent_process(who, tmp_path, store, [stranger.url]) for who in ("one", "two"))
     try:
@@ -149,7 +151,7 @@ async def test_two_processes_never_run_one_thread_at_once(stranger: Stranger, st
         await one.ready()
         await two.ready()
         async with from_outside(store) as threads:
-            talks = [Talk(threads, await threads.create(text=f"t{number} begin")) for number in range(4)]
+            talks = [ThreadDriver(threads, await threads.create(text=f"t{number} begin")) for number in range(4)]
             await _sent(talks, range(20))
             await one.kill()
             await _sent(talks, range(20, 40))
@@ -174,7 +176,7 @@ async def test_two_processes_never_run_one_thread_at_once(stranger: Stranger, st
         assert len({process for _, process in lines}) >= 2
 
 
-async def _sent(talks: list[Talk], numbers: range) -> None:
+async def _sent(talks: list[ThreadDriver], numbers: range) -> None:
     """Send messages to all of them at once, and return when the last ones are answered."""
     for number in numbers:
         await asyncio.gather(*(talk.say(f"message {number}") for talk in talks))
@@ -182,14 +184,16 @@ async def _sent(talks: list[Talk], numbers: range) -> None:
         await talk.hears(f"message {numbers[-1]}")
 
 
-async def test_a_process_that_stood_still_has_no_say_any_more(stranger: Stranger, store: str, tmp_path: Path) -> None:
+async def test_a_process_that_stood_still_has_no_say_any_more(
+    stranger: ForeignToolset, store: str, tmp_path: Path
+) -> None:
     """RUN-1: another has taken its thread over; what it replies when it comes to itself leaves no trace."""
     frozen, other = (agent_process(who, tmp_path, store, [stranger.url]) for who in ("frozen", "other"))
     try:
         frozen.start()
         await frozen.ready()
         async with from_outside(store) as threads:
-            talk = Talk(threads, await threads.create(text=f"t0 block {please(call('work'))}"))
+            talk = ThreadDriver(threads, await threads.create(text=f"t0 block {please(call('work'))}"))
             await until(lambda: len(slices_in(tmp_path / "ledger")) == 1)
             frozen.pause()
             other.start()

@@ -10,17 +10,17 @@ import pytest
 
 from rapkit.errors import StoreError
 from rapkit.kernel.entries import ModelSaid, UserSaid
-from rapkit.mailbox import Commit, Letter, Reception
+from rapkit.mailbox import AcceptResult, Commit, NewMail
 from rapkit.runtime.toolsets import THREAD
 from rapkit.stores.sqlite import SqliteStore
 from rapkit.stores.sqlite.boxes import Boxes
-from tests.runtime.agents import Obedient, Working, call, opened, working
+from tests.runtime.agents import RunningAgent, ScriptedReplies, call, opened, working
 from tests.runtime.clocks import ManualClock
-from tests.runtime.stranger import INVOKE, Stranger
-from tests.server.served import failing, until
+from tests.runtime.foreign_toolset import INVOKE, ForeignToolset
+from tests.server.served_toolset import failing, until
 
 
-async def test_a_message_that_cannot_be_stored_is_not_accepted(agent: Working, store: str) -> None:
+async def test_a_message_that_cannot_be_stored_is_not_accepted(agent: RunningAgent, store: str) -> None:
     """RUN-5: whoever sent it is told, and may send it again."""
     talk = await agent.talk("hello")
     await talk.hears("hello")
@@ -38,7 +38,7 @@ async def test_a_message_that_cannot_be_stored_is_not_accepted(agent: Working, s
 
 
 async def test_what_cannot_be_written_down_has_no_effect_until_it_can(
-    agent: Working, stranger: Stranger, store: str, model: Obedient, caplog: pytest.LogCaptureFixture
+    agent: RunningAgent, stranger: ForeignToolset, store: str, model: ScriptedReplies, caplog: pytest.LogCaptureFixture
 ) -> None:
     """RUN-5: the error is told, the write is repeated, and happens once."""
     talk = await agent.talk("hello")
@@ -58,11 +58,11 @@ async def test_what_cannot_be_written_down_has_no_effect_until_it_can(
 
 
 async def test_the_model_is_not_asked_before_what_came_is_written_down(
-    model: Obedient, stranger: Stranger, store: str, caplog: pytest.LogCaptureFixture
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """RUN-5, RUN-4: it is tried again after a while, from what is stored."""
     clock = ManualClock()
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         with failing(store, "INSERT", "entries"):
             talk = await agent.talk("hello")
             await until(lambda: "cannot go on" in caplog.text)
@@ -88,7 +88,7 @@ async def replaced(store: str, thread_id: str) -> None:
     """Another version of us has written what this one cannot read."""
     async with opened(store) as other:
         await other.renew("other")
-        await other.accept(Letter(thread_id, "user", b"{}"))
+        await other.accept(NewMail(thread_id, "user", b"{}"))
         (claim,) = await other.claim("other", THREAD, 1)
         await other.commit(claim, Commit(consumed=[mail.seq for mail in claim.mail], state=b'{"id": 42}'))
         await other.retire("other")
@@ -96,8 +96,8 @@ async def replaced(store: str, thread_id: str) -> None:
 
 @pytest.mark.parametrize("harm", [damaged, replaced])
 async def test_a_thread_whose_state_cannot_be_read_does_not_go_on(
-    model: Obedient,
-    stranger: Stranger,
+    model: ScriptedReplies,
+    stranger: ForeignToolset,
     store: str,
     harm: Callable[[str, str], Awaitable[None]],
     caplog: pytest.LogCaptureFixture,
@@ -111,7 +111,7 @@ async def test_a_thread_whose_state_cannot_be_read_does_not_go_on(
     before = contents(store, talk.id)
 
     async with opened(store) as other_process:  # what was accepted before somebody knew
-        await other_process.accept(Letter(talk.id, "user", b'{"text": "anybody?"}'))
+        await other_process.accept(NewMail(talk.id, "user", b'{"text": "anybody?"}'))
 
     async with working(model, [stranger.url], store, port=agent.port) as agent:
         assert (await invocation.result("somebody?")).status == 503
@@ -126,7 +126,7 @@ async def test_a_thread_whose_state_cannot_be_read_does_not_go_on(
 
 
 async def test_a_thread_whose_state_is_repaired_takes_what_it_had_refused(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """Item 13 · RUN-3: whoever was refused sends it again, and nothing is lost."""
     async with working(model, [stranger.url], store) as agent:
@@ -158,7 +158,7 @@ def contents(store: str, thread_id: str) -> tuple[object, object]:
 
 
 async def test_a_result_that_there_is_too_little_memory_for_is_set_aside_and_its_call_answered(
-    model: Obedient, stranger: Stranger, store: str, monkeypatch: pytest.MonkeyPatch
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each failure to read it counts as a lost attempt; nothing hangs on it."""
     honest, failures = Boxes.read_mail, [True] * 8  # four times: what fails is tried once more, alone
@@ -170,8 +170,8 @@ async def test_a_result_that_there_is_too_little_memory_for_is_set_aside_and_its
             raise MemoryError
         return claims, unreadable
 
-    async def accept_claimed(store: SqliteStore, letter: Letter, _worker: str) -> tuple[Reception, None]:
-        return await store.accept(letter), None  # as if all workers were busy: it has to be read from the store
+    async def accept_claimed(store: SqliteStore, new_mail: NewMail, _worker: str) -> tuple[AcceptResult, None]:
+        return await store.accept(new_mail), None  # as if all workers were busy: it has to be read from the store
 
     monkeypatch.setattr(Boxes, "read_mail", read_mail)
     monkeypatch.setattr(SqliteStore, "accept_claimed", accept_claimed)

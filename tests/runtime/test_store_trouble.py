@@ -9,9 +9,9 @@ from rapkit.errors import StoreError
 from rapkit.kernel.entries import ModelSaid, UserSaid
 from rapkit.mailbox import Claim, Commit
 from rapkit.stores.sqlite import SqliteStore
-from tests.runtime.agents import Obedient, working
+from tests.runtime.agents import ScriptedReplies, working
 from tests.runtime.clocks import ManualClock
-from tests.runtime.stranger import Stranger
+from tests.runtime.foreign_toolset import ForeignToolset
 
 TIMES = 10
 PAUSE = 5.0  # before a thread whose store fails is tried again
@@ -64,13 +64,13 @@ def fail_to_read(monkeypatch: pytest.MonkeyPatch, trouble: Trouble) -> None:
 
 @pytest.mark.parametrize("fail", [fail_to_journal, fail_to_read])
 async def test_a_store_in_trouble_costs_time_and_nothing_else(
-    model: Obedient, stranger: Stranger, store: str, monkeypatch: pytest.MonkeyPatch, fail: Any
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, monkeypatch: pytest.MonkeyPatch, fail: Any
 ) -> None:
     """RUN-3, RUN-4: more often than a message may end a worker; the message stays, is heard once, and no person has to see to it."""
     clock = Impatient()
     trouble = Trouble()
     fail(monkeypatch, trouble)
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         talk = await agent.talk("hello")
 
         await talk.hears("heard: hello")

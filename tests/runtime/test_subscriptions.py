@@ -12,12 +12,14 @@ from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.entries import Answered, Began, ChildEnded, ChildMade, Happened, Ignored, ModelSaid, Unsubscribed
 from rapkit.kernel.limits import ThreadLimits
 from tests.call_ids import numbers, plain
-from tests.runtime.agents import Obedient, Talk, Working, call, calling, working
+from tests.runtime.agents import RunningAgent, ScriptedReplies, ThreadDriver, call, calling, working
 from tests.runtime.examples import UNASKED, example, served
-from tests.runtime.stranger import CANCEL, INVOKE, Invocation, Stranger, post_to
+from tests.runtime.foreign_toolset import CANCEL, INVOKE, ForeignToolset, Invocation, post_to
 
 
-async def subscribed(agent: Working, stranger: Stranger, **arguments: Any) -> tuple[Talk, Invocation]:
+async def subscribed(
+    agent: RunningAgent, stranger: ForeignToolset, **arguments: Any
+) -> tuple[ThreadDriver, Invocation]:
     """A thread with an active subscription."""
     talk = await agent.doing(call("work", **arguments))
     invocation = await stranger.invoked_with(**arguments)
@@ -27,7 +29,9 @@ async def subscribed(agent: Working, stranger: Stranger, **arguments: Any) -> tu
     return talk, invocation
 
 
-async def test_a_confirmed_call_is_a_subscription_of_its_own_thread_alone(agent: Working, stranger: Stranger) -> None:
+async def test_a_confirmed_call_is_a_subscription_of_its_own_thread_alone(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     """SUB-10"""
     talk, invocation = await subscribed(agent, stranger, n=1)
     other = await agent.talk("hello")
@@ -39,7 +43,9 @@ async def test_a_confirmed_call_is_a_subscription_of_its_own_thread_alone(agent:
     assert (await other.look()).thread.subscriptions == {}
 
 
-async def test_a_subscription_has_no_second_result(agent: Working, stranger: Stranger, model: Obedient) -> None:
+async def test_a_subscription_has_no_second_result(
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
+) -> None:
     """SUB-11"""
     talk, invocation = await subscribed(agent, stranger)
 
@@ -55,7 +61,7 @@ async def test_a_subscription_has_no_second_result(agent: Working, stranger: Str
 
 
 async def test_an_associative_event_is_shown_in_the_thread_as_an_echo_of_its_call(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     """SUB-12, SUB-20, SUB-11: the original call keeps its one result."""
     talk, invocation = await subscribed(agent, stranger, city="Oslo")
@@ -73,7 +79,9 @@ async def test_an_associative_event_is_shown_in_the_thread_as_an_echo_of_its_cal
     assert (await talk.look()).thread.children_made == 0
 
 
-async def test_any_other_event_gets_a_thread_of_its_own(agent: Working, stranger: Stranger, model: Obedient) -> None:
+async def test_any_other_event_gets_a_thread_of_its_own(
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
+) -> None:
     """SUB-13, SUB-20: it knows what its parent knew, and goes when it is done. The parent is not disturbed."""
     talk, invocation = await subscribed(agent, stranger, city="Oslo")
 
@@ -94,9 +102,11 @@ async def test_any_other_event_gets_a_thread_of_its_own(agent: Working, stranger
     assert list((await talk.look()).thread.subscriptions) == [invocation.id]
 
 
-async def test_the_thread_of_an_event_calls_tools_as_a_child_of_its_parent(stranger: Stranger, store: str) -> None:
+async def test_the_thread_of_an_event_calls_tools_as_a_child_of_its_parent(
+    stranger: ForeignToolset, store: str
+) -> None:
     """SUB-13, INV-1, DIS-6: ancestors are told to the server, and the session's toolset is shared."""
-    obedient = Obedient()
+    obedient = ScriptedReplies()
 
     def diligent(question: Question) -> Reply | str:
         reply = obedient(question)
@@ -117,7 +127,9 @@ async def test_the_thread_of_an_event_calls_tools_as_a_child_of_its_parent(stran
         assert len(stranger.to("/.well-known/rap-toolset")) == 1
 
 
-async def test_an_event_may_overtake_the_confirmation(agent: Working, stranger: Stranger, model: Obedient) -> None:
+async def test_an_event_may_overtake_the_confirmation(
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
+) -> None:
     """SUB-12, SUB-20: it is kept, shown to nobody, and comes after the confirmation."""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -133,7 +145,9 @@ async def test_an_event_may_overtake_the_confirmation(agent: Working, stranger: 
     assert [text for _, _, text in model.shown()] == ["now it is one", "too early", "also too early"]
 
 
-async def test_events_may_come_before_the_call_is_even_acknowledged(agent: Working, stranger: Stranger) -> None:
+async def test_events_may_come_before_the_call_is_even_acknowledged(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     """SUB-13: a threaded one makes its child when it is confirmed, not before."""
 
     async def hasty(invocation: Invocation) -> None:
@@ -151,7 +165,7 @@ async def test_events_may_come_before_the_call_is_even_acknowledged(agent: Worki
 
 
 async def test_early_events_of_a_call_that_is_no_subscription_are_ignored(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     """SUB-15"""
     talk = await agent.doing(call("work"))
@@ -166,7 +180,9 @@ async def test_early_events_of_a_call_that_is_no_subscription_are_ignored(
     assert "news" not in str(model.last.conversation)
 
 
-async def test_the_final_event_is_processed_and_ends_the_subscription(agent: Working, stranger: Stranger) -> None:
+async def test_the_final_event_is_processed_and_ends_the_subscription(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     """SUB-14"""
     talk, invocation = await subscribed(agent, stranger)
 
@@ -181,7 +197,7 @@ async def test_the_final_event_is_processed_and_ends_the_subscription(agent: Wor
 
 
 async def test_events_nobody_listens_to_are_discarded(
-    agent: Working, stranger: Stranger, model: Obedient, caplog: pytest.LogCaptureFixture
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SUB-15: of calls that were never subscriptions, of finished ones, of cancelled ones."""
     caplog.set_level("INFO")
@@ -208,10 +224,10 @@ async def test_events_nobody_listens_to_are_discarded(
 
 
 async def test_an_event_that_was_accepted_before_its_subscription_was_cancelled_is_discarded_too(
-    stranger: Stranger, store: str
+    stranger: ForeignToolset, store: str
 ) -> None:
     """SUB-15: the cancellation came between receipt and processing."""
-    obedient = Obedient()
+    obedient = ScriptedReplies()
 
     async def slow(question: Question) -> Reply | str:
         reply = obedient(question)
@@ -236,7 +252,7 @@ async def test_an_event_that_was_accepted_before_its_subscription_was_cancelled_
 
 
 async def test_a_model_cancels_a_subscription_within_its_turn(
-    agent: Working, stranger: Stranger, model: Obedient
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
 ) -> None:
     """SUB-16, CAN-1: it has the answer at once, every server is told, and nothing is tracked any more."""
     talk, invocation = await subscribed(agent, stranger)
@@ -250,7 +266,9 @@ async def test_a_model_cancels_a_subscription_within_its_turn(
     assert (await talk.until(Unsubscribed)).reason == "cancelled by the model"
 
 
-async def test_a_model_can_cancel_only_what_is_active_in_its_own_thread(agent: Working, stranger: Stranger) -> None:
+async def test_a_model_can_cancel_only_what_is_active_in_its_own_thread(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     """SUB-16, SUB-10"""
     _, foreign = await subscribed(agent, stranger, n=1)
     talk = await agent.talk("hello")
@@ -261,7 +279,7 @@ async def test_a_model_can_cancel_only_what_is_active_in_its_own_thread(agent: W
 
 
 async def test_past_the_cap_a_known_subscription_is_refused_before_it_leaves(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """SUB-17"""
     async with working(model, [stranger.url], store, limits=ThreadLimits(subscriptions=1)) as agent:
@@ -273,7 +291,7 @@ async def test_past_the_cap_a_known_subscription_is_refused_before_it_leaves(
 
 
 async def test_past_the_cap_a_call_that_turns_out_to_be_a_subscription_is_cancelled_at_once(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """SUB-17"""
     async with working(model, [stranger.url], store, limits=ThreadLimits(subscriptions=1)) as agent:
@@ -290,7 +308,7 @@ async def test_past_the_cap_a_call_that_turns_out_to_be_a_subscription_is_cancel
 
 
 async def test_events_wait_for_a_child_when_there_are_many_and_none_is_lost(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """SUB-13: in the order in which they came."""
     async with working(model, [stranger.url], store, limits=ThreadLimits(children=1)) as agent:
@@ -305,7 +323,9 @@ async def test_events_wait_for_a_child_when_there_are_many_and_none_is_lost(
         assert told == [f"event {number}" for number in range(5)]
 
 
-async def test_events_do_not_break_a_running_call(agent: Working, stranger: Stranger, model: Obedient) -> None:
+async def test_events_do_not_break_a_running_call(
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies
+) -> None:
     """SUB-12: they are heard when the call is answered, after its answer."""
     talk, invocation = await subscribed(agent, stranger, n=1)
     await talk.do(call("work", n=2))
@@ -347,7 +367,7 @@ async def github_says(server: str, body: bytes, delivery: str) -> None:
 
 
 async def test_the_ci_watcher_example_reports_builds_inline_and_in_threads_of_their_own(
-    model: Obedient, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: ScriptedReplies, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SUB-12, SUB-13, SUB-14"""
     monkeypatch.setenv("GITHUB_WEBHOOK_SECRET", "for a test")
@@ -369,7 +389,7 @@ async def test_the_ci_watcher_example_reports_builds_inline_and_in_threads_of_th
 
 
 async def test_the_shell_example_tells_what_a_command_writes_while_it_runs(
-    model: Obedient, store: str, tmp_path: Path
+    model: ScriptedReplies, store: str, tmp_path: Path
 ) -> None:
     """SUB-12, SUB-14"""
     async with served(example("shell", tmp_path)) as shell, working(model, [shell], store, limits=UNASKED) as agent:

@@ -14,9 +14,9 @@ from rapkit.kernel.entries import Answered, Ignored, JournalEntry, ModelSaid, Us
 from rapkit.kernel.limits import Timeouts
 from rapkit.kernel.projection import STILL_RUNNING
 from tests.call_ids import plain_entry
-from tests.runtime.agents import Obedient, call, working
+from tests.runtime.agents import ScriptedReplies, call, working
 from tests.runtime.clocks import ManualClock
-from tests.runtime.stranger import Stranger
+from tests.runtime.foreign_toolset import ForeignToolset
 
 DAY = 24 * 3600.0
 
@@ -94,15 +94,15 @@ async def test_a_thread_that_sleeps_for_weeks_is_woken_by_another_process() -> N
 
 
 async def test_a_thread_whose_time_came_while_no_agent_was_there_is_woken_at_the_start(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     clock = ManualClock()
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         talk = await agent.doing(call("sleep", seconds=3 * DAY))
         thread_id = (await talk.becomes("waiting")).thread.id
     clock.advance(5 * DAY)
 
-    async with working(model, [stranger.url], store, surroundings=clock.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=clock.environment()) as agent:
         await agent.thread(thread_id).hears("heard: 432000 seconds have passed.")
 
 

@@ -13,10 +13,10 @@ from rapkit.kernel.entries import ViewChanged
 from rapkit.logs import JsonLines
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.agent import Agent
-from rapkit.runtime.plan import Patience
+from rapkit.runtime.config import Patience
 from rapkit.runtime.server import Server
-from tests.runtime.agents import Obedient, Working, call, opened, working
-from tests.runtime.stranger import INVOKE, Invocation, Stranger, listening, post_to
+from tests.runtime.agents import RunningAgent, ScriptedReplies, call, opened, working
+from tests.runtime.foreign_toolset import INVOKE, ForeignToolset, Invocation, listening, post_to
 from tests.server.sink import answer
 
 
@@ -45,7 +45,7 @@ def tampered(token: str) -> list[str]:
     ]
 
 
-async def test_a_token_that_was_changed_is_none(agent: Working, stranger: Stranger) -> None:
+async def test_a_token_that_was_changed_is_none(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CB-11"""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -60,7 +60,7 @@ async def test_a_token_that_was_changed_is_none(agent: Working, stranger: Strang
     await talk.hears("heard: real")
 
 
-async def test_whoever_guesses_is_slowed_down_and_nobody_else_is(agent: Working, stranger: Stranger) -> None:
+async def test_whoever_guesses_is_slowed_down_and_nobody_else_is(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CB-11"""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -73,7 +73,7 @@ async def test_whoever_guesses_is_slowed_down_and_nobody_else_is(agent: Working,
     await talk.hears("heard: not a guess")
 
 
-async def test_a_token_is_good_for_its_own_call_alone(agent: Working, stranger: Stranger) -> None:
+async def test_a_token_is_good_for_its_own_call_alone(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CB-11, CB-14"""
     first = await agent.doing(call("work", n=1), call("work", n=2))
     one, two = await stranger.invoked_with(n=1), await stranger.invoked_with(n=2)
@@ -84,7 +84,7 @@ async def test_a_token_is_good_for_its_own_call_alone(agent: Working, stranger: 
 
 
 async def test_a_token_of_another_agent_is_none(
-    agent: Working, stranger: Stranger, model: Obedient, tmp_path: Path
+    agent: RunningAgent, stranger: ForeignToolset, model: ScriptedReplies, tmp_path: Path
 ) -> None:
     """CB-11: it was signed with a key that is not ours."""
     async with working(model, [stranger.url], f"sqlite:///{tmp_path}/other.db") as other:
@@ -99,7 +99,7 @@ async def test_a_token_of_another_agent_is_none(
 
 
 async def test_a_token_outlives_a_restart_and_ends_with_its_call(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """CB-11, CB-12: its lifetime is that of the call, however long that is; a replay after it has no effect."""
     async with working(model, [stranger.url], store) as agent:
@@ -124,7 +124,7 @@ async def test_a_token_outlives_a_restart_and_ends_with_its_call(
 
 
 async def test_keys_can_be_changed_while_calls_are_pending(
-    model: Obedient, stranger: Stranger, store: str, monkeypatch: pytest.MonkeyPatch
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CB-11: what the old key signed is believed as long as that key is there; what is new is signed with the new one."""
     old, new = (secrets.token_urlsafe(32) for _ in range(2))
@@ -151,7 +151,7 @@ async def test_keys_can_be_changed_while_calls_are_pending(
 
 
 async def test_a_call_that_is_sent_again_keeps_its_url_whatever_keys_have_come(
-    model: Obedient, stranger: Stranger, store: str, monkeypatch: pytest.MonkeyPatch
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CB-11, INV-13: a server tells a repetition by the URL, and would do it all again under another one."""
     old, new = (secrets.token_urlsafe(32) for _ in range(2))
@@ -180,7 +180,7 @@ async def test_a_call_that_is_sent_again_keeps_its_url_whatever_keys_have_come(
 
 
 async def test_a_call_that_is_sent_again_keeps_its_url_wherever_we_are_reached_now(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """CB-11, INV-13: its server may have it already, and would do it twice under two URLs."""
     stranger.otherwise[INVOKE] = answer(503)
@@ -199,14 +199,14 @@ async def test_a_call_that_is_sent_again_keeps_its_url_wherever_we_are_reached_n
 
 
 async def test_no_token_is_ever_stored_or_logged(
-    model: Obedient, store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    model: ScriptedReplies, store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CB-11, TRA-3: whoever gets the file or the log can answer no call and be nobody; retries, refusals and failures included."""
     caplog.set_level(logging.DEBUG)
     async with listening("work") as friend, listening("gone") as gone:
         servers = [Server(friend.url, token="bearer-of-ours"), Server(gone.url, token="another-bearer")]
         async with Agent(model=Scripted(model), servers=servers, store=store, patience=Patience(grace=1.0)) as whole:
-            agent = Working(whole.engine, whole.engine.plan.public_url)
+            agent = RunningAgent(whole.engine, whole.engine.config.public_url)
             talk = await agent.doing(call("work", n=1), call("gone"))
             first, lost = await friend.invoked(), await gone.invoked()
             await gone.down()
@@ -233,7 +233,7 @@ async def test_no_token_is_ever_stored_or_logged(
 
 
 async def test_not_even_who_has_the_keys_finds_a_token_in_the_store(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """CB-11, TRA-3: a call that waits to be sent again holds neither its callback URL nor who we are."""
     stranger.otherwise[INVOKE] = answer(503)

@@ -15,12 +15,22 @@ from rapkit import Toolset
 from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.entries import ChoiceAsked, ModelSaid
 from rapkit.models.errors import ModelError
-from rapkit.runtime.engine import Surroundings
+from rapkit.runtime.engine import AgentEnvironment
 from rapkit.tracing import Tracing
-from tests.runtime.agents import Obedient, Talk, Working, call, calling, last_heard, please, texts_of, working
+from tests.runtime.agents import (
+    RunningAgent,
+    ScriptedReplies,
+    ThreadDriver,
+    call,
+    calling,
+    last_heard,
+    please,
+    texts_of,
+    working,
+)
 from tests.runtime.examples import served
-from tests.runtime.stranger import ANSWER, INVOKE, Invocation, Stranger, post_to
-from tests.server.served import until
+from tests.runtime.foreign_toolset import ANSWER, INVOKE, ForeignToolset, Invocation, post_to
+from tests.server.served_toolset import until
 from tests.server.sink import answer
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -36,11 +46,11 @@ class Spans:
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
 
-    def surroundings(self) -> Surroundings:
+    def environment(self) -> AgentEnvironment:
         """For another process: a provider of its own, and the same place to send spans to."""
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        return Surroundings(tracing=Tracing(provider))
+        return AgentEnvironment(tracing=Tracing(provider))
 
     @property
     def all(self) -> Sequence[ReadableSpan]:
@@ -81,7 +91,7 @@ def spans() -> Spans:
     return Spans()
 
 
-async def begin(agent: Working, text: str, traceparent: str | None = TRACEPARENT) -> Talk:
+async def begin(agent: RunningAgent, text: str, traceparent: str | None = TRACEPARENT) -> ThreadDriver:
     """A thread that a client begins over HTTP."""
     headers = {} if traceparent is None else {"traceparent": traceparent}
     reply = await post_to(f"{agent.url}/v1/threads", json.dumps({"text": text}).encode(), headers)
@@ -89,7 +99,7 @@ async def begin(agent: Working, text: str, traceparent: str | None = TRACEPARENT
     return agent.thread(reply.json["thread_id"])
 
 
-async def say(agent: Working, talk: Talk, text: str, traceparent: str) -> None:
+async def say(agent: RunningAgent, talk: ThreadDriver, text: str, traceparent: str) -> None:
     url = f"{agent.url}/v1/threads/{talk.id}/messages"
     assert (await post_to(url, json.dumps({"text": text}).encode(), {"traceparent": traceparent})).status == 202
 
@@ -101,15 +111,15 @@ async def result(invocation: Invocation, text: str, traceparent: str) -> None:
 
 
 async def test_one_trace_leads_from_the_client_through_the_tool_into_the_slice_that_wakes_elsewhere(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, please(call("work")))
         invocation = await stranger.invoked()
         await agent.quiet()
     first = invocation.post.headers["traceparent"]
 
-    async with working(model, [stranger.url], store, port=agent.port, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, port=agent.port, environment=spans.environment()) as agent:
         await result(invocation, "done", f"00-{TRACE}-{TOOL}-01")
         await agent.thread(talk.id).hears("heard: done")
         await spans.ended("rap.slice", 2)
@@ -135,15 +145,15 @@ async def test_one_trace_leads_from_the_client_through_the_tool_into_the_slice_t
 
 
 async def test_a_tool_that_knows_nothing_of_traces_does_not_end_one(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     """The slice that hears its answer continues from the one that made the call, also in another process."""
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, please(call("work")))
         invocation = await stranger.invoked()
         await agent.quiet()
 
-    async with working(model, [stranger.url], store, port=agent.port, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, port=agent.port, environment=spans.environment()) as agent:
         await invocation.result("done")
         await agent.thread(talk.id).hears("heard: done")
         await spans.ended("rap.slice", 2)
@@ -155,7 +165,7 @@ async def test_a_tool_that_knows_nothing_of_traces_does_not_end_one(
 
 @pytest.mark.parametrize("tracing", [Tracing, lambda: Tracing(NoOpTracerProvider())], ids=["none", "switched off"])
 async def test_without_a_provider_the_trace_is_still_passed_on(
-    stranger: Stranger, store: str, tracing: Callable[[], Tracing]
+    stranger: ForeignToolset, store: str, tracing: Callable[[], Tracing]
 ) -> None:
     """To the second tool too, although the first has not sent it back, and everybody slept in between."""
 
@@ -165,21 +175,21 @@ async def test_without_a_provider_the_trace_is_still_passed_on(
             return calling(call("work", n=2)) if texts_of(heard) == ["more"] else "Enough."
         return calling(*json.loads(heard.texts[-1]))
 
-    surroundings = Surroundings(tracing=tracing())
-    async with working(model, [stranger.url], store, surroundings=surroundings) as agent:
+    environment = AgentEnvironment(tracing=tracing())
+    async with working(model, [stranger.url], store, environment=environment) as agent:
         await begin(agent, please(call("work", n=1)))
         first = await stranger.invoked_with(n=1)
         assert first.post.headers["traceparent"] == TRACEPARENT
         await agent.quiet()
 
-    async with working(model, [stranger.url], store, port=agent.port, surroundings=surroundings) as agent:
+    async with working(model, [stranger.url], store, port=agent.port, environment=environment) as agent:
         await first.result("more")
         assert (await stranger.invoked_with(n=2)).post.headers["traceparent"] == TRACEPARENT
         await begin(agent, please(call("work", n=3)), traceparent=None)
         assert "traceparent" not in (await stranger.invoked_with(n=3)).post.headers
 
 
-async def test_a_toolset_of_ours_keeps_the_trace_as_well(model: Obedient, store: str, spans: Spans) -> None:
+async def test_a_toolset_of_ours_keeps_the_trace_as_well(model: ScriptedReplies, store: str, spans: Spans) -> None:
     tools = Toolset("office", store="sqlite:///:memory:")
 
     @tools.tool
@@ -187,7 +197,7 @@ async def test_a_toolset_of_ours_keeps_the_trace_as_well(model: Obedient, store:
         """Add."""
         return a + b
 
-    async with served(tools) as url, working(model, [url], store, surroundings=spans.surroundings()) as agent:
+    async with served(tools) as url, working(model, [url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, please(call("add", a=1, b=2)))
         await talk.hears("heard: 3")
         await spans.ended("rap.slice", 2)
@@ -198,9 +208,9 @@ async def test_a_toolset_of_ours_keeps_the_trace_as_well(model: Obedient, store:
 
 
 async def test_without_a_clients_trace_every_message_begins_one(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, "hello", traceparent=None)
         await talk.hears("heard: hello")
         await talk.say("again")
@@ -213,10 +223,10 @@ async def test_without_a_clients_trace_every_message_begins_one(
 
 
 async def test_who_uses_the_agent_from_within_a_span_is_continued_too(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     tracer = TracerProvider(shutdown_on_exit=False).get_tracer("a program")
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         with tracer.start_as_current_span("its own") as span:
             talk = await agent.talk("hello")
         await talk.hears("heard: hello")
@@ -225,7 +235,7 @@ async def test_who_uses_the_agent_from_within_a_span_is_continued_too(
     assert parent_of(woken) == f"{span.get_span_context().span_id:016x}"
 
 
-async def test_messages_that_are_heard_together_are_linked(stranger: Stranger, store: str, spans: Spans) -> None:
+async def test_messages_that_are_heard_together_are_linked(stranger: ForeignToolset, store: str, spans: Spans) -> None:
     gate = asyncio.Event()
     asked = asyncio.Event()
 
@@ -234,7 +244,7 @@ async def test_messages_that_are_heard_together_are_linked(stranger: Stranger, s
         await gate.wait()
         return "heard: " + " | ".join(texts_of(last_heard(question)))
 
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, "first")
         await asked.wait()
         await say(agent, talk, "second", f"00-{OTHER}-{TOOL}-01")
@@ -249,7 +259,7 @@ async def test_messages_that_are_heard_together_are_linked(stranger: Stranger, s
 
 
 async def test_a_completion_that_fails_is_tried_again_in_the_same_trace_and_of_the_error_only_the_class_is_told(
-    stranger: Stranger, store: str, spans: Spans
+    stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     failures = [ModelError("s3cret", retryable=True, retry_after=0.0)]
 
@@ -258,7 +268,7 @@ async def test_a_completion_that_fails_is_tried_again_in_the_same_trace_and_of_t
             raise failures.pop()
         return Reply("done", usage=Usage(1, 120, 30, 0.25))
 
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, "s3cret too")
         await talk.hears("done")
         await spans.ended("rap.slice", 2)
@@ -275,11 +285,11 @@ async def test_a_completion_that_fails_is_tried_again_in_the_same_trace_and_of_t
 
 
 async def test_a_refused_call_wakes_its_thread_in_the_same_trace(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     """INV-6"""
     stranger.script[INVOKE] = [answer(400)]
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, please(call("work")))
         await talk.until(ModelSaid, 2)
         await spans.ended("rap.slice", 2)
@@ -292,10 +302,10 @@ async def test_a_refused_call_wakes_its_thread_in_the_same_trace(
 
 
 async def test_an_answer_to_a_question_belongs_to_the_trace_of_whoever_gave_it(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     """CHO-1"""
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, please(call("work")))
         invocation = await stranger.invoked()
         await invocation.choice("Which?", ["a", "b"], 0, stranger.url + ANSWER)
@@ -310,10 +320,10 @@ async def test_an_answer_to_a_question_belongs_to_the_trace_of_whoever_gave_it(
 
 
 async def test_a_child_thread_continues_the_trace_of_the_event_it_was_made_for(
-    model: Obedient, stranger: Stranger, store: str, spans: Spans
+    model: ScriptedReplies, stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     """SUB-13"""
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, please(call("work")))
         invocation = await stranger.invoked()
         await invocation.confirm()
@@ -326,7 +336,7 @@ async def test_a_child_thread_continues_the_trace_of_the_event_it_was_made_for(
 
 
 async def test_a_completion_that_is_not_wanted_any_more_was_cancelled_which_is_no_error(
-    stranger: Stranger, store: str, spans: Spans
+    stranger: ForeignToolset, store: str, spans: Spans
 ) -> None:
     asked = asyncio.Event()
 
@@ -335,7 +345,7 @@ async def test_a_completion_that_is_not_wanted_any_more_was_cancelled_which_is_n
         await asyncio.Event().wait()
         return "never"
 
-    async with working(model, [stranger.url], store, surroundings=spans.surroundings()) as agent:
+    async with working(model, [stranger.url], store, environment=spans.environment()) as agent:
         talk = await begin(agent, "hello")
         await asked.wait()
         await talk.threads.close(talk.id)

@@ -4,12 +4,12 @@ import asyncio
 
 from rapkit.kernel.entries import ViewChanged
 from rapkit.kernel.limits import ThreadLimits
-from tests.runtime.agents import Obedient, call, texts_of, working
-from tests.runtime.stranger import Stranger
+from tests.runtime.agents import ScriptedReplies, call, texts_of, working
+from tests.runtime.foreign_toolset import ForeignToolset
 
 
 async def test_what_is_shown_to_people_pushes_nothing_out_of_the_conversation(
-    model: Obedient, stranger: Stranger, store: str
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
 ) -> None:
     """VIE-1: a tool that shows how far it is writes a line each time."""
     async with working(model, [stranger.url], store, limits=ThreadLimits(window=20)) as agent:
@@ -29,7 +29,9 @@ async def test_what_is_shown_to_people_pushes_nothing_out_of_the_conversation(
         assert model.shown() == [("work", {}, "finished")]
 
 
-async def test_what_came_long_ago_is_shown_no_more(model: Obedient, stranger: Stranger, store: str) -> None:
+async def test_what_came_long_ago_is_shown_no_more(
+    model: ScriptedReplies, stranger: ForeignToolset, store: str
+) -> None:
     """Without summaries: a window is what it says, give or take the half of it that spares providers a new beginning each time."""
     limits = ThreadLimits(window=20, compaction=False)
     async with working(model, [stranger.url], store, limits=limits) as agent:

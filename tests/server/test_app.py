@@ -9,7 +9,7 @@ from starlette.routing import Mount
 
 from rapkit import Context, Toolset
 from rapkit.protocol import parse_toolset
-from tests.server.served import Served, invocation, serving, serving_app, until
+from tests.server.served_toolset import ServedToolset, invocation, serving, serving_app, until
 from tests.server.sink import Sink
 
 TOKEN = "token-for-these-tests"
@@ -156,7 +156,7 @@ async def test_readiness_is_said_only_while_calls_are_worked_on(tools: Toolset) 
     """DIS-2"""
     outer = Starlette(routes=[Mount("/", tools.app)])
     async with serving_app(outer) as port:
-        server = Served(port, tools)
+        server = ServedToolset(port, tools)
         before = await server.get("/readyz")
         async with tools.lifespan():
             during = await server.get("/readyz")
@@ -173,7 +173,7 @@ async def test_a_mounted_toolset_is_reached_under_its_path(tools: Toolset, sink:
     """DIS-1"""
     outer = Starlette(routes=[Mount("/weather/v1", tools.app)], lifespan=tools.lifespan)
     async with serving_app(outer) as port:
-        server = Served(port, tools)
+        server = ServedToolset(port, tools)
         discovery = await server.get("/weather/v1" + WELL_KNOWN)
         endpoint = discovery.json["endpoint"]
 
@@ -192,7 +192,7 @@ async def test_a_mounted_toolset_without_lifespan_says_what_to_do(tools: Toolset
     """DIS-2"""
     outer = Starlette(routes=[Mount("/weather", tools.app)])
     async with serving_app(outer) as port:
-        server = Served(port, tools)
+        server = ServedToolset(port, tools)
 
         reply = await server.request(method, "/weather" + path, json.dumps(invocation("http://127.0.0.1:1/")).encode())
 
@@ -247,7 +247,7 @@ async def test_two_toolsets_share_an_app(toolset: Callable[..., Toolset], sink: 
 
     outer = Starlette(routes=[Mount("/one", one.app), Mount("/two", two.app)], lifespan=both)
     async with serving_app(outer) as port:
-        server = Served(port, one)
+        server = ServedToolset(port, one)
         await server.post("/one/invoke", invocation(sink.url, "who", id="c1"))
         await server.post("/two/invoke", invocation(sink.url, "who", id="c2"))
 

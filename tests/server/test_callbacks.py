@@ -10,7 +10,7 @@ from standardwebhooks import Webhook
 
 from rapkit import Toolset
 from rapkit.errors import ConfigError
-from tests.server.served import invocation, serving, until
+from tests.server.served_toolset import invocation, serving, until
 from tests.server.sink import Sink, after, answer, reset
 
 SECRETS = ("whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldY", "whsec_" + "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4")
@@ -82,7 +82,7 @@ async def test_a_receiver_that_is_away_gets_the_result_when_it_is_back(tools: To
         await server.invoke(invocation(sink.url, id="c1"))
 
         async def failed_once() -> None:
-            while not [parcel for parcel in await server.undelivered() if parcel.problem]:
+            while not [outbox_row for outbox_row in await server.undelivered() if outbox_row.problem]:
                 await asyncio.sleep(0.01)
 
         await asyncio.wait_for(failed_once(), 60)
@@ -99,12 +99,12 @@ async def test_a_client_error_is_final_and_kept_for_people_to_see(tools: Toolset
         await server.invoke(invocation(f"{sink.url}/secret-path", id="c1"))
         await sink.received(1)
         await server.quiet()
-        (letter,) = await server.dead_letters()
+        (new_mail,) = await server.dead_letters()
 
         assert len(sink.posts) == 1
-        assert letter.problem == f"{sink.url} answered {status}"
-        assert (letter.kind, letter.origin, letter.attempts) == ("callback", sink.url, 1)
-        assert "secret-path" not in repr(letter)
+        assert new_mail.problem == f"{sink.url} answered {status}"
+        assert (new_mail.kind, new_mail.origin, new_mail.attempts) == ("callback", sink.url, 1)
+        assert "secret-path" not in repr(new_mail)
 
 
 async def test_a_success_of_any_kind_is_one(tools: Toolset, sink: Sink) -> None:

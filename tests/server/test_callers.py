@@ -7,7 +7,7 @@ import pytest
 
 from rapkit import Toolset
 from rapkit.errors import ConfigError
-from tests.server.served import Served, invocation, serving
+from tests.server.served_toolset import ServedToolset, invocation, serving
 from tests.server.sink import Sink
 
 ANNA, ANNA_NEW, BERT = "annas-first-token", "annas-second-token", "the-token-of-bert"
@@ -168,7 +168,7 @@ async def test_without_tokens_this_machine_may_call_and_no_other(
         assert (await close_thread(server, Authorization="Bearer whatever-they-like")) == 200
 
 
-async def close_thread(server: Served, **headers: str | None) -> int:
+async def close_thread(server: ServedToolset, **headers: str | None) -> int:
     return (await server.request("POST", "/close_thread", b'{"thread_id": "t"}', headers)).status
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI
 
 from rapkit import Context, Delivery, Event, Toolset
-from tests.server.served import Served, exchange, invocation, serving_app
+from tests.server.served_toolset import ServedToolset, exchange, invocation, serving_app
 from tests.server.sink import Sink
 
 
@@ -39,7 +39,7 @@ async def test_a_toolset_mounted_into_a_fastapi_app_is_whole(toolset: Callable[.
 
     app.mount("/tools/v1", tools.app)
     async with serving_app(app) as port:
-        server = Served(port, tools)
+        server = ServedToolset(port, tools)
         assert (await server.get("/hello")).json == "the app's own"
         found = (await server.get("/tools/v1/.well-known/rap-toolset")).json
         assert found["endpoint"] == f"{server.url}/tools/v1/invoke"

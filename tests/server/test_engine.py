@@ -10,7 +10,7 @@ from rapkit import Context, Durations, Toolset, testing
 from rapkit.errors import ConfigError
 from rapkit.server.invocation import call_kind
 from rapkit.stores import open_store
-from tests.server.served import invocation, serving, until
+from tests.server.served_toolset import invocation, serving, until
 from tests.server.sink import Sink, listening
 
 

@@ -9,15 +9,15 @@ import pytest
 
 from rapkit import Limits, Toolset
 from rapkit.errors import ConfigError
-from rapkit.http.callers import Callers
+from rapkit.http.authentication import Callers
 from rapkit.http.rate_limit import RateLimit
 from rapkit.protocol import parse_invocation
-from rapkit.server.engine import Engine
-from rapkit.server.invocation import Call
-from rapkit.server.notices import NoticeEndpoint
+from rapkit.server.endpoints.notices import NoticeEndpoint
+from rapkit.server.engine import ToolsetEngine
+from rapkit.server.invocation import StoredCall
 from rapkit.stores import open_store
-from tests.server.doors import opened
-from tests.server.served import invocation, serving, until
+from tests.server.endpoint_server import opened
+from tests.server.served_toolset import invocation, serving, until
 from tests.server.sink import Sink
 
 
@@ -249,7 +249,7 @@ async def test_the_calls_of_one_caller_that_wait_in_the_store_do_not_keep_anothe
     store = open_store(f"sqlite:///{tmp_path}/tools.db")
     for caller, operation, count in (("anna", "wait", 5000), ("bert", "greet", 3)):
         bodies = [json.dumps(invocation(sink.url, operation, id=f"{caller}{n}")).encode() for n in range(count)]
-        calls = [Call(tools.name, caller, parse_invocation(body), body) for body in bodies]
+        calls = [StoredCall(tools.name, caller, parse_invocation(body), body) for body in bodies]
         await asyncio.gather(*(store.create(call.to_box()) for call in calls))
     await store.close()
 
@@ -272,11 +272,11 @@ async def test_past_their_rate_notices_are_answered_and_not_acted_on() -> None:
     notices = RateLimit(4, lambda: now)
     heeded: list[str] = []
 
-    async def heed(_engine: Engine, caller: str, _body: bytes) -> None:
+    async def heed(_engine: ToolsetEngine, caller: str, _body: bytes) -> None:
         heeded.append(caller)
 
     callers = Callers({"anna": "the-token-of-anna", "bert": "the-token-of-bert"})
-    endpoint = NoticeEndpoint(heed, lambda: cast("Engine", None), callers, Limits(body=1000), notices)
+    endpoint = NoticeEndpoint(heed, lambda: cast("ToolsetEngine", None), callers, Limits(body=1000), notices)
     async with opened({"/close_thread": endpoint, "/cancel_tool_call": endpoint}) as doors:
 
         async def send(path: str, name: str) -> tuple[int, bytes]:
@@ -328,11 +328,13 @@ async def test_a_stranger_s_notices_do_not_use_up_what_callers_may_send() -> Non
     """CLO-6, CLO-8"""
     heeded: list[str] = []
 
-    async def heed(_engine: Engine, caller: str, _body: bytes) -> None:
+    async def heed(_engine: ToolsetEngine, caller: str, _body: bytes) -> None:
         heeded.append(caller)
 
     callers = Callers({"anna": "the-token-of-anna"})
-    endpoint = NoticeEndpoint(heed, lambda: cast("Engine", None), callers, Limits(body=1000), RateLimit(1, lambda: 0.0))
+    endpoint = NoticeEndpoint(
+        heed, lambda: cast("ToolsetEngine", None), callers, Limits(body=1000), RateLimit(1, lambda: 0.0)
+    )
     async with opened({"/": endpoint}) as doors:
         for _ in range(5):
             assert (await doors.post("/", b"{}")).status == 401

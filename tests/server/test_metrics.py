@@ -2,13 +2,13 @@ import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from rapkit.mailbox import Outcome, Outgoing, Settlement, Taken
-from rapkit.server.metrics import Metrics
+from rapkit.mailbox import Outcome, Outgoing, Settlement, TakenPost
+from rapkit.server.metrics import ToolsetMetrics
 
 Page = dict[tuple[str, ...], float]
 
 
-def page(metrics: Metrics) -> Page:
+def page(metrics: ToolsetMetrics) -> Page:
     """What Prometheus reads: the values by name and label values (sorted by label), without the name of the toolset."""
     body, content_type = metrics.render()
     assert content_type == b"text/plain; version=0.0.4; charset=utf-8"
@@ -24,23 +24,23 @@ def page(metrics: Metrics) -> Page:
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics("weather", {"forecast": object(), "storm_alerts": object()})
+def metrics() -> ToolsetMetrics:
+    return ToolsetMetrics("weather", {"forecast": object(), "storm_alerts": object()})
 
 
-def taken(kind: str = "callback") -> Taken:
-    return Taken(
+def taken(kind: str = "callback") -> TakenPost:
+    return TakenPost(
         Outgoing("m1", "lane", kind, "https://runtime.example", "https://runtime.example/s3cret", b""), 1, 1, 1, 0
     )
 
 
-def test_before_anything_happens_the_invocations_are_there_with_zero(metrics: Metrics) -> None:
+def test_before_anything_happens_the_invocations_are_there_with_zero(metrics: ToolsetMetrics) -> None:
     assert page(metrics) == {
         ("rapkit_invocations_total", outcome): 0 for outcome in ("accepted", "repeated", "stale", "refused", "busy")
     }
 
 
-def test_invocations_are_counted_by_what_became_of_them(metrics: Metrics) -> None:
+def test_invocations_are_counted_by_what_became_of_them(metrics: ToolsetMetrics) -> None:
     for _ in range(3):
         metrics.invocation("accepted")
     metrics.invocation("busy")
@@ -50,7 +50,7 @@ def test_invocations_are_counted_by_what_became_of_them(metrics: Metrics) -> Non
     assert page(metrics)["rapkit_invocations_total", "stale"] == 0
 
 
-def test_calls_are_counted_and_their_durations_kept(metrics: Metrics) -> None:
+def test_calls_are_counted_and_their_durations_kept(metrics: ToolsetMetrics) -> None:
     metrics.call("forecast", "ok", 0.0004)
     metrics.call("forecast", "ok", 2.0)
     metrics.call("forecast", "error", 2 * 86400.0)
@@ -70,7 +70,7 @@ def test_calls_are_counted_and_their_durations_kept(metrics: Metrics) -> None:
     ]
 
 
-def test_what_strangers_call_does_not_make_new_series(metrics: Metrics) -> None:
+def test_what_strangers_call_does_not_make_new_series(metrics: ToolsetMetrics) -> None:
     metrics.call(None, "error", 1.0)
     before = len(page(metrics))
     for number in range(1000):
@@ -86,7 +86,7 @@ def test_what_strangers_call_does_not_make_new_series(metrics: Metrics) -> None:
 
 def test_a_tool_that_is_added_later_is_known_from_then_on() -> None:
     tools: dict[str, object] = {}
-    metrics = Metrics("weather", tools)
+    metrics = ToolsetMetrics("weather", tools)
     metrics.call("forecast", "ok", 1.0)
     tools["forecast"] = object()
     metrics.call("forecast", "ok", 1.0)
@@ -95,7 +95,7 @@ def test_a_tool_that_is_added_later_is_known_from_then_on() -> None:
     assert page(metrics)["rapkit_calls_total", "forecast", "ok"] == 1
 
 
-def test_events_and_callbacks_are_counted(metrics: Metrics) -> None:
+def test_events_and_callbacks_are_counted(metrics: ToolsetMetrics) -> None:
     metrics.event("storm_alerts")
     metrics.event("storm_alerts")
     for outcome in (Outcome.RETRY, Outcome.RETRY, Outcome.DELIVERED, Outcome.DEAD):
@@ -111,7 +111,7 @@ def test_events_and_callbacks_are_counted(metrics: Metrics) -> None:
     assert b"s3cret" not in metrics.render()[0]
 
 
-def test_a_gauge_shows_what_is_so_when_the_page_is_made(metrics: Metrics) -> None:
+def test_a_gauge_shows_what_is_so_when_the_page_is_made(metrics: ToolsetMetrics) -> None:
     running: list[str] = []
     metrics.gauge("rapkit_running_handlers", "Handlers that run now.", lambda: len(running))
     assert page(metrics)["rapkit_running_handlers",] == 0
@@ -122,7 +122,7 @@ def test_a_gauge_shows_what_is_so_when_the_page_is_made(metrics: Metrics) -> Non
 
 def test_toolsets_in_one_process_do_not_share_numbers() -> None:
     """Each has its name on its series, so that they stay apart even if one Prometheus reads them at one address."""
-    one, two = Metrics("one", {"echo"}), Metrics("two", {"echo"})
+    one, two = ToolsetMetrics("one", {"echo"}), ToolsetMetrics("two", {"echo"})
     for metrics in (one, two):
         metrics.gauge("rapkit_running_handlers", "Handlers that run now.", lambda: 0)
     one.call("echo", "ok", 1.0)
@@ -134,7 +134,7 @@ def test_toolsets_in_one_process_do_not_share_numbers() -> None:
     assert not [metric.name for metric in REGISTRY.collect() if metric.name.startswith("rapkit")]
 
 
-def test_names_and_units_are_as_prometheus_wants_them(metrics: Metrics) -> None:
+def test_names_and_units_are_as_prometheus_wants_them(metrics: ToolsetMetrics) -> None:
     metrics.gauge("rapkit_backlog", "Calls that have not ended.", lambda: 1)
     metrics.call("forecast", "ok", 1.0)
     types = {family.name: family.type for family in text_string_to_metric_families(metrics.render()[0].decode())}

@@ -26,7 +26,7 @@ from rapkit.errors import StoreError, ToolError
 from rapkit.secret import read_secret
 from rapkit.server.processes import Completed, Processes, kill_leftovers
 from tests.log_records import our_messages, ours
-from tests.server.served import until
+from tests.server.served_toolset import until
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 ROOT = Path(__file__).parents[2]
@@ -689,7 +689,7 @@ async def test_a_run_cancelled_while_it_is_recorded_does_not_start(journal: Jour
 async def test_a_store_that_does_not_answer_cannot_keep_a_run_from_being_cancelled(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("rapkit.server.processes.life._WRITTEN_WITHIN", 0.1)
+    monkeypatch.setattr("rapkit.server.processes.process_run._WRITTEN_WITHIN", 0.1)
     asked: list[str] = []
 
     async def never(token: str) -> None:
@@ -743,7 +743,7 @@ async def test_what_cannot_be_killed_holds_nobody_up_and_stays_on_record(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "killpg", forbidden)
-        for part in ("groups", "life"):
+        for part in ("process_groups", "process_run"):
             patch.setattr(f"rapkit.server.processes.{part}.DIES_WITHIN", 0.1)
         with pytest.raises(ToolError, match="did not finish"):
             await processes.run(["sleep", "1000"], timeout=0.05)
@@ -960,7 +960,7 @@ async def server(folder: Path, loop: str, *arguments: str) -> AsyncIterator[asyn
     """A server-like process that runs a program in the folder; whatever becomes of the test, both are gone at its end."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "tests.server.runs_and_dies", loop, *arguments),
+        *("-m", "tests.server.crashing_runner", loop, *arguments),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )

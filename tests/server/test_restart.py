@@ -11,7 +11,7 @@ import pytest
 from rapkit import Durations, Limits, Toolset
 from rapkit.server.invocation import call_kind
 from rapkit.stores import open_store
-from tests.server.served import failing, invocation, serving, until
+from tests.server.served_toolset import failing, invocation, serving, until
 from tests.server.sink import Sink, after, answer, never
 
 UNKNOWN = (

@@ -8,10 +8,10 @@ import pytest
 
 from rapkit import Context, Event, Toolset
 from rapkit.errors import StoreError
-from tests.server.oauth.browser import Browser
-from tests.server.oauth.provider_server import provider_running
-from tests.server.oauth.test_calls import message_of
-from tests.server.served import invocation, serving, until
+from tests.server.interaction.oauth.browser import Browser
+from tests.server.interaction.oauth.provider_server import provider_running
+from tests.server.interaction.oauth.test_calls import message_of
+from tests.server.served_toolset import invocation, serving, until
 from tests.server.sink import Sink
 
 

@@ -11,18 +11,18 @@ from starlette.types import Receive, Scope, Send
 
 from rapkit import HttpLimits, Limits, Toolset
 from rapkit.errors import ConfigError
+from rapkit.http.authentication import Callers
 from rapkit.http.body_limits import BodyLimits
-from rapkit.http.callers import Callers
 from rapkit.http.requests import Refusal, Request, read_request, send_json, send_problem
-from rapkit.server.endpoints import Endpoint
-from rapkit.server.engine import Engine
-from rapkit.server.metrics import Metrics
-from tests.server.doors import Doors, opened
-from tests.server.served import Reply, invocation, serving
+from rapkit.server.endpoints.invocations import InvocationEndpoint
+from rapkit.server.engine import ToolsetEngine
+from rapkit.server.metrics import ToolsetMetrics
+from tests.server.endpoint_server import EndpointServer, opened
+from tests.server.served_toolset import Reply, invocation, serving
 from tests.server.sink import Sink
 
 NOW = 1_700_000_000.0
-OLD, NEW, BERTS = ("whsec_" + base64.b64encode(letter * 24).decode() for letter in (b"o", b"n", b"b"))
+OLD, NEW, BERTS = ("whsec_" + base64.b64encode(new_mail * 24).decode() for new_mail in (b"o", b"n", b"b"))
 TOKEN = "the-token-of-anna"
 BODY = b'{"thread_id": "t"}'
 BOTH_WAYS = (
@@ -46,10 +46,12 @@ class Visitors:
 
     def __init__(self, callers: Callers, largest: int = 1000) -> None:
         self.came: list[tuple[str, bytes]] = []
-        self.endpoint = Endpoint(self._note, lambda: cast("Engine", self), callers, Limits(body=largest))
-        self.metrics = Metrics("tools", ())  # all that is asked of an engine here
+        self.endpoint = InvocationEndpoint(
+            self._note, lambda: cast("ToolsetEngine", self), callers, Limits(body=largest)
+        )
+        self.metrics = ToolsetMetrics("tools", ())  # all that is asked of an engine here
 
-    async def _note(self, _engine: Engine, request: Request) -> None:
+    async def _note(self, _engine: ToolsetEngine, request: Request) -> None:
         self.came.append((request.caller, request.body))
 
 
@@ -221,7 +223,7 @@ async def test_a_request_without_a_body_is_signed_with_an_empty_one() -> None:
         else:
             await send_json(send, request.caller)
 
-    async def get(doors: Doors, **headers: str | None) -> Reply:
+    async def get(doors: EndpointServer, **headers: str | None) -> Reply:
         return await doors.request("GET", "/", headers={"Content-Type": None, "Content-Length": None, **headers})
 
     async with opened({"/": who_app(who)}) as doors:

@@ -6,7 +6,7 @@ import pytest
 
 from rapkit import Context, RapkitError, Toolset
 from rapkit.errors import ConfigError, StoreError
-from tests.server.served import invocation, serving
+from tests.server.served_toolset import invocation, serving
 from tests.server.sink import Sink
 
 

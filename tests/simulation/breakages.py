@@ -8,20 +8,20 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from rapkit.delivery.courier import Consequence, Courier, Fate
-from rapkit.delivery.retry import Kind
+from rapkit.delivery.outbox_sender import DeliveryOutcome, FollowUp, OutboxSender
+from rapkit.delivery.retry import PostKind
 from rapkit.errors import StoreError
-from rapkit.mailbox import Claim, Commit, Outgoing, Taken
-from rapkit.server import subscriptions, telling
-from rapkit.server.engine import Engine
-from rapkit.server.hold import Hold
-from rapkit.server.invocation import Call, call_kind, subscription_kind
-from rapkit.server.premises import Premises
-from rapkit.server.questions import Question, Questions
-from rapkit.server.standing import Standing
-from rapkit.server.subscriptions import Subscriptions
-from rapkit.server.topics import Topics
-from rapkit.server.worker import Worker
+from rapkit.mailbox import Claim, Commit, Outgoing, TakenPost
+from rapkit.server.calls.call_runner import CallRunner
+from rapkit.server.claimed_box import ClaimedBox
+from rapkit.server.engine import ToolsetEngine
+from rapkit.server.interaction.questions import Questions, StoredQuestion
+from rapkit.server.invocation import StoredCall, call_kind, subscription_kind
+from rapkit.server.services import ToolsetServices
+from rapkit.server.subscriptions import event_publisher, subscription_runner
+from rapkit.server.subscriptions.subscription_runner import SubscriptionRunner
+from rapkit.server.subscriptions.subscription_state import SubscriptionState
+from rapkit.server.subscriptions.topics import Topics
 from rapkit.stores.sqlite import statements
 
 Patch = AbstractContextManager[Any]
@@ -42,42 +42,42 @@ def _statement(name: str, old: str, new: str) -> Callable[[], Patch]:
 
 
 def _abort_nothing() -> Patch:
-    async def abort(_courier: Courier, _ids: Sequence[str]) -> None: ...
+    async def abort(_outbox_sender: OutboxSender, _ids: Sequence[str]) -> None: ...
 
-    return patch.object(Courier, "abort", abort)
+    return patch.object(OutboxSender, "abort", abort)
 
 
 def _abort_only_what_is_under_way() -> Patch:
-    original = Courier.abort
+    original = OutboxSender.abort
 
-    async def abort(courier: Courier, ids: Sequence[str]) -> None:
-        await original(courier, [id for id in ids if id in courier._under_way])
+    async def abort(outbox_sender: OutboxSender, ids: Sequence[str]) -> None:
+        await original(outbox_sender, [id for id in ids if id in outbox_sender._under_way])
 
-    return patch.object(Courier, "abort", abort)
+    return patch.object(OutboxSender, "abort", abort)
 
 
 def _final_event_forgets() -> Patch:
-    original = Hold.commit
+    original = ClaimedBox.commit
 
-    async def commit(hold: Hold, commit: Commit) -> None:
-        ends = commit.status == telling.ENDED
-        await original(hold, replace(commit, status=None, forget_for=0) if ends else commit)
+    async def commit(claimed_box: ClaimedBox, commit: Commit) -> None:
+        ends = commit.status == event_publisher.ENDED
+        await original(claimed_box, replace(commit, status=None, forget_for=0) if ends else commit)
 
-    return patch.object(Hold, "commit", commit)
+    return patch.object(ClaimedBox, "commit", commit)
 
 
 def _cursor_is_not_written() -> Patch:
-    original = Standing.to_state
-    return patch.object(Standing, "to_state", lambda standing: original(replace(standing, cursor=None)))
+    original = SubscriptionState.to_state
+    return patch.object(SubscriptionState, "to_state", lambda sub_state: original(replace(sub_state, cursor=None)))
 
 
 def _confirmation_has_a_lane_of_its_own() -> Patch:
-    original = Hold.post
+    original = ClaimedBox.post
 
-    def post(hold: Hold, body: bytes, kind: Kind = Kind.CALLBACK, **more: Any) -> Outgoing:
-        return original(hold, body, kind, not_before=more.get("not_before"))
+    def post(claimed_box: ClaimedBox, body: bytes, kind: PostKind = PostKind.CALLBACK, **more: Any) -> Outgoing:
+        return original(claimed_box, body, kind, not_before=more.get("not_before"))
 
-    return patch.object(Hold, "post", post)
+    return patch.object(ClaimedBox, "post", post)
 
 
 def _answers_do_not_count_as_progress() -> Patch:
@@ -87,34 +87,34 @@ def _answers_do_not_count_as_progress() -> Patch:
 
 
 def _any_number_is_a_choice() -> Patch:
-    def answered(question: Question, selected: int) -> Question:
+    def answered(question: StoredQuestion, selected: int) -> StoredQuestion:
         return replace(question, answer=selected % len(question.choices))
 
-    return patch.object(Question, "answered", answered)
+    return patch.object(StoredQuestion, "answered", answered)
 
 
 def _nobody_hears_that_nobody_listens() -> Patch:
-    original = Subscriptions.report
+    original = SubscriptionRunner.report
 
-    async def report(self: Subscriptions, taken: Taken, fate: Fate) -> Consequence:
-        return await original(self, taken, fate) if taken.outgoing.kind == Kind.FINAL else Consequence()
+    async def report(self: SubscriptionRunner, taken: TakenPost, fate: DeliveryOutcome) -> FollowUp:
+        return await original(self, taken, fate) if taken.outgoing.kind == PostKind.FINAL else FollowUp()
 
-    return patch.object(Subscriptions, "report", report)
+    return patch.object(SubscriptionRunner, "report", report)
 
 
 def _what_left_after_nobody_listened_goes_on() -> Patch:
-    async def stop(self: Subscriptions, lane: str) -> None:
+    async def stop(self: SubscriptionRunner, lane: str) -> None:
         with contextlib.suppress(StoreError):
             box = await self._store.box(lane)
             if box is not None and box.parent is not None and box.name is not None:
                 stopped = await self._store.stop([box.kind], box.parent, box.name, 0)
                 self.cancel(stopped.boxes)
 
-    return patch.object(Subscriptions, "_stop", stop)
+    return patch.object(SubscriptionRunner, "_stop", stop)
 
 
 def _acknowledged_before_it_is_written() -> Patch:
-    original = Worker.accept
+    original = CallRunner.accept
     accepting: set[asyncio.Task[bool]] = set()
 
     def forget(done: "asyncio.Task[bool]") -> None:
@@ -122,17 +122,17 @@ def _acknowledged_before_it_is_written() -> Patch:
         if not done.cancelled():
             done.exception()
 
-    async def accept(worker: Worker, call: Call) -> bool:
+    async def accept(worker: CallRunner, call: StoredCall) -> bool:
         task = asyncio.create_task(original(worker, call))
         accepting.add(task)
         task.add_done_callback(forget)
         return True
 
-    return patch.object(Worker, "accept", accept)
+    return patch.object(CallRunner, "accept", accept)
 
 
 def _nobody_unsubscribes() -> Patch:
-    return patch.object(subscriptions, "farewell", lambda *_: [])
+    return patch.object(subscription_runner, "unsubscribe_mail", lambda *_: [])
 
 
 class _TwoCommits:
@@ -152,31 +152,31 @@ class _TwoCommits:
 def _taken_from_a_topic_before_it_is_passed_on() -> Patch:
     original = Topics.__init__
 
-    def init(self: Any, premises: Premises) -> None:
-        original(self, premises)
+    def init(self: Any, services: ToolsetServices) -> None:
+        original(self, services)
         self._store = _TwoCommits(self._store)
 
     return patch.object(Topics, "__init__", init)
 
 
 def _generators_go_on() -> Patch:
-    def cancel(_subscriptions: Subscriptions, _boxes: tuple[str, ...]) -> None: ...
+    def cancel(_subscriptions: SubscriptionRunner, _boxes: tuple[str, ...]) -> None: ...
 
-    return patch.object(Subscriptions, "cancel", cancel)
+    return patch.object(SubscriptionRunner, "cancel", cancel)
 
 
 def _close_spares_subscriptions() -> Patch:
-    async def close(engine: Engine, caller: str, thread_id: str) -> None:
+    async def close(engine: ToolsetEngine, caller: str, thread_id: str) -> None:
         await engine._stop([call_kind(engine.toolset)], caller, thread_id, None)
 
-    return patch.object(Engine, "close_thread", close)
+    return patch.object(ToolsetEngine, "close_thread", close)
 
 
 def _close_spares_what_is_kept() -> Patch:
-    async def close(engine: Engine, caller: str, thread_id: str) -> None:
+    async def close(engine: ToolsetEngine, caller: str, thread_id: str) -> None:
         await engine._stop([call_kind(engine.toolset), subscription_kind(engine.toolset)], caller, thread_id, None)
 
-    return patch.object(Engine, "close_thread", close)
+    return patch.object(ToolsetEngine, "close_thread", close)
 
 
 _TIE = "epoch = ? AND worker = ?"
@@ -201,7 +201,7 @@ SOONER_OR_LATER = [
     Breakage("a final event that forgets its subscription", _final_event_forgets, "SUB-5"),
     Breakage("a lane in which all are due", _statement("INSERT_OUTGOING", "NOT EXISTS", "1 OR EXISTS"), "semantics 18"),
     Breakage("cancels that are forgotten", _statement("CREATE_BOX", "'stopped/'", "'x/'"), "semantics 20"),
-    Breakage("letters that are forgotten", _statement("BOX_FOR_LETTER", "?2 IS NOT NULL", "0"), "CHO-2"),
+    Breakage("letters that are forgotten", _statement("BOX_FOR_MAIL", "?2 IS NOT NULL", "0"), "CHO-2"),
     Breakage("an acknowledgement before the commit", _acknowledged_before_it_is_written, "INV-11"),
     Breakage("an answer that does not count as progress", _answers_do_not_count_as_progress, "took effect"),
     Breakage("an answer that is none of the choices, and counts", _any_number_is_a_choice, "CHO-2"),

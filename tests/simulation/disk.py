@@ -7,12 +7,12 @@ from random import Random
 from typing import Any, cast
 
 from rapkit.errors import Fenced, StoreError
-from rapkit.keys import Keyring
-from rapkit.mailbox import Claim, Commit, Outgoing, Store, Taken
+from rapkit.keyring import Keyring
+from rapkit.mailbox import Claim, Commit, Outgoing, Store, TakenPost
 from rapkit.stores.sqlite import SqliteStore
 from rapkit.stores.sqlite.writer import Transaction
-from rapkit.testing.life import Life
-from tests.simulation.story import Did, Message, Story
+from rapkit.testing.crashable_run import CrashableRun
+from tests.simulation.observed_history import Did, Message, ObservedHistory
 
 _SLOW = {"create", "create_claimed", "accept", "note", "claim", "commit", "stop", "take", "settle"}
 _NEVER_FAIL = {"stop"}
@@ -23,7 +23,7 @@ _FAILURES = 0.01
 class SlowStore(SqliteStore):
     """In memory, but a flush takes as long as on a disk: meanwhile operations gather, and nobody hears of those that are done."""
 
-    def __init__(self, seed: str, clock: Callable[[], float], stories: Mapping[str, Story]) -> None:
+    def __init__(self, seed: str, clock: Callable[[], float], stories: Mapping[str, ObservedHistory]) -> None:
         super().__init__(":memory:", Keyring.random(), clock=clock)
         self.fails = False
         """Whether an operation fails now and then, done or not."""
@@ -62,7 +62,7 @@ class SlowStore(SqliteStore):
                     self._note(Did.FENCED, outgoing)
             raise
 
-    def _watch_post(self, outgoing: Outgoing, sender: str | None, tx: Transaction) -> Taken | None:
+    def _watch_post(self, outgoing: Outgoing, sender: str | None, tx: Transaction) -> TakenPost | None:
         taken = self._outbox.enqueue(outgoing, sender, tx)
         if outgoing.id not in self._messages:
             message = self._note(Did.COMMITTED, outgoing)
@@ -76,14 +76,14 @@ class SlowStore(SqliteStore):
 
     def _ring(self, topics: set[str] | None) -> None:
         # In an order that does not depend on how strings are hashed.
-        for topic in sorted(self._bells if topics is None else topics):
-            self._bell(topic).set()
+        for topic in sorted(self._wakeups if topics is None else topics):
+            self._wakeup(topic).set()
 
 
 class Hands:
     """The store in the hands of one server, which is slow to reach for it, and dies with its life."""
 
-    def __init__(self, life: Life, disk: SlowStore, dice: Random) -> None:
+    def __init__(self, life: CrashableRun, disk: SlowStore, dice: Random) -> None:
         self._life = life
         self._disk = disk
         self._store = life.store

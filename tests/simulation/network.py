@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import NamedTuple
 
-from rapkit.delivery.client import Answer
+from rapkit.delivery.http_client import HttpResponse
 from rapkit.delivery.signatures import MESSAGE_ID
 from rapkit.errors import DeliveryError
-from tests.simulation.plot import Weather
-from tests.simulation.story import Did, Kind, Message, Post, Story
+from tests.simulation.observed_history import Did, Kind, Message, ObservedHistory, Post
+from tests.simulation.scenario import Weather
 
 _OK, _MALFORMED, _UNKNOWN, _GONE, _UNAVAILABLE = 200, 400, 404, 410, 503
 
@@ -47,7 +47,7 @@ class Network:
     def __init__(
         self,
         seed: str,
-        stories: Mapping[str, Story],
+        stories: Mapping[str, ObservedHistory],
         known: Callable[[str], Message],
         on_arrival: Callable[[Message], None],
     ) -> None:
@@ -59,7 +59,7 @@ class Network:
         self._on_arrival = on_arrival
         self._ended: set[tuple[str, str]] = set()
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """One POST of the server's."""
         message = self._known(headers[MESSAGE_ID])
         sent = Message.read(message.id, url, body)
@@ -76,7 +76,7 @@ class Network:
             post.aborted = story.note(Did.ABORTED, message.kind, message.call, str(message))
             raise
 
-    async def _carry(self, post: Post, fate: _Fate, story: Story) -> Answer:
+    async def _carry(self, post: Post, fate: _Fate, story: ObservedHistory) -> HttpResponse:
         message = post.message
         await self._transit()
         if fate.arrives:
@@ -88,7 +88,7 @@ class Network:
             story.note(Did.LOST, message.kind, message.call, str(message))
             raise DeliveryError("The network has lost it.")
         post.answered = story.note(Did.ANSWERED, message.kind, message.call, f"{message} {fate.status}")
-        return Answer(fate.status)
+        return HttpResponse(fate.status)
 
     def _fate(self, message: Message) -> _Fate:
         call = (message.thread, message.call)

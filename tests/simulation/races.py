@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
+from tests.simulation.observed_history import Did, Exchange, Kind, Post
 from tests.simulation.rules import CANCELLED, Case
-from tests.simulation.story import Did, Exchange, Kind, Post
 
 RACES: Final = (
     "cancel before the call came",

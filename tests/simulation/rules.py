@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
-from tests.simulation.numbers import number_breaches
-from tests.simulation.plot import CHOICES, Part
-from tests.simulation.story import Did, Exchange, Kind, Message, Post, Story
+from tests.simulation.event_order import number_breaches
+from tests.simulation.observed_history import Did, Exchange, Kind, Message, ObservedHistory, Post
+from tests.simulation.scenario import CHOICES, Part
 from tests.simulation.tools import Handlers
 
 CANCELLED = "Error: Cancelled."
@@ -19,7 +19,7 @@ _MOST_UNHEARD = 3
 class Case:
     """One call, and what was seen of it."""
 
-    def __init__(self, story: Story, part: Part, handlers: Handlers) -> None:
+    def __init__(self, story: ObservedHistory, part: Part, handlers: Handlers) -> None:
         self.story = story
         self.part = part
         self.handlers = handlers

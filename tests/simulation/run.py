@@ -13,12 +13,12 @@ from rapkit.server.invocation import call_kind, subscription_kind, thread_key, t
 from tests.simulation.disk import SlowStore
 from tests.simulation.loop import LoopClock, simulate
 from tests.simulation.network import Network
-from tests.simulation.plot import Part, Plot, crash_moment, draw
+from tests.simulation.observed_history import Kind, ObservedHistory
 from tests.simulation.races import RACES, races_of
 from tests.simulation.rules import Case, breaches_of
 from tests.simulation.runtime import Runtime
+from tests.simulation.scenario import Part, Scenario, crash_moment, draw
 from tests.simulation.server import Server
-from tests.simulation.story import Kind, Story
 from tests.simulation.tools import Handlers, make_tools
 
 _TOOLSET, _CALLER = "simulated", "local"
@@ -52,7 +52,7 @@ class Report:
 
 def run(seed: str, threads: int) -> Report:
     """One run. The same seed gives the same run."""
-    random.seed(seed)  # the courier's dice
+    random.seed(seed)  # the jitter of the outbox sender
     with _errors() as errors:
         report, unnoticed = simulate(_World(seed, threads).run)
     report.breaches += [f"seed {seed}: {error}" for error in [*unnoticed, *errors]]
@@ -62,8 +62,8 @@ def run(seed: str, threads: int) -> Report:
 class _World:
     def __init__(self, seed: str, threads: int) -> None:
         self._seed = seed
-        self._plots: dict[str, Plot] = {plot.thread: plot for plot in (draw(seed, n) for n in range(threads))}
-        self._stories = {thread: Story(thread) for thread in self._plots}
+        self._plots: dict[str, Scenario] = {plot.thread: plot for plot in (draw(seed, n) for n in range(threads))}
+        self._stories = {thread: ObservedHistory(thread) for thread in self._plots}
         self._handlers = Handlers(seed)
         self._dice = Random(f"{seed}/world")
         self._report = Report(threads=threads)

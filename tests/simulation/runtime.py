@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from tests.simulation.plot import Act, Answer, Moment, Part, Plot
+from tests.simulation.observed_history import Did, Exchange, Kind, Message, ObservedHistory
+from tests.simulation.scenario import Act, Answer, Moment, Part, Scenario
 from tests.simulation.server import NoAnswer, Server
-from tests.simulation.story import Did, Exchange, Kind, Message, Story
 
 _OK, _UNAVAILABLE = 200, 503
 _PATIENCE = 0.3
@@ -17,7 +17,7 @@ _MOST_ATTEMPTS = 200
 class Runtime:
     """Plays its part in the plots, against a server that may be lost at any moment."""
 
-    def __init__(self, seed: str, stories: Mapping[str, Story], plots: Mapping[str, Plot]) -> None:
+    def __init__(self, seed: str, stories: Mapping[str, ObservedHistory], plots: Mapping[str, Scenario]) -> None:
         self._dice = Random(f"{seed}/runtime")
         self._stories = stories
         self._plots = plots
@@ -27,7 +27,7 @@ class Runtime:
 
     # What it does
 
-    async def play(self, plot: Plot) -> None:
+    async def play(self, plot: Scenario) -> None:
         """Everything of a plot, each thing at its moment."""
         story = self._stories[plot.thread]
         async with asyncio.TaskGroup() as group:
@@ -38,11 +38,11 @@ class Runtime:
             for act in plot.acts:
                 group.create_task(self._act(story, plot, act))
 
-    async def _call(self, story: Story, part: Part) -> None:
+    async def _call(self, story: ObservedHistory, part: Part) -> None:
         await self.at(part.moment, story)
-        await self._insist(story, "invocation", part.id, "/invoke", _invocation(story.thread, part))
+        await self._send_until_accepted(story, "invocation", part.id, "/invoke", _invocation(story.thread, part))
 
-    async def _emit(self, story: Story, part: Part) -> None:
+    async def _emit(self, story: ObservedHistory, part: Part) -> None:
         """From before the subscription is there, until after."""
         await asyncio.sleep(max(0.0, part.moment.delay + self._dice.uniform(-0.02, 0.05)))
         for number, emit in enumerate(part.emits, start=1):
@@ -59,7 +59,7 @@ class Runtime:
                     self._answered(story, exchange, _OK)
                     break
 
-    async def _act(self, story: Story, plot: Plot, act: Act) -> None:
+    async def _act(self, story: ObservedHistory, plot: Scenario, act: Act) -> None:
         await self.at(act.moment, story)
         match act.what:
             case "cancel":
@@ -70,12 +70,12 @@ class Runtime:
                 part = next(part for part in plot.parts if part.id == act.call)
                 await self._send(story, "invocation", part.id, "/invoke", _invocation(story.thread, part))
 
-    async def cancel(self, story: Story, call: str) -> bool:
+    async def cancel(self, story: ObservedHistory, call: str) -> bool:
         """Say once that a call is not wanted any more; whether that was acknowledged."""
         notice = {"thread_id": story.thread, "tool_call_id": call}
         return await self._send(story, "cancel", call, "/cancel_tool_call", notice) == _OK
 
-    async def close(self, story: Story) -> bool:
+    async def close(self, story: ObservedHistory) -> bool:
         """Say once that a thread is closed; whether that was acknowledged."""
         return await self._send(story, "close", None, "/close_thread", {"thread_id": story.thread}) == _OK
 
@@ -93,9 +93,11 @@ class Runtime:
     async def _answer(self, message: Message, answer: Answer) -> None:
         await asyncio.sleep(answer.pause)
         url, made = message.body["response_url"], {"id": message.call, "selected": answer.selected}
-        await self._insist(self._stories[message.thread], "answer", message.call, url, made, answer.selected)
+        await self._send_until_accepted(
+            self._stories[message.thread], "answer", message.call, url, made, answer.selected
+        )
 
-    async def at(self, moment: Moment, story: Story, patience: float = _PATIENCE) -> None:
+    async def at(self, moment: Moment, story: ObservedHistory, patience: float = _PATIENCE) -> None:
         """Wait for a moment; if it does not come, not for ever."""
         if moment.did is not None:
             await story.until(moment.did, moment.what, moment.call, patience)
@@ -103,8 +105,8 @@ class Runtime:
 
     # How it does it
 
-    async def _insist(
-        self, story: Story, what: str, call: str, path: str, message: object, more: object = None
+    async def _send_until_accepted(
+        self, story: ObservedHistory, what: str, call: str, path: str, message: object, more: object = None
     ) -> None:
         for _ in range(_MOST_ATTEMPTS):
             status = await self._send(story, what, call, path, message, more)
@@ -113,7 +115,7 @@ class Runtime:
             await self._pause()
 
     async def _send(
-        self, story: Story, what: str, call: str | None, path: str, message: object, more: object = None
+        self, story: ObservedHistory, what: str, call: str | None, path: str, message: object, more: object = None
     ) -> int | None:
         exchange = self._ask(story, what, call, more)
         if self._dice.random() < 0.5:
@@ -126,19 +128,19 @@ class Runtime:
         self._answered(story, exchange, reply.status)
         return reply.status
 
-    def _ask(self, story: Story, what: str, call: str | None, more: object) -> Exchange:
+    def _ask(self, story: ObservedHistory, what: str, call: str | None, more: object) -> Exchange:
         about = "" if more is None else str(more)
         exchange = Exchange(what, call, more, story.note(Did.ASKED, what, call, about))
         story.exchanges.append(exchange)
         return exchange
 
-    def _answered(self, story: Story, exchange: Exchange, status: int) -> None:
+    def _answered(self, story: ObservedHistory, exchange: Exchange, status: int) -> None:
         exchange.status = status
         did = Did.ACKNOWLEDGED if status == _OK else Did.REFUSED
         about = str(status) if exchange.more is None else f"{exchange.more} {status}"
         exchange.answered = story.note(did, exchange.what, exchange.call, about)
 
-    def _unanswered(self, story: Story, exchange: Exchange) -> None:
+    def _unanswered(self, story: ObservedHistory, exchange: Exchange) -> None:
         story.note(Did.UNANSWERED, exchange.what, exchange.call)
 
     def _living(self) -> Server:
@@ -164,6 +166,6 @@ def _invocation(thread: str, part: Part) -> dict[str, Any]:
         "arguments": arguments,
         "id": part.id,
         "group_id": thread,
-        # An origin for each thread, because the courier is careful with origins that do not answer.
+        # An origin for each thread, because the outbox sender is careful with origins that do not answer.
         "callback_url": f"http://{thread}.test/{part.id}",
     }

@@ -7,15 +7,15 @@ from pathlib import Path
 from random import Random
 
 from rapkit.errors import StoreError
-from rapkit.server.engine import Surroundings
+from rapkit.server.engine import ToolsetEnvironment
 from rapkit.server.toolset import Toolset
 from rapkit.testing.activity import Activity
-from rapkit.testing.life import Life
+from rapkit.testing.crashable_run import CrashableRun
 from rapkit.testing.requests import Reply, Requests
 from tests.simulation.disk import Hands, SlowStore
 from tests.simulation.loop import LoopClock
 from tests.simulation.network import Network
-from tests.simulation.story import Did, Story
+from tests.simulation.observed_history import Did, ObservedHistory
 
 _CALLER = "local"
 _NOWHERE = Path("there-are-no-workspaces")
@@ -34,7 +34,7 @@ class Server:
         tools: Toolset,
         store: SlowStore,
         network: Network,
-        stories: Mapping[str, Story],
+        stories: Mapping[str, ObservedHistory],
     ) -> None:
         self.lives = 0
         self._dice = Random(f"{seed}/server")
@@ -44,32 +44,32 @@ class Server:
         self._stories = stories
         self._requests = Requests(tools)
         self._clock = LoopClock()
-        self._life: Life | None = None
+        self._life: CrashableRun | None = None
         self._running: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self._under_way = 0
 
     async def start(self) -> None:
         """Start on what is in the store."""
-        life = Life(self._store, Activity())
+        life = CrashableRun(self._store, Activity())
         hands = Hands(life, self._store, self._dice)
         started = asyncio.Event()
         self._ending = asyncio.Event()
-        surroundings = Surroundings(
+        environment = ToolsetEnvironment(
             clock=self._clock,
-            open_store=lambda _plan: hands.store,
-            open_client=lambda _guard, _timeouts: life.line(self._network),
-            workspaces=lambda _plan: _NOWHERE,
+            open_store=lambda _config: hands.store,
+            open_client=lambda _guard, _timeouts: life.transport(self._network),
+            workspaces=lambda _config: _NOWHERE,
             is_lost=lambda: life.over,
         )
-        self._running = asyncio.create_task(self._run(surroundings, started, self._ending))
+        self._running = asyncio.create_task(self._run(environment, started, self._ending))
         await started.wait()
         self._life = life
         self.lives += 1
         self._note(Did.STARTED)
 
-    async def _run(self, surroundings: Surroundings, started: asyncio.Event, ending: asyncio.Event) -> None:
-        async with self._tools.lifespan(loopback_callbacks=True, surroundings=surroundings):
+    async def _run(self, environment: ToolsetEnvironment, started: asyncio.Event, ending: asyncio.Event) -> None:
+        async with self._tools.lifespan(loopback_callbacks=True, environment=environment):
             started.set()
             await ending.wait()
 

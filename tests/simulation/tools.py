@@ -8,7 +8,7 @@ from typing import Any
 
 from rapkit import Context, Event, ToolError, Toolset
 from rapkit.server.limits import Limits
-from tests.simulation.plot import CHOICES, EXPIRES, QUESTION
+from tests.simulation.scenario import CHOICES, EXPIRES, QUESTION
 
 Key = tuple[str, str]
 

@@ -14,8 +14,8 @@ from unittest import mock
 import apsw
 
 from rapkit.errors import StoreError
-from rapkit.keys import Keyring
-from rapkit.mailbox import Commit, Entry, Fact, Lease, Letter, NewBox, Reception, Store
+from rapkit.keyring import Keyring
+from rapkit.mailbox import AcceptResult, Commit, Entry, Fact, Lease, NewBox, NewMail, Store
 from rapkit.stores import open_store
 
 KIND = "job"
@@ -89,7 +89,7 @@ async def _write(store: Store, writer: int) -> None:
     for number in range(1_000_000):
         text = f"{writer}/{number}"
         box = f"b{writer % BOXES}"
-        if await store.accept(Letter(box, "note", text.encode(), dedup=text)) is Reception.ACCEPTED:
+        if await store.accept(NewMail(box, "note", text.encode(), dedup=text)) is AcceptResult.ACCEPTED:
             say(box, text)
 
 

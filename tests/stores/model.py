@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from types import EllipsisType
 
 from rapkit.mailbox import (
+    AcceptResult,
     Claim,
     Commit,
     Fact,
-    Letter,
     NewBox,
+    NewMail,
     Outcome,
     Outgoing,
-    Reception,
     Record,
     Settlement,
-    Taken,
+    TakenPost,
     lanes_of_box,
     lanes_of_name,
 )
@@ -76,12 +76,12 @@ class Model:
 
     # Letters in
 
-    def create(self, box: NewBox, letter: Letter | None = None) -> bool:
+    def create(self, box: NewBox, new_mail: NewMail | None = None) -> bool:
         made = box.id not in self.boxes and self.remembered.get(box.id, 0) <= self.now
         if made:
             self._make(box, None if box.idle else self.now)
-        if letter is not None:
-            self.accept(letter)
+        if new_mail is not None:
+            self.accept(new_mail)
         return made
 
     def _make(self, box: NewBox, due_at: float | None) -> None:
@@ -89,23 +89,23 @@ class Model:
         self.boxes[box.id] = ModelBox(box, due_at, stopped)
         self.acknowledged[box.id] = []
 
-    def accept(self, letter: Letter) -> Reception:
-        key = (letter.box, str(letter.dedup))
-        if letter.dedup is not None and self.remembers(letter.box, letter.dedup):
-            return Reception.DUPLICATE
-        box = self.boxes.get(letter.box)
+    def accept(self, new_mail: NewMail) -> AcceptResult:
+        key = (new_mail.box, str(new_mail.dedup))
+        if new_mail.dedup is not None and self.remembers(new_mail.box, new_mail.dedup):
+            return AcceptResult.DUPLICATE
+        box = self.boxes.get(new_mail.box)
         if box is None or box.status == "closed":
-            return Reception.UNKNOWN
-        if letter.needs is not None and letter.needs not in box.records:
-            return Reception.UNWANTED
-        if letter.dedup is not None:
-            self.seen[key] = None if letter.remember_for is None else self.now + letter.remember_for
-        inherited = box.records[letter.needs].traceparent if letter.needs else ""
-        box.mail.append(ModelMail(letter.body.decode(), self.now, letter.traceparent or inherited))
-        self.acknowledged[letter.box].append(letter.body.decode())
+            return AcceptResult.UNKNOWN
+        if new_mail.needs is not None and new_mail.needs not in box.records:
+            return AcceptResult.UNWANTED
+        if new_mail.dedup is not None:
+            self.seen[key] = None if new_mail.remember_for is None else self.now + new_mail.remember_for
+        inherited = box.records[new_mail.needs].traceparent if new_mail.needs else ""
+        box.mail.append(ModelMail(new_mail.body.decode(), self.now, new_mail.traceparent or inherited))
+        self.acknowledged[new_mail.box].append(new_mail.body.decode())
         if box.holder is None:
             box.due_at = self.now if box.due_at is None else min(box.due_at, self.now)
-        return Reception.ACCEPTED
+        return AcceptResult.ACCEPTED
 
     def remembers(self, box: str, dedup: str) -> bool:
         until = self.seen.get((box, dedup), 0)
@@ -220,8 +220,8 @@ class Model:
             self.create(new)
         for fact in commit.facts:
             self._state(fact)
-        for letter in commit.letters:
-            self.accept(letter)
+        for new_mail in commit.new_mails:
+            self.accept(new_mail)
         return given
 
     def _apply(self, box: ModelBox, claim: Claim, commit: Commit) -> None:
@@ -313,7 +313,7 @@ class Model:
         if posts and not any(post.holder for post in posts) and posts[0].due_at is None:
             posts[0].due_at = max(self.now, posts[0].not_before)
 
-    def taken(self, taken: Taken, worker: str) -> int:
+    def taken(self, taken: TakenPost, worker: str) -> int:
         """Note that a POST was taken; how many attempts it should say."""
         post = self.posts[taken.outgoing.id]
         post.holder, post.held_at = (worker, taken.epoch), self.now
@@ -323,11 +323,11 @@ class Model:
             self._advance(post.made.lane)
         return post.attempts
 
-    def has(self, taken: Taken, worker: str) -> bool:
+    def has(self, taken: TakenPost, worker: str) -> bool:
         post = self.posts.get(taken.outgoing.id)
         return post is not None and post.holder == (worker, taken.epoch)
 
-    def settle(self, taken: Taken, worker: str, settlement: Settlement) -> None:
+    def settle(self, taken: TakenPost, worker: str, settlement: Settlement) -> None:
         if not self.has(taken, worker):
             return
         post = self.posts[taken.outgoing.id]
@@ -341,8 +341,8 @@ class Model:
                 post.dead = True
         if settlement.outcome is not Outcome.RETRY:
             self._advance(post.made.lane)
-        if settlement.letter is not None:
-            self.accept(settlement.letter)
+        if settlement.new_mail is not None:
+            self.accept(settlement.new_mail)
         if settlement.fact is not None:
             self._state(settlement.fact)
 

@@ -6,7 +6,7 @@ import resource
 import sys
 
 from rapkit.errors import StoreError
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import Fact, NewBox
 from rapkit.stores.sqlite import SqliteStore
 

@@ -3,7 +3,7 @@
 import secrets
 from pathlib import Path
 
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import Store
 from rapkit.stores.sqlite import SqliteStore
 

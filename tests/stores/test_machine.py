@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from rapkit.errors import Fenced
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import (
     MAIL_BYTES,
     OUTBOX,
@@ -36,14 +36,14 @@ from rapkit.mailbox import (
     Entry,
     Fact,
     Lease,
-    Letter,
     Load,
     NewBox,
+    NewMail,
     Outcome,
     Outgoing,
     Record,
     Settlement,
-    Taken,
+    TakenPost,
     Timer,
     lane_under,
 )
@@ -119,7 +119,7 @@ class Mailboxes(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.workers = [f"worker {slot}" for slot in range(2)]
         self.claims: list[Claim] = []
-        self.taken: list[tuple[str, Taken]] = []
+        self.taken: list[tuple[str, TakenPost]] = []
         self.counter = 0
         self.set_aside: set[str] = set()
         self.sent: Counter[str] = Counter()
@@ -158,8 +158,8 @@ class Mailboxes(RuleBasedStateMachine):
             "remembered": {id: await store.remembers(id, "m1") for id in IDS},
             "records": {id: await store.records(id, "call") for id in IDS},
             "lanes": {id: await store.waiting(id) for id in IDS},
-            "waiting": {parcel.id: parcel.attempts for parcel in await store.outbox(dead=False)},
-            "dead": {parcel.id: parcel.attempts for parcel in await store.outbox(dead=True)},
+            "waiting": {outbox_row.id: outbox_row.attempts for outbox_row in await store.outbox(dead=False)},
+            "dead": {outbox_row.id: outbox_row.attempts for outbox_row in await store.outbox(dead=True)},
             "backlog": await store.backlog(KIND),
             "load": await store.load(KIND),
             "due now": (await store.next_due(KIND) == 0, await store.next_due(OUTBOX) == 0),
@@ -217,8 +217,8 @@ class Mailboxes(RuleBasedStateMachine):
     )
     def create(self, ids: list[str], idle: bool, write: bool, dedup: str | None) -> None:
         for id in ids:
-            box, letter = self._new_box(id, idle), self._letter(id, dedup) if write else None
-            assert self.run(self.store.create(box, letter)) == self.model.create(box, letter)
+            box, new_mail = self._new_box(id, idle), self._letter(id, dedup) if write else None
+            assert self.run(self.store.create(box, new_mail)) == self.model.create(box, new_mail)
 
     @rule(slot=slots, id=box_ids)
     def create_claimed(self, slot: int, id: str) -> None:
@@ -240,16 +240,16 @@ class Mailboxes(RuleBasedStateMachine):
     )
     def accept(self, ids: list[str], dedup: str | None, needy: bool, remember_for: float | None, pause: float) -> None:
         for id in ids:
-            letter = self._letter(id, dedup, needy, remember_for)
-            assert self.run(self.store.accept(letter)) is self.model.accept(letter)
+            new_mail = self._letter(id, dedup, needy, remember_for)
+            assert self.run(self.store.accept(new_mail)) is self.model.accept(new_mail)
             self.model.now += pause
 
     def _letter(
         self, id: str, dedup: str | None = None, needy: bool = False, remember_for: float | None = None
-    ) -> Letter:
+    ) -> NewMail:
         text = self.next("letter ")
         trace = f"of {text}" if self.counter % 2 else ""
-        return Letter(id, "note", text.encode(), dedup, CALL if needy else None, remember_for, trace)
+        return NewMail(id, "note", text.encode(), dedup, CALL if needy else None, remember_for, trace)
 
     @rule(said=st.lists(facts, min_size=1, max_size=4), expect=st.just(...) | bodies)
     def note(self, said: list[Fact], expect: bytes | EllipsisType | None) -> None:
@@ -405,7 +405,7 @@ class Mailboxes(RuleBasedStateMachine):
             unsend=[claim.box.id] if plan.unsend else [],
             spawn=[self._new_box(plan.spawn, plan.idle)] if plan.spawn else [],
             facts=plan.facts,
-            letters=[self._letter(plan.write_to)] if plan.write_to else [],
+            new_mails=[self._letter(plan.write_to)] if plan.write_to else [],
             again_at=None if plan.again is None else now + plan.again,
             keep=plan.ending in ("keep", "keep and charge"),
             charge=plan.ending in ("charge", "keep and charge"),
@@ -461,14 +461,14 @@ class Mailboxes(RuleBasedStateMachine):
     def take(self, slot: int, limit: int) -> None:
         self._take(self.workers[slot], limit)
 
-    def _take(self, worker: str, limit: int) -> list[Taken]:
+    def _take(self, worker: str, limit: int) -> list[TakenPost]:
         taken = self.run(self.store.take(worker, limit))
         self._check_choice([one.outgoing.id for one in taken], limit, worker, self.model.posts)
         assert len({one.outgoing.lane for one in taken}) == len(taken), "two of one lane at once"
         self._note_taken(taken, worker)
         return taken
 
-    def _note_taken(self, taken: list[Taken], worker: str) -> None:
+    def _note_taken(self, taken: list[TakenPost], worker: str) -> None:
         for one in taken:
             assert one.outgoing.body == one.outgoing.id.encode()
             assert one.outgoing.traceparent == f"of {one.outgoing.id}"
@@ -480,10 +480,10 @@ class Mailboxes(RuleBasedStateMachine):
     def take_and_settle(self, slot: int, outcome: Outcome, delay: float, tell: str | None) -> None:
         worker = self.workers[slot]
         for taken in self._take(worker, 2):
-            letter = self._letter(tell) if tell else None
+            new_mail = self._letter(tell) if tell else None
             body = None if outcome is Outcome.DELIVERED else b"settled"
             fact = Fact(tell, "call", "settled", body) if tell else None
-            self._settle(worker, taken, Settlement(outcome, "why", delay, letter, fact))
+            self._settle(worker, taken, Settlement(outcome, "why", delay, new_mail, fact))
 
     @precondition(lambda self: self.taken)
     @rule(pick=picks, outcome=st.sampled_from(Outcome), delay=st.sampled_from([0.0, 5.0]))
@@ -492,7 +492,7 @@ class Mailboxes(RuleBasedStateMachine):
         worker, taken = self.taken[pick % len(self.taken)]
         self._settle(worker, taken, Settlement(outcome, "why", delay, self._letter("b0")))
 
-    def _settle(self, worker: str, taken: Taken, settlement: Settlement) -> None:
+    def _settle(self, worker: str, taken: TakenPost, settlement: Settlement) -> None:
         self.run(self.store.settle(taken, settlement))
         self.model.settle(taken, worker, settlement)
 

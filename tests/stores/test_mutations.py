@@ -173,7 +173,7 @@ MUTATIONS = [
     ),
     Mutation(
         "letters remembered for ever",
-        "REMEMBER_LETTERS",
+        "REMEMBER_MAIL",
         "",
         f"{NO_ROWS} AND ?2",
         Contract.test_everything_remembered_of_a_finished_box_is_swept_in_the_end,
@@ -418,14 +418,14 @@ MUTATIONS = [
     ),
     Mutation(
         "letters remembered longer than the id of their box",
-        "REMEMBER_LETTERS",
+        "REMEMBER_MAIL",
         "min(ifnull(expires_at, ?1), ?1)",
         "ifnull(expires_at, ?1)",
         Contract.test_a_forgotten_box_knows_no_letter_longer_than_the_letter_said_or_its_id,
     ),
     Mutation(
         "letters remembered longer than they said, because their box ended",
-        "REMEMBER_LETTERS",
+        "REMEMBER_MAIL",
         "min(ifnull(expires_at, ?1), ?1)",
         "?1",
         Contract.test_a_forgotten_box_knows_no_letter_longer_than_the_letter_said_or_its_id,
@@ -663,14 +663,14 @@ MUTATIONS = [
     ),
     Mutation(
         "a letter that does not continue the trace of its call",
-        "BOX_FOR_LETTER",
+        "BOX_FOR_MAIL",
         "r.traceparent",
         "NULL",
         Contract.test_a_letter_without_a_trace_continues_that_of_the_record_it_needs,
     ),
     Mutation(
         "a letter that continues the trace of another call",
-        "BOX_FOR_LETTER",
+        "BOX_FOR_MAIL",
         "AND r.key = ?4",
         "AND ?4",
         Contract.test_a_letter_without_a_trace_continues_that_of_the_record_it_needs,

@@ -18,15 +18,15 @@ import apsw
 import pytest
 
 from rapkit.errors import ConfigError, Fenced, StoreBusy, StoreError, WrongKey
-from rapkit.keys import Keyring
-from rapkit.mailbox import OUTBOX, Commit, Entry, Lease, Letter, NewBox, Outcome, Reception, Settlement
-from rapkit.off_loop import LARGE
+from rapkit.keyring import Keyring
+from rapkit.mailbox import OUTBOX, AcceptResult, Commit, Entry, Lease, NewBox, NewMail, Outcome, Settlement
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore, connection, schema, writer
 from rapkit.stores.sqlite import store as store_module
 from rapkit.stores.sqlite.boxes import Boxes
 from rapkit.stores.sqlite.connection import explain
-from tests.mailbox.harness import KIND, Harness, accepted, claim, claim_one, letter, post, running, seqs, take, texts
+from rapkit.work.offload import LARGE
+from tests.mailbox.harness import KIND, Harness, accepted, claim, claim_one, new_mail, post, running, seqs, take, texts
 from tests.stores.sqlite_harness import SqliteHarness
 
 
@@ -92,16 +92,16 @@ class TestGroupCommit:
             store.commit(bad, Commit(state=b"bad", outgoing=[post("p2"), post("p1")], spawn=[NewBox("no", KIND)])),
             store.commit(good, Commit(state=b"good", outgoing=[post("p3")])),
             store.commit(good, Commit(state=b"zombie")),
-            *(store.accept(letter(str(number), "good")) for number in range(20)),
+            *(store.accept(new_mail(str(number), "good")) for number in range(20)),
             return_exceptions=True,
         )
 
         assert answers[:20] == [True] * 20
         assert [type(answer) for answer in answers[20:23]] == [StoreError, list, Fenced]
-        assert answers[23:] == [Reception.ACCEPTED] * 20
+        assert answers[23:] == [AcceptResult.ACCEPTED] * 20
         other = await harness.open()
         assert await other.backlog(KIND) == 22
-        assert [parcel.id for parcel in await other.outbox(dead=False)] == ["p1", "p3"]
+        assert [outbox_row.id for outbox_row in await other.outbox(dead=False)] == ["p1", "p3"]
         found = [await other.box(id) for id in ("good", "bad", "no")]
         assert [box and box.state for box in found] == [b"good", b"", None]
 
@@ -156,7 +156,7 @@ class TestCancellation:
     @pytest.mark.parametrize("turns", range(1, 8))
     async def test_a_claim_that_is_cancelled_while_its_mail_is_read_is_held_by_nobody(self, turns: int) -> None:
         store = SqliteStore(":memory:", Keyring.random())
-        await store.create(NewBox("b1", KIND), letter("one"))
+        await store.create(NewBox("b1", KIND), new_mail("one"))
         await store.renew("anna")
 
         was_cancelled = await cancelled_after(turns, store.claim("anna", KIND, 1))
@@ -185,7 +185,7 @@ class TestUnreadMail:
         self, error: Exception, attempts: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store = SqliteStore(":memory:", Keyring.random())
-        await store.create(NewBox("b1", KIND), letter("one"))
+        await store.create(NewBox("b1", KIND), new_mail("one"))
         with monkeypatch.context() as patch:
             patch.setattr(Boxes, "read_mail", mock.Mock(side_effect=error))
             with pytest.raises(type(error)):
@@ -200,7 +200,7 @@ class TestUnreadMail:
     async def test_it_is_given_back_as_soon_as_the_store_can_write_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(writer, "_PAUSE_AFTER_FAILURE", 0.01)
         store = SqliteStore(":memory:", Keyring.random())
-        await store.create(NewBox("b1", KIND), letter("one"))
+        await store.create(NewBox("b1", KIND), new_mail("one"))
         give_back, is_broken = Boxes.give_back, [True] * 3
 
         def failing(*words: Any, **more: Any) -> None:
@@ -317,7 +317,7 @@ class TestOneFile:
             store = SqliteStore(path, Keyring(*keys))
             for box in ("b1", "b2") if says == "old" else ("b2",):
                 await store.create(NewBox(box, KIND))
-            await store.accept(letter(says, "b1" if says == "old" else "b2"))
+            await store.accept(new_mail(says, "b1" if says == "old" else "b2"))
             await store.close()
         store = SqliteStore(path, Keyring(new, old))
         (claimed,) = [one for one in await claim(store) if one.box.id == "b1"]
@@ -416,7 +416,7 @@ class TestPlans:
         monkeypatch.setattr(store_module, "MOST_COUNTED", 3)
         store = traced.store
         for number in range(5):
-            await store.create(NewBox(f"b{number}", KIND), letter("hello", f"b{number}"))
+            await store.create(NewBox(f"b{number}", KIND), new_mail("hello", f"b{number}"))
         await store.create(NewBox("sender", "sender"))
         posts = [post(f"p{number}", f"lane {number}") for number in range(10)]
         await store.commit(await claim_one(store, kind="sender"), Commit(outgoing=posts))
@@ -445,7 +445,7 @@ class TestPlans:
             return apsw.SQLITE_OK
 
         async def ask_for(name: str) -> None:
-            await traced.store.create(NewBox(name, KIND), letter("m1", name))
+            await traced.store.create(NewBox(name, KIND), new_mail("m1", name))
             await traced.store.records(name, KIND)
             await traced.store.recent(name, 10, kinds=[KIND])
 
@@ -460,7 +460,7 @@ class TestPlans:
     async def test_a_claim_and_a_commit_take_as_few_statements_as_ever(self, traced: Traced) -> None:
         """The hot path of both sides. One more statement for every commit should be decided, not happen."""
         store = traced.store
-        await store.create(NewBox("b1", KIND, root="b1"), letter("hello"))
+        await store.create(NewBox("b1", KIND, root="b1"), new_mail("hello"))
         await store.renew("anna")
         traced.statements.clear()
 
@@ -565,7 +565,7 @@ class TestOpening:
         """By a limit on the size of files: a disk without room takes a file system of its own."""
         await open_store(f"sqlite:///{tmp_path}/store.db").close()
         script = (
-            "import resource, sys; from rapkit.errors import StoreError; from rapkit.keys import Keyring\n"
+            "import resource, sys; from rapkit.errors import StoreError; from rapkit.keyring import Keyring\n"
             "from rapkit.stores.sqlite.connection import connect\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
             "try: connect(sys.argv[1], Keyring.random())\n"
@@ -606,7 +606,7 @@ class TestOpening:
         url = f"sqlite:///{tmp_path}/store.db"
         store = open_store(url)
         await store.create(NewBox("b1", KIND, b"state"))
-        await accepted(store, letter("hello"))
+        await accepted(store, new_mail("hello"))
         await store.close()
 
         store = open_store(url)
@@ -717,8 +717,8 @@ async def test_what_has_to_do_with_much_data_is_not_done_on_the_event_loop(path:
     store = SqliteStore(path if path == ":memory:" else str(tmp_path / path), keys)
     body = b"x" * (LARGE + 1)
 
-    await store.create(NewBox("b1", KIND), Letter("b1", "large", body))
-    assert await store.accept(Letter("b1", "larger", body * 2)) is Reception.ACCEPTED
+    await store.create(NewBox("b1", KIND), NewMail("b1", "large", body))
+    assert await store.accept(NewMail("b1", "larger", body * 2)) is AcceptResult.ACCEPTED
     (claim,) = await store.claim("w1", KIND, 1)
     assert [each.body for each in claim.mail] == [body, body * 2]
     done = Commit(entries=[Entry("a", body), Entry("b", b"")], consumed=[each.seq for each in claim.mail])
@@ -738,10 +738,10 @@ async def test_an_operation_that_fails_beside_one_with_much_data_fails_alone(har
     await store.commit(claim, Commit())
 
     accepted, failed = await asyncio.gather(
-        store.accept(Letter("b1", "large", b"x" * (LARGE + 1))),
+        store.accept(NewMail("b1", "large", b"x" * (LARGE + 1))),
         store.commit(claim, Commit(entries=[Entry("a", b"")])),
         return_exceptions=True,
     )
 
-    assert accepted is Reception.ACCEPTED
+    assert accepted is AcceptResult.ACCEPTED
     assert isinstance(failed, Fenced)

@@ -14,9 +14,9 @@ import apsw
 import pytest
 
 from rapkit.errors import StoreError, StoreFull, StoreLost
-from rapkit.mailbox import Fact, NewBox, Reception
+from rapkit.mailbox import AcceptResult, Fact, NewBox
 from rapkit.stores.sqlite import writer
-from tests.mailbox.harness import ANNA, KIND, letter
+from tests.mailbox.harness import ANNA, KIND, new_mail
 from tests.stores.sqlite_harness import SqliteHarness
 
 PATIENCE = 60.0
@@ -180,12 +180,12 @@ class TestLostFiles:
     ) -> None:
         store = harness.store
         await store.create(BOX)
-        assert await store.accept(letter("one", dedup="one")) is Reception.ACCEPTED
+        assert await store.accept(new_mail("one", dedup="one")) is AcceptResult.ACCEPTED
         lose(folder)
 
         for attempt in (
-            store.accept(letter("two")),
-            store.accept(letter("one", dedup="one")),  # which is known, but to nobody after a restart
+            store.accept(new_mail("two")),
+            store.accept(new_mail("one", dedup="one")),  # which is known, but to nobody after a restart
             store.renew(ANNA),
             store.check(),
         ):
@@ -205,7 +205,7 @@ class TestLostFiles:
         harness.store._writer._db.exec_trace = delete_at_commit  # type: ignore[attr-defined]
 
         with pytest.raises(StoreLost):
-            await harness.store.accept(letter("one"))
+            await harness.store.accept(new_mail("one"))
 
     async def test_an_unexpected_failure_reaches_the_caller_and_the_store_goes_on(self, harness: SqliteHarness) -> None:
         await harness.store.create(BOX)
@@ -221,8 +221,8 @@ class TestLostFiles:
 
         async with asyncio.timeout(PATIENCE):
             with pytest.raises(OSError, match="not expected"):
-                await harness.store.accept(letter("one"))
-            assert await harness.store.accept(letter("two")) is Reception.ACCEPTED
+                await harness.store.accept(new_mail("one"))
+            assert await harness.store.accept(new_mail("two")) is AcceptResult.ACCEPTED
 
     async def test_what_can_be_read_is_read(self, harness: SqliteHarness, folder: Path) -> None:
         await harness.store.create(BOX)

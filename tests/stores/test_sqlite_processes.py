@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rapkit.mailbox import Claim, Commit, Entry, Lease, Letter, NewBox, Store
+from rapkit.mailbox import Claim, Commit, Entry, Lease, NewBox, NewMail, Store
 from rapkit.stores import open_store
 from tests.stores import child
 
@@ -79,7 +79,7 @@ async def test_processes_that_are_killed_while_they_read_mail_are_counted(databa
     store = open_store(f"sqlite:///{database}", lease=Lease(0.2))
     await store.create(NewBox("b1", child.KIND))
     for body in (b"harmless", child.DEADLY):
-        await store.accept(Letter("b1", "note", body))
+        await store.accept(NewMail("b1", "note", body))
 
     async def claim() -> Claim:
         async with asyncio.timeout(120):

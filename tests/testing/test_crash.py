@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from rapkit import Context, Event, Toolset, testing
-from rapkit.delivery.client import Answer
+from rapkit.delivery.http_client import HttpResponse
 from rapkit.errors import DeliveryError, Fenced
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import NewBox
 from rapkit.stores.sqlite import SqliteStore
 from rapkit.testing.activity import Activity
-from rapkit.testing.life import Life
+from rapkit.testing.crashable_run import CrashableRun
 
 
 @pytest.fixture
@@ -123,13 +123,13 @@ async def test_the_dead_write_nothing_and_send_nothing() -> None:
     posts: list[str] = []
 
     class Poster:
-        async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
             posts.append(url)
-            return Answer(200)
+            return HttpResponse(200)
 
     store = SqliteStore(":memory:", Keyring.random())
-    life = Life(store, Activity())
-    async with life.line(Poster()) as line:
+    life = CrashableRun(store, Activity())
+    async with life.transport(Poster()) as line:
         assert await life.store.create(NewBox("before", "box"))
         await line.post("http://before", b"", {})
 
@@ -174,7 +174,7 @@ async def test_a_server_can_be_lost_at_every_step(tools: Toolset, events: list[s
 async def test_what_was_asked_for_last_can_be_done_without_anybody_knowing() -> None:
     store = SqliteStore(":memory:", Keyring.random())
     ended: list[str] = []
-    life = Life(store, Activity())
+    life = CrashableRun(store, Activity())
     life.end_after(1, lambda: ended.append("over"), unheard=True)
 
     assert await life.store.create(NewBox("first", "kind"))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 
 from rapkit import Context, Event, Limits, Toolset, testing
-from rapkit.testing.correspondence import Correspondence
+from rapkit.testing.call_messages import CallMessages
 from rapkit.testing.inbox import Inbox
 
 SOON = 0.05
@@ -195,12 +195,12 @@ def inbox() -> Inbox:
 
 
 @pytest.fixture
-def call() -> Correspondence:
-    return Correspondence("tool", "c1", "t1", "local")
+def call() -> CallMessages:
+    return CallMessages("tool", "c1", "t1", "local")
 
 
 @pytest.fixture
-def take(inbox: Inbox, call: Correspondence) -> Take:
+def take(inbox: Inbox, call: CallMessages) -> Take:
     url = inbox.expect(call)
     numbers = iter(range(100))
     return lambda message: inbox.take(url, str(next(numbers)), json.dumps(message).encode())
@@ -224,7 +224,7 @@ def take(inbox: Inbox, call: Correspondence) -> Take:
 )
 async def test_what_must_not_be_sent_makes_the_test_fail(
     inbox: Inbox,
-    call: Correspondence,
+    call: CallMessages,
     take: Take,
     before: list[dict[str, object]],
     message: dict[str, object],
@@ -241,7 +241,7 @@ async def test_what_must_not_be_sent_makes_the_test_fail(
 
 
 async def test_what_is_sent_after_a_cancellation_makes_the_test_fail(
-    inbox: Inbox, call: Correspondence, take: Take
+    inbox: Inbox, call: CallMessages, take: Take
 ) -> None:
     """SUB-5"""
     take(CONFIRMED)
@@ -253,7 +253,7 @@ async def test_what_is_sent_after_a_cancellation_makes_the_test_fail(
         inbox.complain()
 
 
-async def test_a_cancelled_call_may_still_be_answered(inbox: Inbox, call: Correspondence, take: Take) -> None:
+async def test_a_cancelled_call_may_still_be_answered(inbox: Inbox, call: CallMessages, take: Take) -> None:
     inbox.release("local", "t1")
 
     for message in (VIEW, CHOICE):
@@ -263,7 +263,7 @@ async def test_a_cancelled_call_may_still_be_answered(inbox: Inbox, call: Corres
     assert take(RESULT) == 200  # the call may have ended before, and this be on its way
 
 
-async def test_a_cancelled_call_may_not_become_a_subscription(inbox: Inbox, call: Correspondence, take: Take) -> None:
+async def test_a_cancelled_call_may_not_become_a_subscription(inbox: Inbox, call: CallMessages, take: Take) -> None:
     inbox.release("local", "t1")
 
     assert take(CONFIRMED) == 404
@@ -271,7 +271,7 @@ async def test_a_cancelled_call_may_not_become_a_subscription(inbox: Inbox, call
         inbox.complain()
 
 
-async def test_other_calls_are_not_meant(inbox: Inbox, call: Correspondence, take: Take) -> None:
+async def test_other_calls_are_not_meant(inbox: Inbox, call: CallMessages, take: Take) -> None:
     inbox.release("local", "t2")
     inbox.release("somebody", "t1")
     inbox.release("local", "t1", "c2")
@@ -280,7 +280,7 @@ async def test_other_calls_are_not_meant(inbox: Inbox, call: Correspondence, tak
     inbox.complain()
 
 
-async def test_a_message_that_comes_twice_is_one(inbox: Inbox, call: Correspondence) -> None:
+async def test_a_message_that_comes_twice_is_one(inbox: Inbox, call: CallMessages) -> None:
     url = inbox.expect(call)
     body = json.dumps(RESULT).encode()
 
@@ -292,7 +292,7 @@ async def test_a_message_that_comes_twice_is_one(inbox: Inbox, call: Corresponde
 async def test_what_nobody_has_waited_for_is_told_at_the_end(tools: Toolset) -> None:
     with pytest.raises(AssertionError, match="never given away"):
         async with testing.serve(tools) as client:
-            client._stage.inbox.take("http://runtime.test/elsewhere", "msg_1", b"{}")
+            client._fixture.inbox.take("http://runtime.test/elsewhere", "msg_1", b"{}")
 
 
 async def test_a_message_to_an_unknown_url_makes_the_test_fail(inbox: Inbox) -> None:

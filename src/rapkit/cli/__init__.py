@@ -1,4 +1,4 @@
-"""The command line: one file a command, loaded when it is used."""
+"""The command line: one module per command, imported when the command is used."""
 
 import difflib
 import shutil
@@ -10,8 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from rapkit import __version__
-from rapkit.cli.streams import OutputLost, standard_streams
-from rapkit.cli.unforeseen import sentence_about
+from rapkit.cli.standard_streams import OutputLost, standard_streams
+from rapkit.cli.unexpected_error import sentence_about
 from rapkit.errors import RapkitError
 
 _SECTIONS = {

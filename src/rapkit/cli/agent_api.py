@@ -1,4 +1,4 @@
-"""Talking to an agent from the command line: its client API, blocking.
+"""A blocking client for an agent's HTTP API.
 
 By hand rather than with our HTTP client, which does not hear Ctrl-C while it waits and cannot be interrupted by another thread.
 """
@@ -33,15 +33,15 @@ _IN_PATHS = "/%:@!$&'()*+,;=~"  # what stays as it is in the path of a URL; all 
 _NO_TEXT = "backslashreplace"  # bytes that are no text are in no id: who asks for them finds nothing
 
 
-class AgentAway(RapkitError):
+class AgentUnreachable(RapkitError):
     """The agent cannot be reached, or not right now. It may come back."""
 
 
-class _Gone(AgentAway):
-    """There is nobody."""
+class _Gone(AgentUnreachable):
+    """No agent answers at this URL."""
 
 
-class AgentLate(RapkitError):
+class AgentTimeout(RapkitError):
     """The agent was given until `ends_at`, and has not answered by then. Perhaps it does what it was asked all the same."""
 
 
@@ -78,7 +78,7 @@ class AgentApi:
     """An agent at a URL. Any number of threads may use it at once: each request has a connection of its own.
 
     `patience` is how many seconds it may be silent before it answers. `when_gone` is called when nobody is there; if it says that somebody
-    is now, the same is asked again. At `ends_at`, a time of `time.monotonic`, no answer is waited for any longer: `AgentLate`.
+    is now, the same is asked again. At `ends_at`, a time of `time.monotonic`, no answer is waited for any longer: `AgentTimeout`.
     """
 
     when_gone: Callable[[], bool] | None = None
@@ -122,14 +122,14 @@ class AgentApi:
         while True:
             try:
                 return self._ask("POST", path, content, {"Idempotency-Key": key})
-            except AgentAway:
+            except AgentUnreachable:
                 if time.monotonic() >= ends_at:
                     raise
                 time.sleep(_PAUSE)
 
-    def stream(self, thread_id: str, after: str | None = None) -> "EventStream":
+    def stream(self, thread_id: str, after: str | None = None) -> "EventStreamReader":
         """What happens in a thread, after the event with the id `after`, as long as the connection lasts."""
-        return EventStream(self, thread_id, after)
+        return EventStreamReader(self, thread_id, after)
 
     def _ask(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Any:
         try:
@@ -162,10 +162,10 @@ class AgentApi:
         return answer
 
     def _within(self, seconds: float) -> float:
-        """So long, or as long as there is time; `AgentLate` if there is none."""
+        """So long, or as long as there is time; `AgentTimeout` if there is none."""
         left = seconds if self.ends_at is None else self.ends_at - time.monotonic()
         if left < _TOO_SHORT:
-            raise AgentLate(f"{self.url} did not answer in time.")
+            raise AgentTimeout(f"{self.url} did not answer in time.")
         return min(seconds, left)
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
@@ -190,14 +190,14 @@ class AgentApi:
         return connection.getresponse()
 
     def _check(self, response: http.client.HTTPResponse, text: bytes) -> None:
-        """`AgentAway` or `AgentRefused`, unless all is well."""
+        """`AgentUnreachable` or `AgentRefused`, unless all is well."""
         status = response.status
         if status < http.client.BAD_REQUEST:
             return
         said = _read(text) or _Document()
         detail = printable(str(said["detail"])) if "detail" in said else "Is there an agent?"
         if status >= http.client.INTERNAL_SERVER_ERROR:
-            raise AgentAway(f"{self.url} answered {status}: {detail}")
+            raise AgentUnreachable(f"{self.url} answered {status}: {detail}")
         if status in _NEEDS_A_TOKEN:
             hint = "Is the token right?" if self._token else "Give it with --token, or in RAPKIT_TOKEN."
             why = f": {detail}" if said else ", so it wants a token."
@@ -217,7 +217,7 @@ class AgentApi:
             raise _Gone(f"{self.url} cannot be reached: {reason}. Is the agent running there?") from None
 
 
-class EventStream:
+class EventStreamReader:
     """One connection to a thread's events. Reading blocks; `close` ends it, from any thread."""
 
     def __init__(self, api: AgentApi, thread_id: str, after: str | None) -> None:
@@ -229,7 +229,7 @@ class EventStream:
         self._closed = False
 
     def __iter__(self) -> Iterator[StreamEvent]:
-        """Until the agent ends the stream. `AgentAway` if it was lost, `EOFError` if there will never be more."""
+        """Until the agent ends the stream. `AgentUnreachable` if it was lost, `EOFError` if there will never be more."""
         try:
             yield from self._read()
         except _Gone:
@@ -257,7 +257,7 @@ class EventStream:
                 ) from None
 
     def close(self) -> None:
-        """End it: whoever reads sees the end of the stream."""
+        """Close the stream; a reader sees its end."""
         self._closed = True
         if self._socket is not None:
             with contextlib.suppress(OSError):

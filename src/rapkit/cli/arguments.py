@@ -1,4 +1,4 @@
-"""Arguments for a tool from words of a command line: `city=Oslo`, `days:=3`."""
+"""Parse tool arguments from the command line: `city=Oslo`, `days:=3`."""
 
 import json
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ def _json(name: str, text: str) -> Any:
 def _typed(name: str, text: str, schema: object) -> Any:
     kinds = _kinds(schema)
     if not kinds or not all(kind in _NAMES for kind in kinds):
-        return text  # text is possible, or nobody said what is
+        return text  # text is possible, or the schema does not say
     for kind in kinds:
         try:
             return _read(kind, text)

@@ -1,14 +1,14 @@
-"""What `rapkit up` tells of an agent that runs: where it is, what it is kept in, and what it has to do."""
+"""The start-up banner of `rapkit up`: the agent's URL, its store, and its pending work."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rapkit.cli.spans import span
+from rapkit.cli.duration_text import format_duration
 from rapkit.printable import printable
 from rapkit.runtime.cron import Cron
 from rapkit.runtime.schedules import Schedule
-from rapkit.runtime.threads import Page
+from rapkit.runtime.thread_commands import SnapshotPage
 
 MOST_COUNTED = 1000
 """How many threads of a kind are counted; for more than that it is said that there are more."""
@@ -24,8 +24,8 @@ class Banner:
     public_url: str
     model: str
     store: str
-    waiting: Page
-    parked: Page
+    waiting: SnapshotPage
+    parked: SnapshotPage
     schedules: Sequence[Schedule]
     has_tokens: bool
     works: bool
@@ -67,12 +67,12 @@ class Banner:
         return ["Nobody works on threads here: what comes is kept until somebody runs `rapkit wake`."]
 
 
-def _counted(page: Page) -> str:
+def _counted(page: SnapshotPage) -> str:
     count = len(page.looks)
     return f"{_count(page)} thread{'s' * (count != 1 or page.next is not None)}"
 
 
-def _count(page: Page) -> str:
+def _count(page: SnapshotPage) -> str:
     return f"{len(page.looks)} or more" if page.next is not None else str(len(page.looks) or "no")
 
 
@@ -87,4 +87,6 @@ def _scheduled(schedules: Sequence[Schedule], now: float) -> str:
 def _next(schedule: Schedule, now: float) -> tuple[float, str]:
     cron = Cron(schedule.cron, schedule.zone)
     at = cron.next_after(now)
-    return (float("inf"), "never due") if at is None else (at, f"next at {cron.text(at)} (in {span(at - now)})")
+    return (
+        (float("inf"), "never due") if at is None else (at, f"next at {cron.text(at)} (in {format_duration(at - now)})")
+    )

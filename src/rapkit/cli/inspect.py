@@ -6,8 +6,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from rapkit.cli.access import Access, access_options
-from rapkit.cli.remote import fetch_toolset
+from rapkit.cli.credentials import Credentials, credential_options
+from rapkit.cli.tool_server_client import fetch_toolset
 from rapkit.printable import printable
 from rapkit.protocol import ToolDefinition, UsableToolset, dump
 
@@ -16,14 +16,14 @@ _NARROWEST = 20
 
 @click.command()
 @click.argument("url")
-@access_options
+@credential_options
 @click.option("--json", "as_json", is_flag=True, help="Print the toolset document as JSON.")
-def command(url: str, access: Access, as_json: bool) -> None:
+def command(url: str, credentials: Credentials, as_json: bool) -> None:
     """Show what the tool server at URL offers.
 
     The toolset is checked against the protocol; what is wrong with it, and what agents therefore do not use, is listed.
     """
-    toolset = fetch_toolset(url, access)
+    toolset = fetch_toolset(url, credentials)
     document = toolset.document
     if as_json:
         click.echo(dump(document).decode())

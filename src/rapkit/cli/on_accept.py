@@ -1,4 +1,4 @@
-"""The command of `rapkit up --on-accept`."""
+"""Run the command given to `rapkit up --on-accept`."""
 
 import asyncio
 import io
@@ -9,8 +9,8 @@ import shlex
 import shutil
 from pathlib import Path
 
-from rapkit import background
 from rapkit.errors import ConfigError
+from rapkit.work import background
 
 _LONG = 60.0
 _GRACE = 15.0
@@ -22,10 +22,10 @@ log = logging.getLogger("rapkit.on_accept")
 
 
 class OnAcceptCommand:
-    """Runs a command when the bell rings: one at a time, and once more if it rang meanwhile. What it prints is logged.
+    """Runs a command when it is triggered: one at a time, and once more if it was triggered meanwhile. What it prints is logged.
 
     One that takes long is told of; after `at_most` seconds it is told to end, and if it does not, killed: no other is run before. What it
-    has left running in the background is not waited for, and has nobody to print to. `environment` is what it finds besides ours.
+    has left running in the background is not waited for, and its output is discarded. `environment` is what it finds besides ours.
     """
 
     def __init__(self, command: str, at_most: float) -> None:
@@ -48,7 +48,7 @@ class OnAcceptCommand:
         """Whether it is `rapkit wake`, as far as that can be seen."""
         return "wake" in self._words and any(Path(word).name == "rapkit" for word in self._words)
 
-    async def ring(self, _thread_id: str) -> None:
+    async def trigger(self, _thread_id: str) -> None:
         """Have it run."""
         self._rung.set()
 
@@ -60,7 +60,7 @@ class OnAcceptCommand:
             await self._run_once()
 
     async def _run_once(self) -> None:
-        # A pipe of our own: with asyncio's, a process has ended only when nobody holds its output any more.
+        # A pipe of our own: with asyncio's, a process has ended only when its output is closed everywhere.
         receiving, sending = os.pipe()
         with io.FileIO(receiving) as output:
             try:
@@ -112,7 +112,7 @@ async def _log_output(output: io.FileIO) -> None:
         while True:
             try:
                 line = await reader.readline()
-            except ValueError:  # a line that is longer than anybody reads
+            except ValueError:  # an overlong line
                 continue
             if not line:
                 return

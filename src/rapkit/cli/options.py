@@ -1,11 +1,11 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 import click
 
-from rapkit.config_file import duration
 from rapkit.errors import ConfigError
 from rapkit.printable import printable
 from rapkit.secret import read_bearer
+from rapkit.settings.toml_table import duration
 
 _LONGEST_NAME_TO_SHOW = 15  # shorter than any token may be
 

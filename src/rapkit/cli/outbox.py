@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import click
 
-from rapkit.cli.spans import span
+from rapkit.cli.duration_text import format_duration
 from rapkit.errors import ConfigError
-from rapkit.mailbox import Parcel, Store
+from rapkit.mailbox import OutboxRow, Store
 from rapkit.stores import file_of, open_store
 
 T = TypeVar("T")
@@ -42,11 +42,11 @@ def command() -> None:
 )
 def list_(store: str | None, waiting: bool, limit: int) -> None:
     """List messages that were given up. URLs and contents are secret and not shown."""
-    parcels = _with(store, lambda opened: opened.outbox(dead=not waiting, limit=limit))
-    if not parcels and waiting:
+    outbox_rows = _with(store, lambda opened: opened.outbox(dead=not waiting, limit=limit))
+    if not outbox_rows and waiting:
         click.echo("Nothing waits.")
         return
-    if not parcels:
+    if not outbox_rows:
         others = len(_with(store, lambda opened: opened.outbox(dead=False, limit=limit)))
         more = (
             f" {others} wait{'s' * (others == 1)} for another attempt: rapkit outbox list --waiting" if others else ""
@@ -54,7 +54,7 @@ def list_(store: str | None, waiting: bool, limit: int) -> None:
         click.echo(f"Nothing was given up.{more}")
         return
     head = ("message", "to", "kind", "attempts", "next attempt" if waiting else "given up", "problem")
-    rows = [head, *map(_row, parcels)]
+    rows = [head, *map(_row, outbox_rows)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:  # never cut or wrapped: the ids are for `resend`
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -76,8 +76,8 @@ def resend(store: str | None, ids: tuple[str, ...], everything: bool) -> None:
         if not everything:
             return await opened.resend(ids)
         count = 0
-        while parcels := await opened.outbox(dead=True, limit=500):
-            count += await opened.resend([parcel.id for parcel in parcels])
+        while outbox_rows := await opened.outbox(dead=True, limit=500):
+            count += await opened.resend([outbox_row.id for outbox_row in outbox_rows])
         return count
 
     count = _with(store, work)
@@ -118,15 +118,15 @@ def _only_store() -> str:
     return found[0]
 
 
-def _row(parcel: Parcel) -> tuple[str, ...]:
-    problem = (parcel.problem or "").removeprefix(parcel.origin).lstrip(": ")
-    return parcel.id, parcel.origin, parcel.kind, str(parcel.attempts), _when(parcel), problem
+def _row(outbox_row: OutboxRow) -> tuple[str, ...]:
+    problem = (outbox_row.problem or "").removeprefix(outbox_row.origin).lstrip(": ")
+    return outbox_row.id, outbox_row.origin, outbox_row.kind, str(outbox_row.attempts), _when(outbox_row), problem
 
 
-def _when(parcel: Parcel) -> str:
-    if parcel.dead_at is not None:
-        return f"{span(time.time() - parcel.dead_at)} ago"
-    if parcel.due_at is None:
+def _when(outbox_row: OutboxRow) -> str:
+    if outbox_row.dead_at is not None:
+        return f"{format_duration(time.time() - outbox_row.dead_at)} ago"
+    if outbox_row.due_at is None:
         return "after another"
-    seconds = parcel.due_at - time.time()
-    return f"in {span(seconds)}" if seconds > 0 else "now"
+    seconds = outbox_row.due_at - time.time()
+    return f"in {format_duration(seconds)}" if seconds > 0 else "now"

@@ -1,4 +1,4 @@
-"""How far a call has come, as its tool shows it."""
+"""The progress of a call, as its tool reports it."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _TOO_LONG_IN_FULL = 1e15
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """So much is `done`, of a `total` if that is known, with a `note` on what is at hand. The note is a stranger's text, in one line."""
+    """So much is `done`, of a `total` if that is known, with a `note` on what is at hand. The note is untrusted text, in one line."""
 
     call_id: str
     done: float
@@ -26,7 +26,7 @@ class Progress:
         return f"{count} {self.note}".rstrip()
 
     def bar(self, cells: int) -> str:
-        """So many cells, filled as far as the call has come; nothing, if nobody knows how far it has to go."""
+        """So many cells, filled as far as the call has come; nothing, if the total is unknown."""
         if self.total is None:
             return ""
         filled = int(min(1.0, max(0.0, self.done / self.total)) * cells)

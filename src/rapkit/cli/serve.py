@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import click
 
-from rapkit.cli.loading import load_toolset
 from rapkit.cli.options import aws_keys_by_name, certificates_by_name, log_format, log_level, tokens_by_name
-from rapkit.cli.port import PORT
-from rapkit.cli.reloading import run_and_reload
+from rapkit.cli.port_type import PORT
+from rapkit.cli.reload import run_and_reload
+from rapkit.cli.toolset_loader import load_toolset
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
-from rapkit.server.embedding import is_embedded, printing_to_standard_error
-from rapkit.server.serving import announcement, serve, tls_of
+from rapkit.server.embedded import is_embedded, printing_to_standard_error
+from rapkit.server.standalone import announcement, serve, tls_of
 from rapkit.server.toolset import Toolset
 
 log = logging.getLogger("rapkit.cli")

@@ -1,4 +1,4 @@
-"""The options that say what an agent's settings are. By themselves, so that commands without an agent need not load one."""
+"""The options for an agent's settings, in a module of their own so that other commands need not load an agent."""
 
 import dataclasses
 import functools
@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from rapkit.cli.options import tokens_by_name
-from rapkit.cli.port import PORT
-from rapkit.settings_whereabouts import DEFAULT_FILE, DEFAULT_HOST, DEFAULT_PORT, Flags
+from rapkit.cli.port_type import PORT
+from rapkit.settings.agent_location import DEFAULT_FILE, DEFAULT_HOST, DEFAULT_PORT, Flags
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,14 +1,14 @@
-"""Tools that an agent's settings name and no server offers. A slip there means that nobody is asked before a call, or waits for ever."""
+"""Detect tool names in an agent's settings that no server offers. A typo there disables a confirmation or a timeout."""
 
 import difflib
 from collections.abc import Mapping, Sequence
 
 from rapkit.kernel.catalog import offered_name
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.runtime.toolsets import Finding
+from rapkit.runtime.toolsets import ToolsetFinding
 
 
-def unknown_tools(limits: ThreadLimits, findings: Sequence[Finding]) -> list[str]:
+def unknown_tools(limits: ThreadLimits, findings: Sequence[ToolsetFinding]) -> list[str]:
     """A sentence or two for each of them. It need not be a mistake: a server may be down."""
     named: Mapping[str, Mapping[str, object]] = {
         "[agent.confirm.tools]": limits.confirmations.tools,
@@ -24,7 +24,7 @@ def unknown_tools(limits: ThreadLimits, findings: Sequence[Finding]) -> list[str
     ]
 
 
-def _known(findings: Sequence[Finding]) -> list[str]:
+def _known(findings: Sequence[ToolsetFinding]) -> list[str]:
     """What the model calls the tools there are, those too that are withheld from it."""
     return [
         offered_name(finding.server.prefix, tool.name)

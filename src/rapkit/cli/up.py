@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from rapkit import background
-from rapkit.cli.agents import is_lasting
+from rapkit.cli.agent_selection import is_lasting
 from rapkit.cli.banner import MOST_COUNTED, Banner
-from rapkit.cli.findings import log_findings, show_findings
 from rapkit.cli.on_accept import OnAcceptCommand
 from rapkit.cli.options import log_format, log_level
-from rapkit.cli.reaching import check_who_may_call, public_url
+from rapkit.cli.public_url import check_who_may_call, public_url
 from rapkit.cli.settings_options import listening_options, settings_options
+from rapkit.cli.toolset_report import log_findings, show_findings
 from rapkit.cli.unknown_tools import unknown_tools
 from rapkit.errors import ConfigError, RapkitError
-from rapkit.http.serving import listen, serve_until_signal, url_of
+from rapkit.http.http_server import listen, serve_until_signal, url_of
 from rapkit.logs import set_up_logging
 from rapkit.runtime.agent import Agent
-from rapkit.runtime.port import MEMORY
-from rapkit.settings import SERVERS, Flags, Settings, load_settings
+from rapkit.runtime.stable_port import MEMORY
+from rapkit.settings.settings import SERVERS, Flags, Settings, load_settings
+from rapkit.work import background
 
 if TYPE_CHECKING:
-    from rapkit.runtime.toolsets import Finding
+    from rapkit.runtime.toolsets import ToolsetFinding
 
 _SOON = 2.0
 
@@ -69,9 +69,9 @@ def command(
         raise ConfigError(
             "A store in memory is this process's alone, so nobody could wake the agent. Keep it in a file."
         )
-    bell = _bell(on_accept, agent, Path(config))
+    on_accept_command = _on_accept_command(on_accept, agent, Path(config))
     with _listen(settings) as listener:
-        up = _Up(agent, settings, listener, bell, as_json=log_format == "json")
+        up = _Up(agent, settings, listener, on_accept_command, as_json=log_format == "json")
         serve_until_signal(
             agent.app,
             listener,
@@ -89,7 +89,7 @@ def _listen(settings: Settings) -> socket.socket:
     except ConfigError as taken:
         try:
             lasting = is_lasting(settings)
-        except RapkitError:  # somebody else's port, then
+        except RapkitError:  # another program's port, then
             lasting = None
         if lasting is None:
             raise
@@ -99,18 +99,18 @@ def _listen(settings: Settings) -> socket.socket:
         ) from taken
 
 
-def _bell(on_accept: str | None, agent: Agent, config: Path) -> OnAcceptCommand | None:
+def _on_accept_command(on_accept: str | None, agent: Agent, config: Path) -> OnAcceptCommand | None:
     if on_accept is None:
         return None
-    bell = OnAcceptCommand(on_accept, agent.patience.completion + agent.patience.grace)
-    if bell.wakes and agent.worker:
+    on_accept_command = OnAcceptCommand(on_accept, agent.patience.completion + agent.patience.grace)
+    if on_accept_command.wakes and agent.worker:
         raise ConfigError(
             f"--on-accept runs {on_accept!r}, which has nothing to do as long as threads are worked on here. "
             "Add --no-worker, so that only it works on them, or leave --on-accept out."
         )
     if config.exists():  # without one, a model and servers are all there is
-        bell.environment["RAPKIT_CONFIG"] = str(config.absolute())
-    return bell
+        on_accept_command.environment["RAPKIT_CONFIG"] = str(config.absolute())
+    return on_accept_command
 
 
 class _Up:
@@ -121,7 +121,7 @@ class _Up:
         agent: Agent,
         settings: Settings,
         listener: socket.socket,
-        bell: OnAcceptCommand | None,
+        on_accept_command: OnAcceptCommand | None,
         *,
         as_json: bool,
     ) -> None:
@@ -129,7 +129,7 @@ class _Up:
         self._settings = settings
         self._url = url_of(settings.host, listener)
         self._public_url = public_url(settings, listener.getsockname()[1])
-        self._bell = bell
+        self._on_accept_command = on_accept_command
         self._as_json = as_json
         self._console = Console(stderr=True, highlight=False)
 
@@ -138,33 +138,33 @@ class _Up:
         """The agent at work. Servers are asked while it is: one that does not answer holds up nothing, neither callbacks nor Ctrl-C."""
         async with self._commanding(), self._agent.lifespan(public_url=self._public_url):
             survey = asyncio.create_task(self._agent.engine.toolsets.survey())
-            telling = background.start(partial(self._tell, survey), "looking at the servers")
+            publisher = background.start(partial(self._tell, survey), "looking at the servers")
             try:
                 yield
             finally:
-                telling.cancel()  # and not waited for here: what a second signal cuts short is to be the agent's own end
-        await asyncio.wait({telling, survey})  # both end now at the latest: the agent's connections are closed
+                publisher.cancel()  # and not waited for here: what a second signal cuts short is to be the agent's own end
+        await asyncio.wait({publisher, survey})  # both end now at the latest: the agent's connections are closed
 
     @contextlib.asynccontextmanager
     async def _commanding(self) -> AsyncIterator[None]:
-        """The command of the bell runs when it rings. It finds the same agent as we do, whatever was said on our command line."""
-        if self._bell is None:
+        """The on-accept command runs when it is triggered. It finds the same agent, whatever options this command was given."""
+        if self._on_accept_command is None:
             yield
             return
-        self._agent.on_accept = self._bell.ring
-        self._bell.environment |= {
+        self._agent.on_accept = self._on_accept_command.trigger
+        self._on_accept_command.environment |= {
             "RAPKIT_MODEL": self._settings.model,
             "RAPKIT_STORE": self._settings.store,
             "RAPKIT_PUBLIC_URL": self._public_url,
             SERVERS: " ".join(server.url for server in self._settings.servers),
         }
-        commanding = background.start(self._bell.run, "running the command of --on-accept")
+        commanding = background.start(self._on_accept_command.run, "running the command of --on-accept")
         try:
             yield
         finally:
             await background.end(commanding)
 
-    async def _tell(self, survey: "asyncio.Task[list[Finding]]") -> None:
+    async def _tell(self, survey: "asyncio.Task[list[ToolsetFinding]]") -> None:
         done, _ = await asyncio.wait({survey}, timeout=_SOON)
         if not done:
             log.info("the agent runs; not all servers have said yet what they offer")
@@ -191,5 +191,5 @@ class _Up:
             schedules=self._settings.schedules,
             has_tokens=bool(self._settings.tokens),
             works=self._agent.worker,
-            hooked=self._bell is not None,
+            hooked=self._on_accept_command is not None,
         )

@@ -1,1 +1,1 @@
-"""Getting a POST there: when to try again, whom to dial, how to send and how to sign."""
+"""Outgoing HTTP: the outbox sender, the guarded client, retry policies and signatures."""

@@ -1,4 +1,4 @@
-"""`ClientCertificate`: what proves to the other side of a TLS connection who we are."""
+"""`ClientCertificate`: the certificate that authenticates this side of a TLS connection."""
 
 import ssl
 from dataclasses import dataclass, field

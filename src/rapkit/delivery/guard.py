@@ -1,4 +1,4 @@
-"""Which addresses we dial when a stranger names the URL.
+"""SSRF protection: which addresses may be dialled when another party supplies the URL.
 
 A name proves nothing and an address has many spellings, so strings are never trusted: the URL is read by the same
 parser that will dial it, every address behind its host is judged, and only judged addresses are handed out.
@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 from pyreqwest.http import Url
 
-from rapkit.delivery.lookups import Lookups
+from rapkit.delivery.name_resolver import NameResolver
 from rapkit.errors import ConfigError, DeliveryError, ForbiddenTarget
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -66,7 +66,7 @@ class Target:
 
 
 class Guard:
-    """Says no to every address that is not public, unless it was allowed.
+    """Rejects every address that is not public, unless it was allowed.
 
     `allow` takes networks ("10.0.0.0/8"), addresses ("10.1.2.3") and origins ("http://agent.internal:8700"); an origin
     is trusted whatever it resolves to. `loopback` allows this machine. Plain http is for what is allowed by one of
@@ -74,7 +74,7 @@ class Guard:
     """
 
     def __init__(self, allow: Iterable[str] = (), loopback: bool = False, *, resolver: Resolver | None = None) -> None:
-        self._resolver = resolver or Lookups()
+        self._resolver = resolver or NameResolver()
         self._networks: list[IPv4Network | IPv6Network] = list(_LOOPBACK) if loopback else []
         self._origins: set[str] = set()
         for entry in allow:
@@ -82,7 +82,7 @@ class Guard:
                 self._origins.add(_allowed_origin(entry))
             else:
                 self._networks.append(_allowed_network(entry))
-        # Bounded, because strangers choose the keys. A refusal is not remembered: it is rare, and cheap to repeat.
+        # Bounded, because other parties choose the keys. A refusal is not remembered: it is rare, and cheap to repeat.
         self._judge_origin = lru_cache(maxsize=1024)(self._judge_authority)
 
     def check_url(self, url: str) -> Target:

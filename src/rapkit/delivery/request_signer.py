@@ -1,4 +1,4 @@
-"""`SigV4`: requests to a tool server that are signed as AWS wants it, for API Gateway, Lambda function URLs and the like."""
+"""`SigV4`: AWS Signature Version 4 for requests to a tool server behind API Gateway, a Lambda function URL and the like."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""When to POST again, and when to stop.
+"""Retry policies: when to POST again, and when to give up.
 
 No clock and no randomness: the caller says how many attempts were made, how old the message is, and brings the dice.
 """
@@ -12,20 +12,20 @@ from types import MappingProxyType
 from rapkit.errors import ConfigError
 
 
-class Kind(StrEnum):
-    """What a POST carries; it decides how long we keep trying."""
+class PostKind(StrEnum):
+    """What a POST carries; it determines the retry policy."""
 
     INVOCATION = "invocation"
     CALLBACK = "callback"
     FINAL = "final"  # a callback after which nothing follows on its lane
-    CANCELLED = "cancelled"  # one that ends a call because somebody wanted that, who may be gone by now
+    CANCELLED = "cancelled"  # the result of a cancelled call, whose receiver may be gone by now
     QUESTION = "question"  # a callback that asks the user something, for whose answer a call waits
     VIEW = "view"  # a callback of which only the newest matters
     ANSWER = "answer"
     NOTICE = "notice"
 
 
-class Verdict(StrEnum):
+class RetryDecision(StrEnum):
     """What the receiver's status means for the message."""
 
     DELIVERED = "delivered"
@@ -34,22 +34,22 @@ class Verdict(StrEnum):
     RETRY = "retry"
 
 
-def verdict(status: int) -> Verdict:
+def retry_decision(status: int) -> RetryDecision:
     """Judge an HTTP status. Only RETRY leaves the message alive; GONE also says that nothing lives at the URL any more.
 
     Every 4xx is final (INV-5, CB-4), 408 and 429 included: a RAP receiver that is merely busy says 503.
 
-    A 3xx is tried again, never followed: following would dial an address nobody checked, and a redirect is what
+    A 3xx is tried again, never followed: following would dial an unchecked address, and a redirect is what
     maintenance pages and half-made proxies answer, so it may be gone in an hour. An acknowledged result lost for good
     costs more than a few POSTs in vain, and the horizon bounds those.
     """
     if 200 <= status < 300:
-        return Verdict.DELIVERED
+        return RetryDecision.DELIVERED
     if status in (404, 410):
-        return Verdict.GONE
+        return RetryDecision.GONE
     if 400 <= status < 500:
-        return Verdict.REFUSED
-    return Verdict.RETRY
+        return RetryDecision.REFUSED
+    return RetryDecision.RETRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +98,21 @@ class RetryPolicy:
         return min(self.first * self.factor**steps, self.cap)
 
 
-POLICIES: Mapping[Kind, RetryPolicy] = MappingProxyType(
+POLICIES: Mapping[PostKind, RetryPolicy] = MappingProxyType(
     {
         # A person may be waiting for the call: fail within ten minutes, so that the model can say so.
-        Kind.INVOCATION: RetryPolicy(first=1, factor=2, cap=60, horizon=600),
+        PostKind.INVOCATION: RetryPolicy(first=1, factor=2, cap=60, horizon=600),
         # The work is done and paid for: outlast a weekend's outage, and be there soon after a restart.
-        Kind.CALLBACK: RetryPolicy(first=1, factor=2, cap=3600, horizon=3 * 24 * 3600),
-        Kind.FINAL: RetryPolicy(first=1, factor=2, cap=3600, horizon=3 * 24 * 3600),
-        Kind.CANCELLED: RetryPolicy(first=1, factor=2, cap=3600, horizon=3 * 24 * 3600),
+        PostKind.CALLBACK: RetryPolicy(first=1, factor=2, cap=3600, horizon=3 * 24 * 3600),
+        PostKind.FINAL: RetryPolicy(first=1, factor=2, cap=3600, horizon=3 * 24 * 3600),
+        PostKind.CANCELLED: RetryPolicy(first=1, factor=2, cap=3600, horizon=3 * 24 * 3600),
         # A call waits for the answer: better that it fails than that it hangs on a question that was never asked.
-        Kind.QUESTION: RetryPolicy(first=1, factor=2, cap=60, horizon=3600),
+        PostKind.QUESTION: RetryPolicy(first=1, factor=2, cap=60, horizon=3600),
         # It is out of date soon.
-        Kind.VIEW: RetryPolicy(first=1, factor=2, cap=60, horizon=300),
-        Kind.ANSWER: RetryPolicy(first=1, factor=2, cap=60, horizon=3600),
+        PostKind.VIEW: RetryPolicy(first=1, factor=2, cap=60, horizon=300),
+        PostKind.ANSWER: RetryPolicy(first=1, factor=2, cap=60, horizon=3600),
         # Sent once, whatever happens.
-        Kind.NOTICE: RetryPolicy(first=1, factor=1, cap=1, horizon=0),
+        PostKind.NOTICE: RetryPolicy(first=1, factor=1, cap=1, horizon=0),
     }
 )
 """What we do unless configured otherwise."""

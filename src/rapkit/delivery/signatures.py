@@ -1,4 +1,4 @@
-"""Who sent a message, and which message it is: the Standard Webhooks headers.
+"""The Standard Webhooks headers: sign messages, and verify who sent one and which one it is.
 
 The id stays the same over retries, so a receiver can tell one event delivered twice from two equal events. The
 signature covers id, timestamp and body; several secrets give several signatures, so that secrets can be rotated
@@ -33,8 +33,8 @@ def headers(message_id: str, timestamp: float, body: bytes, secrets: Sequence[st
     return found
 
 
-class Check(StrEnum):
-    """What a signature is worth."""
+class SignatureCheck(StrEnum):
+    """The result of checking a signature."""
 
     GOOD = "good"
     STALE = "stale"
@@ -42,10 +42,10 @@ class Check(StrEnum):
     BAD = "bad"
 
 
-class Signed:
+class IncomingSignature:
     """A message that may come in pieces, and the signature that goes with it.
 
-    Anything missing or malformed is a plain no, whatever a stranger sends. Without secrets nothing is ever verified.
+    Anything missing or malformed is a plain no, whatever is sent. Without secrets nothing is ever verified.
     """
 
     def __init__(self, headers: Mapping[str, str], secrets: Sequence[str]) -> None:
@@ -61,23 +61,23 @@ class Signed:
         for digest in self._digests:
             digest.update(part)
 
-    def check(self, now: float, tolerance: float = 300.0) -> Check:
+    def check(self, now: float, tolerance: float = 300.0) -> SignatureCheck:
         """Whether all of it was signed with one of the secrets, no more than `tolerance` seconds away from `now`."""
         expected = [b"v1," + base64.b64encode(digest.digest()) for digest in self._digests]
         # Every pair is compared, so that the time taken does not tell which secret matched.
         matches = [hmac.compare_digest(ours, theirs) for ours in expected for theirs in self._given]
         if not self._is_readable or not any(matches):
-            return Check.BAD
-        return Check.GOOD if abs(now - int(self._stamp)) <= tolerance else Check.STALE
+            return SignatureCheck.BAD
+        return SignatureCheck.GOOD if abs(now - int(self._stamp)) <= tolerance else SignatureCheck.STALE
 
 
 def verify(
     headers: Mapping[str, str], body: bytes, secrets: Sequence[str], now: float, tolerance: float = 300.0
 ) -> bool:
     """Whether the message was signed with one of the secrets, no more than `tolerance` seconds away from `now`."""
-    signed = Signed(headers, secrets)
+    signed = IncomingSignature(headers, secrets)
     signed.update(body)
-    return signed.check(now, tolerance) is Check.GOOD
+    return signed.check(now, tolerance) is SignatureCheck.GOOD
 
 
 def _sign(secret: str, message_id: str, timestamp: float, body: bytes) -> str:

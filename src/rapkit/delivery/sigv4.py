@@ -1,4 +1,4 @@
-"""AWS Signature Version 4 as botocore computes it: one computation for requests that are sent and for requests that are checked.
+"""AWS Signature Version 4 as botocore computes it, shared by the client that signs and the server that verifies.
 
 Imported only where it is needed: botocore comes with the extra `aws`, and takes a tenth of a second to load.
 """

@@ -1,1 +1,1 @@
-"""HTTP as both sides of the protocol take it: who calls, what may come in, how it is answered, and serving until a signal."""
+"""HTTP for both sides of the protocol: authentication, reading requests, limits, responses, and serving until a signal."""

@@ -1,4 +1,4 @@
-"""Bounds on the time a request body takes, and on what is read of a body that was answered before it was read.
+"""Limits on how long a request body may take, and on how much of a body is read after the response was sent.
 
 A deadline on the whole body would refuse every attempt of a sender behind a slow link, so there is one on progress. Past it the answer is
 503: RAP senders retry a 5xx or a reset for days, but take a 4xx as final.
@@ -15,7 +15,7 @@ import contextlib
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rapkit.http.limits import HttpLimits
-from rapkit.http.requests import Refusal, come_back
+from rapkit.http.requests import Refusal, retry_later
 
 WHOLE_BODY_RECEIVED = "rapkit.whole_body_received"
 """Where our HTTP server puts, in the state of a scope, a function that tells whether the whole body of the request was received."""
@@ -148,7 +148,7 @@ def _closing(start: Message) -> Message:
 
 def _too_slow() -> Refusal:
     # Not 408: RAP senders do not come back after a 4xx, and what was slow once may be fast the next time.
-    return come_back("The body came too slowly.", _RETRY_WHEN_SLOW)
+    return retry_later("The body came too slowly.", _RETRY_WHEN_SLOW)
 
 
 def _may_have_to_wait(scope: Scope) -> bool:

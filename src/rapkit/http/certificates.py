@@ -1,4 +1,4 @@
-"""Callers who are known by the TLS client certificate of their connection. It was verified when the connection was made."""
+"""Authenticate callers by the TLS client certificate of their connection, which the handshake has verified."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The open connections of a server: how many there may be, and how long one may keep it waiting."""
+"""The open connections of a server: limit their number, and how long a peer may keep one waiting."""
 
 import contextlib
 import logging
@@ -18,7 +18,7 @@ log = logging.getLogger("rapkit.http")
 
 
 class Connection(Protocol):
-    """What is asked of a connection here."""
+    """The interface of a connection."""
 
     def look(self, now: float) -> None:
         """Close if a deadline has passed."""
@@ -31,7 +31,7 @@ class Connections:
     """Admits connections up to a bound, and has all of them look at their deadlines again and again.
 
     A connection is in `waiting` while its peer is to do something: send a request, go on with one, or take an answer. When the bound is
-    reached, the one that has waited longest makes place for a new one, so that a flood of idle connections keeps nobody out.
+    reached, the one that has waited longest makes room for a new one, so that a flood of idle connections does not keep others out.
 
     `now` is the time that deadlines are compared with: seconds in which the event loop ran. A process that was stopped, or was busy with
     something else, has not read its sockets meanwhile, and must not take that for silence of its peers.
@@ -47,7 +47,7 @@ class Connections:
         self._told = RateLimit(_TOLD_A_SECOND)
 
     def admit(self, connection: Connection) -> bool:
-        """Count a new connection, which waits for its peer. False if there is no place for it."""
+        """Count a new connection, which waits for its peer. False if there is no room for it."""
         if len(self._open) >= self._most:
             if not self.waiting:
                 return False

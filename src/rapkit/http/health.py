@@ -1,4 +1,4 @@
-"""Whether there is anybody at all."""
+"""Health and readiness endpoints."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""What an HTTP server of ours takes from its peers before it knows who they are."""
+"""Limits on what an HTTP server accepts from peers before it has authenticated them."""
 
 from dataclasses import dataclass, fields
 

@@ -1,4 +1,4 @@
-"""A page of numbers for Prometheus."""
+"""The endpoint that serves metrics to Prometheus."""
 
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -7,7 +7,7 @@ from prometheus_client.registry import Collector
 from starlette.types import Receive, Scope, Send
 
 from rapkit.errors import ConfigError
-from rapkit.http.callers import Callers
+from rapkit.http.authentication import Callers
 from rapkit.http.requests import Refusal, read_request, send_answer, send_problem
 
 _CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"  # the text format every Prometheus reads

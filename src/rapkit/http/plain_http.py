@@ -1,4 +1,4 @@
-"""Whether a server may hand out URLs that begin with http://.
+"""Check whether a server may hand out URLs that begin with http://.
 
 Callback URLs and the URLs that answers and OAuth redirects come to are secrets (TRA-2). Over plain HTTP every machine on the way can read
 them.
@@ -8,7 +8,7 @@ import logging
 from urllib.parse import urlsplit
 
 from rapkit.errors import ConfigError
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 
 log = logging.getLogger("rapkit.http")
 

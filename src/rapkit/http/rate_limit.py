@@ -1,4 +1,4 @@
-"""How often somebody may come."""
+"""A rate limit by key, as token buckets."""
 
 import math
 import time
@@ -9,9 +9,9 @@ _MOST_BUCKETS = 10_000
 
 
 class RateLimit:
-    """A token bucket for each key: a caller's name, or a stranger's address.
+    """A token bucket for each key: a caller's name, or a client's address.
 
-    Strangers choose how many addresses they come from, so the buckets are bounded: one that has had time to fill up is as good as none and
+    Clients choose how many addresses they use, so the buckets are bounded: one that has had time to fill up is as good as none and
     is forgotten, and past `most` the one that was used longest ago is, whatever it holds.
     """
 
@@ -30,7 +30,7 @@ class RateLimit:
         return len(self._buckets)
 
     def wait(self, key: str) -> float:
-        """0 if whoever it is may go on; else the seconds until it may, and nothing is taken from its bucket."""
+        """0 if the request may proceed; else the seconds until it may, and nothing is taken from the bucket."""
         if self._rate is None:
             return 0.0
         now = self._clock()

@@ -1,4 +1,4 @@
-"""Requests as they come in, and how they are answered."""
+"""Read and authenticate requests, and write responses and problem documents."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
-from rapkit.http.callers import Callers, is_loopback_host
+from rapkit.http.authentication import Callers, is_loopback_host
 from rapkit.http.sigv4 import NotAuthentic
 from rapkit.protocol.value_count import ValueCount
 
@@ -36,7 +36,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was sent, by somebody we know."""
+    """An authenticated request."""
 
     caller: str
     body: bytes = field(repr=False)
@@ -57,8 +57,8 @@ async def read_request(
 ) -> Request:
     """The whole request once it is known who sent it, or a `Refusal`.
 
-    Whoever shows a token is known before the body is read, whoever signed it after; strangers get no further than that. With `is_json` a
-    body that is not declared to be JSON is refused; RAP messages are taken whatever they are declared to be.
+    A caller with a token is authenticated before the body is read, one that signed it afterwards; unknown callers are rejected then. With
+    `is_json` a body that is not declared to be JSON is refused; RAP messages are taken whatever they are declared to be.
     """
     headers = dict(scope["headers"])
     caller = identify(scope, callers)
@@ -117,7 +117,7 @@ class Held:
     def check(self, size: int) -> None:
         """Raise a `Refusal` if a body of this size has to go, because there are too many."""
         if self.bytes > self.most and size > _SMALL:
-            raise come_back("Too many large messages come in at once.", _RETRY_WHEN_FULL)
+            raise retry_later("Too many large messages come in at once.", _RETRY_WHEN_FULL)
 
 
 class Body:
@@ -194,7 +194,7 @@ class Body:
         message = await self._next()
         if message["type"] == "http.disconnect":
             # Its sender has gone. Should anything pass this answer on to one that has not, it is to come again.
-            raise come_back("The body ended too early.", _RETRY_WHEN_CUT_SHORT)
+            raise retry_later("The body ended too early.", _RETRY_WHEN_CUT_SHORT)
         part: bytes = message.get("body", b"")
         return part
 
@@ -226,7 +226,10 @@ def host_of(scope: Scope) -> bytes:
 
 
 def asked_url(scope: Scope) -> str:
-    """The address under which whoever sent a request knows us, up to where our own paths begin; "" if the Host header is no host."""
+    """The base URL under which the sender of a request reaches this server, up to where its own paths begin.
+
+    "" if the Host header is no host.
+    """
     host = host_of(scope).decode("latin-1").strip()
     if not host:
         address, port = scope.get("server") or ("localhost", None)
@@ -283,15 +286,15 @@ _TITLES = {
 }
 
 
-def come_back(detail: str, seconds: float) -> Refusal:
-    """What somebody is told who may try again after so many seconds. Never 429: RAP senders do not come back after a 4xx."""
+def retry_later(detail: str, seconds: float) -> Refusal:
+    """The refusal of a request that may be retried after so many seconds. Never 429: RAP senders do not come back after a 4xx."""
     after = max(1, math.ceil(seconds))
     return Refusal(503, f"{detail} Send it again in {after} s.", ((b"retry-after", str(after).encode()),))
 
 
 def _turned_away(callers: Callers, scope: Scope, why: str) -> Refusal:
-    # Whoever sent it may not look at our answer, so whoever runs this is told too.
-    callers.turned_away.tell(address_of(scope), why)
+    # The sender may not read the response, so the operator is told too.
+    callers.rejected_log.log_rejection(address_of(scope), why)
     return unauthorized(callers)
 
 
@@ -311,7 +314,7 @@ def _what_is_missing(callers: Callers, scope: Scope, headers: Mapping[bytes, byt
 
 
 def unauthorized(callers: Callers) -> Refusal:
-    """What a stranger is told."""
+    """The refusal of an unauthenticated request."""
     if callers.local_only:
         return Refusal(
             401,

@@ -1,4 +1,4 @@
-"""Callers who sign their requests with AWS Signature Version 4, with key pairs that this server was given.
+"""Authenticate callers that sign requests with AWS Signature Version 4, using the key pairs configured here.
 
 The signature covers the method, the path, the query, the headers it names and the body. It is computed again from the request as it was
 received, by the signer that also signs ours, and compared in constant time. AWS is not asked who may do what: IAM is for a gateway.

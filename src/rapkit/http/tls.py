@@ -1,4 +1,4 @@
-"""HTTPS for a server of ours, and the client certificates it asks for."""
+"""TLS for a server, and the client certificates it asks for."""
 
 import ssl
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rapkit.delivery.client_certificate import check_certificate
 class Tls:
     """The certificate of a server and its key, as PEM files. `client_ca` has the authorities whose client certificates are accepted.
 
-    With a `client_ca`, who connects has to show a certificate; not if it is `optional`, for servers that have something for strangers.
+    With a `client_ca`, peers have to present a certificate, unless it is `optional`, for servers with unauthenticated endpoints.
     """
 
     cert: str

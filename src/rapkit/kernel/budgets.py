@@ -1,18 +1,18 @@
-"""How much a thread may use, and what happens when it has."""
+"""The budget of a thread: what it has used, its limits, and grants of more."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rapkit.kernel.draft import Draft
 from rapkit.kernel.entries import GrantedEntry
 from rapkit.kernel.incoming import Grant
 from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.step_builder import StepBuilder
 from rapkit.kernel.thread import Granted, Thread
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """One thing a thread may use so much of: what it is called, how much was used, how much there is; None is without end."""
+class BudgetAccount:
+    """One budget of a thread: its name, how much was used, and its limit; None is unlimited."""
 
     name: str
     used: float
@@ -25,20 +25,22 @@ class Account:
         return self.limit is not None and self.used >= self.limit
 
 
-def accounts(thread: Thread, limits: ThreadLimits) -> tuple[Account, ...]:
+def accounts(thread: Thread, limits: ThreadLimits) -> tuple[BudgetAccount, ...]:
     """Everything a thread may use so much of, with what it was granted on top."""
     usage, granted = thread.usage_of_all, thread.granted
     return (
-        Account(
+        BudgetAccount(
             "slices", usage.requests, _sum(limits.slices, granted.slices), lambda n: f"{n:,.0f} slice{'s' * (n != 1)}"
         ),
-        Account(
+        BudgetAccount(
             "tokens",
             usage.input_tokens + usage.output_tokens,
             _sum(limits.tokens, granted.tokens),
             lambda n: f"{n:,.0f} tokens",
         ),
-        Account("cost", usage.cost, _sum(limits.cost, granted.cost), lambda n: f"${n:,.2f}" if n >= 1 else f"${n:.4g}"),
+        BudgetAccount(
+            "cost", usage.cost, _sum(limits.cost, granted.cost), lambda n: f"${n:,.2f}" if n >= 1 else f"${n:.4g}"
+        ),
     )
 
 
@@ -58,8 +60,8 @@ def used_up(thread: Thread, limits: ThreadLimits) -> str | None:
     return None
 
 
-def receive_grant(draft: Draft, grant: Grant) -> None:
-    """Somebody grants the thread more. If that is what it waited for, it goes on."""
+def receive_grant(draft: StepBuilder, grant: Grant) -> None:
+    """A client grants the thread more. If the thread waited for that, it resumes."""
     thread = draft.thread
     if grant != Grant():
         draft.change(granted=thread.granted + Granted(grant.slices, grant.tokens, grant.cost), told_of_stop=False)

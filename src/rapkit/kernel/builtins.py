@@ -1,4 +1,4 @@
-"""Tools every thread has. Most run within the turn: their result is there before anything else can happen (SUB-16)."""
+"""The tools every thread has. Most run within the turn: their result is there before anything else can happen (SUB-16)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,35 +7,35 @@ from typing import Any
 
 from rapkit.call_ids import find_call
 from rapkit.kernel.calls import cancel_subscription
-from rapkit.kernel.cancelling import cancel_pending
-from rapkit.kernel.completion import Tool
-from rapkit.kernel.draft import Draft
+from rapkit.kernel.cancellation import cancel_pending
+from rapkit.kernel.child_threads import close_child, report, send_to_child, spawn, task_summary
+from rapkit.kernel.completion import ModelTool
 from rapkit.kernel.entries import MadeCall
 from rapkit.kernel.events import may_have_children
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.kernel.moments import moment, spoken
-from rapkit.kernel.people import ask
-from rapkit.kernel.relatives import brief, close_child, report, spawn, tell_child
+from rapkit.kernel.step_builder import StepBuilder
 from rapkit.kernel.thread import OpenChoice, Pending, Thread
+from rapkit.kernel.time_text import format_time, parse_time
+from rapkit.kernel.user_requests import ask_user
 from rapkit.protocol import ArgumentChecker
 
 _LONGEST_SLEEP = 10 * 365 * 24 * 3600.0
 _MOST_LISTED = 20
 
 
-class Refused(Exception):
+class BuiltinRefused(Exception):
     """A call of a built-in tool that makes no sense; the text is for the model."""
 
 
 @dataclass(frozen=True)
 class Builtin:
-    """A tool of our own: what the model is told of it, and what it does.
+    """A built-in tool: its definition for the model, and its implementation.
 
     `run` gives the text of its result, None if that comes later, or raises Refused. `is_for` says which threads are offered it.
     """
 
-    tool: Tool
-    run: Callable[[Draft, MadeCall], str | None]
+    tool: ModelTool
+    run: Callable[[StepBuilder, MadeCall], str | None]
     is_for: Callable[[Thread, ThreadLimits], bool] = lambda _thread, _limits: True
 
     @cached_property
@@ -44,15 +44,15 @@ class Builtin:
         return ArgumentChecker(self.tool.input_schema)
 
 
-def offered(thread: Thread, limits: ThreadLimits) -> tuple[Tool, ...]:
-    """The tools of ours a thread is offered; the same ones all its life."""
+def offered_builtins(thread: Thread, limits: ThreadLimits) -> tuple[ModelTool, ...]:
+    """The built-in tools that a thread is offered; the same ones for its whole lifetime."""
     return tuple(each.tool for each in BUILTINS.values() if each.is_for(thread, limits))
 
 
 # Calls
 
 
-def too_many_calls(draft: Draft) -> str | None:
+def too_many_calls(draft: StepBuilder) -> str | None:
     """Why there may not be another call that waits, if there may not: each is part of the state, which is written at every step."""
     waiting = len(draft.thread.pending)
     if waiting < draft.limits.calls:
@@ -63,24 +63,24 @@ def too_many_calls(draft: Draft) -> str | None:
     )
 
 
-def _cancel_subscription(draft: Draft, call: MadeCall) -> str:
+def _cancel_subscription(draft: StepBuilder, call: MadeCall) -> str:
     given = call.arguments["tool_call_id"]
     call_id = find_call(given, draft.thread.subscriptions)
     if call_id is None:
         active = ", ".join(draft.thread.subscriptions) or "none"
-        raise Refused(f"{given!r} is no active subscription of this thread. Active: {active}.")
+        raise BuiltinRefused(f"{given!r} is no active subscription of this thread. Active: {active}.")
     cancel_subscription(draft, call_id, "cancelled by the model")
     return f"The subscription {call_id} is cancelled. No more events of it will come."
 
 
-def _cancel_tool_call(draft: Draft, call: MadeCall) -> str:
+def _cancel_tool_call(draft: StepBuilder, call: MadeCall) -> str:
     given = call.arguments["tool_call_id"]
     running = [id for id, each in draft.thread.pending.items() if each.detached]
     call_id = find_call(given, (*running, *draft.thread.subscriptions))
     if call_id in draft.thread.subscriptions:
-        raise Refused(f"{call_id!r} is a subscription. Use cancel_subscription.")
+        raise BuiltinRefused(f"{call_id!r} is a subscription. Use cancel_subscription.")
     if call_id is None:
-        raise Refused(f"{given!r} is no running call of this thread. Running: {', '.join(running) or 'none'}.")
+        raise BuiltinRefused(f"{given!r} is no running call of this thread. Running: {', '.join(running) or 'none'}.")
     cancel_pending(draft, call_id)
     return f"The call {call_id} is cancelled. Its result will not come."
 
@@ -88,36 +88,36 @@ def _cancel_tool_call(draft: Draft, call: MadeCall) -> str:
 # Time
 
 
-def _sleep(draft: Draft, call: MadeCall) -> None:
+def _sleep(draft: StepBuilder, call: MadeCall) -> None:
     _wait(draft, call, draft.now + call.arguments["seconds"])
 
 
-def _sleep_until(draft: Draft, call: MadeCall) -> None:
+def _sleep_until(draft: StepBuilder, call: MadeCall) -> None:
     now = draft.now
     try:
-        until = moment(call.arguments["time"], call.arguments.get("timezone"), now)
+        until = parse_time(call.arguments["time"], call.arguments.get("timezone"), now)
     except (ValueError, OverflowError) as error:
-        raise Refused(f"{error} It is {spoken(now)}.") from None
+        raise BuiltinRefused(f"{error} It is {format_time(now)}.") from None
     if until <= now:
-        raise Refused(f"That is over: it is {spoken(now)}.")
+        raise BuiltinRefused(f"That is over: it is {format_time(now)}.")
     if until > now + _LONGEST_SLEEP:
-        raise Refused(f"That is more than ten years away. It is {spoken(now)}.")
+        raise BuiltinRefused(f"That is more than ten years away. It is {format_time(now)}.")
     _wait(draft, call, until)
 
 
-def _wait_for_event(draft: Draft, call: MadeCall) -> None:
+def _wait_for_event(draft: StepBuilder, call: MadeCall) -> None:
     seconds = call.arguments.get("at_most_seconds")
     if seconds is None and draft.thread.parent is not None and not draft.thread.waits:
-        raise Refused("Nothing is left that could happen here. Report to the parent thread, or end your turn.")
+        raise BuiltinRefused("Nothing is left that could happen here. Report to the parent thread, or end your turn.")
     _wait(draft, call, None if seconds is None else draft.now + seconds)
 
 
-def _wait(draft: Draft, call: MadeCall, until: float | None) -> None:
+def _wait(draft: StepBuilder, call: MadeCall, until: float | None) -> None:
     """Sleep until then, or until anything else wakes the thread."""
     draft.add_pending(call.id, _pending(draft, call, awaits="time", until=until))
 
 
-def _pending(draft: Draft, call: MadeCall, **more: Any) -> Pending:
+def _pending(draft: StepBuilder, call: MadeCall, **more: Any) -> Pending:
     return Pending(
         call.name, call.arguments, "", call.name, draft.now, provider_id=call.provider_id, since=draft.now, **more
     )
@@ -126,28 +126,28 @@ def _pending(draft: Draft, call: MadeCall, **more: Any) -> Pending:
 # People
 
 
-def _ask_user(draft: Draft, call: MadeCall) -> None:
+def _ask_user(draft: StepBuilder, call: MadeCall) -> None:
     if problem := too_many_calls(draft):
-        raise Refused(problem)
+        raise BuiltinRefused(problem)
     draft.add_pending(call.id, _pending(draft, call, awaits="user"))
     choices = tuple(call.arguments.get("choices") or ())
-    ask(draft, call.id, OpenChoice(call.arguments["question"], choices, None, "", "", draft.now))
+    ask_user(draft, call.id, OpenChoice(call.arguments["question"], choices, None, "", "", draft.now))
 
 
 # Relatives
 
 
-def _spawn_thread(draft: Draft, call: MadeCall) -> str:
+def _spawn_thread(draft: StepBuilder, call: MadeCall) -> str:
     thread = draft.thread
     task = call.arguments["task"].strip()
     if not may_have_children(thread, draft.limits):
-        raise Refused("This thread may have no child threads. Do it here.")
+        raise BuiltinRefused("This thread may have no child threads. Do it here.")
     if not task:
-        raise Refused("A child thread needs a task.")
-    if brief(task) == thread.task:
-        raise Refused("That is what this thread was made for. Do it here.")
+        raise BuiltinRefused("A child thread needs a task.")
+    if task_summary(task) == thread.task:
+        raise BuiltinRefused("That is what this thread was made for. Do it here.")
     if len(thread.spawned) >= draft.limits.children:
-        raise Refused(
+        raise BuiltinRefused(
             f"This thread has {len(thread.spawned)} open child threads, and may not have more. "
             "Close one with close_thread, or wait for one to end."
         )
@@ -156,15 +156,15 @@ def _spawn_thread(draft: Draft, call: MadeCall) -> str:
     return f"The child thread {child} works on it. Its reports will come by themselves."
 
 
-def _send_message_to_child(draft: Draft, call: MadeCall) -> str:
+def _send_message_to_child(draft: StepBuilder, call: MadeCall) -> str:
     child = _open_child(draft, call.arguments["thread_id"])
-    tell_child(draft, child, call.id, call.arguments["text"])
+    send_to_child(draft, child, call.id, call.arguments["text"])
     return f"The child thread {child} will see it."
 
 
-def _report_to_parent(draft: Draft, call: MadeCall) -> str:
+def _report_to_parent(draft: StepBuilder, call: MadeCall) -> str:
     if draft.thread.parent is None:
-        raise Refused("This thread has no parent. What you say here is read by the user.")
+        raise BuiltinRefused("This thread has no parent. What you say here is read by the user.")
     if call.arguments.get("done"):
         draft.close_at_end("the thread itself, which is done", call.arguments["text"])
         return "The parent thread will see it, and this thread is closed."
@@ -172,25 +172,25 @@ def _report_to_parent(draft: Draft, call: MadeCall) -> str:
     return "The parent thread will see it."
 
 
-def _close_thread(draft: Draft, call: MadeCall) -> str:
+def _close_thread(draft: StepBuilder, call: MadeCall) -> str:
     child = call.arguments.get("thread_id")
     if child and child != draft.thread.id:
         close_child(draft, _open_child(draft, child))
         return f"The child thread {child} is being closed."
     if draft.thread.parent is None:
-        raise Refused(
+        raise BuiltinRefused(
             "This is the user's own conversation, which only the user closes. Name a child thread to close that."
         )
     draft.close_at_end("the thread itself", None)
     return "This thread is closed."
 
 
-def _open_child(draft: Draft, child: str) -> str:
+def _open_child(draft: StepBuilder, child: str) -> str:
     thread = draft.thread
     open_ones = [*(id for id, each in thread.spawned.items() if not each.closing), *thread.children]
     if child not in open_ones:
         listed = ", ".join(open_ones[:_MOST_LISTED]) or "none"
-        raise Refused(f"{child!r} is no open child of this thread. Open: {listed}.")
+        raise BuiltinRefused(f"{child!r} is no open child of this thread. Open: {listed}.")
     return child
 
 
@@ -221,7 +221,7 @@ BUILTINS: dict[str, Builtin] = {
     builtin.tool.name: builtin
     for builtin in (
         Builtin(
-            Tool(
+            ModelTool(
                 "cancel_subscription",
                 "Cancel a subscription of this thread, by the id of the tool call that started it.",
                 _CALL_ID,
@@ -229,11 +229,11 @@ BUILTINS: dict[str, Builtin] = {
             _cancel_subscription,
         ),
         Builtin(
-            Tool("cancel_tool_call", "Cancel a tool call that is still running, by its id.", _CALL_ID),
+            ModelTool("cancel_tool_call", "Cancel a tool call that is still running, by its id.", _CALL_ID),
             _cancel_tool_call,
         ),
         Builtin(
-            Tool(
+            ModelTool(
                 "sleep",
                 "Wait for some seconds. Whatever happens meanwhile (a message, an event, a result) ends it early.",
                 _object(("seconds",), seconds=_SECONDS),
@@ -241,7 +241,7 @@ BUILTINS: dict[str, Builtin] = {
             _sleep,
         ),
         Builtin(
-            Tool(
+            ModelTool(
                 "sleep_until",
                 "Wait until a date and time. Whatever happens meanwhile (a message, an event, a result) ends it early.",
                 _object(
@@ -253,7 +253,7 @@ BUILTINS: dict[str, Builtin] = {
             _sleep_until,
         ),
         Builtin(
-            Tool(
+            ModelTool(
                 "wait_for_event",
                 "Do nothing until something happens: an event of a subscription, a result, a report, a message.",
                 _object((), at_most_seconds=_SECONDS),
@@ -261,7 +261,7 @@ BUILTINS: dict[str, Builtin] = {
             _wait_for_event,
         ),
         Builtin(
-            Tool(
+            ModelTool(
                 "ask_user",
                 "Ask the user something and wait for the answer, however long that takes.",
                 _object(
@@ -278,7 +278,7 @@ BUILTINS: dict[str, Builtin] = {
             _ask_user,
         ),
         Builtin(
-            Tool(
+            ModelTool(
                 "spawn_thread",
                 "Begin a child thread that works on a task by itself, at the same time as this one. It knows what was said here so far, "
                 "and reports back. Say in the task all that is wanted of it.",
@@ -288,7 +288,7 @@ BUILTINS: dict[str, Builtin] = {
             may_have_children,
         ),
         Builtin(
-            Tool(
+            ModelTool(
                 "send_message_to_child",
                 "Say something to an open child thread of this one.",
                 _object(
@@ -299,7 +299,7 @@ BUILTINS: dict[str, Builtin] = {
             may_have_children,
         ),
         Builtin(
-            Tool(
+            ModelTool(
                 "report_to_parent",
                 "Tell the thread that made this one something: a result, progress, a question. Before you say that you are done, cancel "
                 "the subscriptions of this thread with cancel_subscription.",
@@ -316,7 +316,7 @@ BUILTINS: dict[str, Builtin] = {
             _has_parent,
         ),
         Builtin(
-            Tool(
+            ModelTool(
                 "close_thread",
                 "Close a child thread of this one, or this one if it is a child. Threads it has made go on. Before you close this one, "
                 "cancel its subscriptions with cancel_subscription; a child that you close should have cancelled its own.",

@@ -1,16 +1,16 @@
-"""Calls: their answers, in time, late or never, and their cancellation."""
+"""Tool calls: their results, in time, late or never, and their cancellation."""
 
 from dataclasses import replace
 
-from rapkit.kernel.cancelling import cancel_pending
-from rapkit.kernel.draft import Draft, expired_call, timed_call, waited
+from rapkit.kernel.cancellation import cancel_pending
+from rapkit.kernel.child_threads import report
 from rapkit.kernel.effects import Invoke, TellCancelled
 from rapkit.kernel.entries import Answered, Unsubscribed
-from rapkit.kernel.events import confirm, receive_refused_event, refuse_early, refuse_waiting
-from rapkit.kernel.incoming import CancelCall, Refused, SetAside, TimerDue, Undelivered
-from rapkit.kernel.people import receive_question_over, refuse_question
-from rapkit.kernel.relatives import report
+from rapkit.kernel.events import confirm_subscription, receive_refused_event, refuse_early, refuse_waiting
+from rapkit.kernel.incoming import CallbackRefused, CancelCall, SetAside, TimerDue, Undelivered
+from rapkit.kernel.step_builder import StepBuilder, expired_call, timed_call, waited
 from rapkit.kernel.thread import Expired, Pending, Subscription
+from rapkit.kernel.user_requests import receive_question_over, refuse_question
 from rapkit.protocol import ToolResult
 
 CANCELLED_BY_USER = "Error: Cancelled. The user cancelled this call."
@@ -23,10 +23,11 @@ _LONG_WAIT = 60.0
 """Seconds that a model waits by itself, after which it is no loop that runs away."""
 
 
-def receive_result(draft: Draft, result: ToolResult) -> None:
+def receive_result(draft: StepBuilder, result: ToolResult) -> None:
     """Record a tool's answer; ask the model to go on once every call is answered.
 
-    A result nobody waits for is ignored, not an error (CB-8): the tool did its part, and a 5xx would only make it send the same again.
+    A result that no call waits for is ignored, not an error (CB-8): the tool did its part, and a 5xx would only make it send the same
+    again.
     """
     thread = draft.thread
     if draft.awaits_tool(result.id):
@@ -41,17 +42,17 @@ def receive_result(draft: Draft, result: ToolResult) -> None:
         draft.ignore("tool_result", "no call waits for it", result.id)
 
 
-def _take_answer(draft: Draft, result: ToolResult, call: Pending | Expired, *, late: bool) -> None:
+def _take_answer(draft: StepBuilder, result: ToolResult, call: Pending | Expired, *, late: bool) -> None:
     subscribed = _subscribe(draft, result, call)
     draft.journal(_answered(result, call.name, late=late, subscribed=subscribed))
     if subscribed:
-        confirm(draft, result.id, call.early)
+        confirm_subscription(draft, result.id, call.early)
     else:
         refuse_early(draft, result.id, call.early)
     draft.wake()
 
 
-def _subscribe(draft: Draft, result: ToolResult, call: Pending | Expired) -> bool:
+def _subscribe(draft: StepBuilder, result: ToolResult, call: Pending | Expired) -> bool:
     """Track the call as a subscription, if it is one (SUB-10) and there is room for it (SUB-17)."""
     if not result.subscription:
         return False
@@ -82,7 +83,7 @@ def _answered(result: ToolResult, name: str, *, late: bool, subscribed: bool) ->
     )
 
 
-def receive_undelivered(draft: Draft, undelivered: Undelivered) -> None:
+def receive_undelivered(draft: StepBuilder, undelivered: Undelivered) -> None:
     """A call that did not get to its server: send it once more if it was only stale (DIS-10), else tell the model (INV-6)."""
     call_id = undelivered.call_id
     call = draft.thread.pending.get(call_id)
@@ -103,7 +104,7 @@ def receive_undelivered(draft: Draft, undelivered: Undelivered) -> None:
     _expire(draft, call_id, f"Error: The call of {call.name!r} could not be delivered: {undelivered.problem}. {effect}")
 
 
-def _expire(draft: Draft, call_id: str, text: str) -> None:
+def _expire(draft: StepBuilder, call_id: str, text: str) -> None:
     """Give a call up. Its server may have got it all the same, so that one late answer is still taken."""
     call = draft.take_pending(call_id)
     draft.remember_expired(call_id, call)
@@ -111,11 +112,11 @@ def _expire(draft: Draft, call_id: str, text: str) -> None:
     draft.wake()
 
 
-def receive_timer(draft: Draft, timer: TimerDue) -> None:
+def receive_timer(draft: StepBuilder, timer: TimerDue) -> None:
     """The time of a call is over, that of its question, or that for which its late answer would have been taken."""
     expired, timed = expired_call(timer.key), timed_call(timer.key)
     if expired in draft.thread.expired:
-        # Nobody waits for it; the journal tells only what becomes of its events.
+        # No call waits for it; the journal records only what becomes of its events.
         refuse_early(draft, expired, draft.take_expired(expired).early)
     elif timed in draft.thread.timers:
         # What came in the same mail may have put another timer in its place, which is not due.
@@ -125,7 +126,7 @@ def receive_timer(draft: Draft, timer: TimerDue) -> None:
         draft.take_timer_away(timer.key)
 
 
-def _receive_call_timer(draft: Draft, call_id: str) -> None:
+def _receive_call_timer(draft: StepBuilder, call_id: str) -> None:
     call = draft.thread.pending.get(call_id)
     # Where nothing ends a question, the time of a call that is to be authorised is its own.
     is_of_call = draft.limits.question_timeout is None and call is not None and call.timeout is not None
@@ -146,7 +147,7 @@ def _receive_call_timer(draft: Draft, call_id: str) -> None:
         )
 
 
-def receive_set_aside(draft: Draft, lost: SetAside) -> None:
+def receive_set_aside(draft: StepBuilder, lost: SetAside) -> None:
     """A message that cannot be processed. If a call would hang without it, or a parent, they are answered with that."""
     call_id = lost.call_id
     if lost.what == "user_choice" and call_id is not None:
@@ -162,7 +163,7 @@ def receive_set_aside(draft: Draft, lost: SetAside) -> None:
         draft.wake()
 
 
-def receive_refused(draft: Draft, refused: Refused) -> None:
+def receive_refused(draft: StepBuilder, refused: CallbackRefused) -> None:
     """A message of a call was refused for good: a call that would wait for it for ever is given up (CB-15).
 
     What changes nothing is not journaled: its sender was told that it is refused, not that we have it.
@@ -180,7 +181,7 @@ def receive_refused(draft: Draft, refused: Refused) -> None:
         receive_refused_event(draft, call_id, refused.reason)
 
 
-def receive_cancel(draft: Draft, cancel: CancelCall) -> None:
+def receive_cancel(draft: StepBuilder, cancel: CancelCall) -> None:
     """The user cancels a call or a subscription; the model is told of a call, which it waits for."""
     call_id = cancel.call_id
     if call_id in draft.thread.pending:
@@ -195,7 +196,7 @@ def receive_cancel(draft: Draft, cancel: CancelCall) -> None:
         draft.ignore("cancel", "no such call is pending, and no such subscription active", call_id)
 
 
-def cancel_subscription(draft: Draft, call_id: str, reason: str, *, by_user: bool = False) -> None:
+def cancel_subscription(draft: StepBuilder, call_id: str, reason: str, *, by_user: bool = False) -> None:
     """Stop listening: every server is told, and what still comes is discarded (SUB-15, SUB-16)."""
     draft.drop_subscription(call_id)
     draft.journal(Unsubscribed(call_id, reason, by_user))

@@ -1,4 +1,4 @@
-"""What the loaded toolsets offer to the model, under which names, and what is wrong with them."""
+"""The catalog of tools offered to the model: their names, their servers, and which tools are withheld and why."""
 
 import re
 from collections import defaultdict
@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from rapkit.kernel.builtins import RESERVED
-from rapkit.kernel.completion import Tool
+from rapkit.kernel.completion import ModelTool
 from rapkit.protocol import ArgumentChecker, ToolDefinition, ToolsetDocument, UnusableTool
 from rapkit.protocol.display_script import render
 
@@ -32,7 +32,7 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Offer:
+class OfferedTool:
     """A tool that the model may call by `name`. `server` knows it as `definition.name`."""
 
     name: str
@@ -45,9 +45,9 @@ class Offer:
         return ArgumentChecker(self.definition.inputSchema)
 
     @property
-    def tool(self) -> Tool:
-        """The tool as the model is told of it. The text is a stranger's (RUN-9): it is passed on, and nothing else is done with it."""
-        return Tool(self.name, self.definition.description, self.definition.inputSchema)
+    def tool(self) -> ModelTool:
+        """The tool as the model is told of it. The text is untrusted (RUN-9): it is passed on, and nothing else is done with it."""
+        return ModelTool(self.name, self.definition.description, self.definition.inputSchema)
 
     def display(self, arguments: dict[str, Any]) -> str | None:
         """A call of the tool for people, in one line, if the tool says how."""
@@ -56,7 +56,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class WithheldTool:
     """A tool that is not offered, and why."""
 
     name: str
@@ -73,11 +73,11 @@ class Catalog:
     def __init__(self, loaded: Sequence[Loaded]) -> None:
         self.loaded = tuple(loaded)
         self.missing: Mapping[str, str] = {}
-        named: dict[str, list[Offer]] = defaultdict(list)
+        named: dict[str, list[OfferedTool]] = defaultdict(list)
         for each in loaded:
             for definition in each.document.tools:
                 name = offered_name(each.prefix, definition.name)
-                named[name].append(Offer(name, each.server, definition))
+                named[name].append(OfferedTool(name, each.server, definition))
         self.offers = {name: offers[0] for name, offers in named.items() if len(offers) == 1 and name not in RESERVED}
         self.withheld = (
             *(_withheld(name, offers) for name, offers in named.items() if name not in self.offers),
@@ -85,7 +85,7 @@ class Catalog:
         )
 
     @cached_property
-    def tools(self) -> tuple[Tool, ...]:
+    def tools(self) -> tuple[ModelTool, ...]:
         """What servers offer to the model."""
         return tuple(offer.tool for offer in self.offers.values())
 
@@ -101,7 +101,7 @@ class Catalog:
         """What a server offered."""
         return next((each.document for each in self.loaded if each.server == server), None)
 
-    def names(self, ours: Iterable[Tool] = ()) -> str:
+    def names(self, ours: Iterable[ModelTool] = ()) -> str:
         """The names the model may use, `ours` first, as a text; and whose tools are missing."""
         missing = f". The tools of {', '.join(self.missing)} are missing" if self.missing else ""
         return _listed(tool.name for tool in (*ours, *self.tools)) + missing
@@ -112,18 +112,18 @@ def offered_name(prefix: str, name: str) -> str:
     return _NOT_FOR_MODELS.sub("_", prefix + name)[:_LONGEST_NAME]
 
 
-def _withheld(name: str, offers: Sequence[Offer]) -> Withheld:
+def _withheld(name: str, offers: Sequence[OfferedTool]) -> WithheldTool:
     servers = tuple(dict.fromkeys(offer.server for offer in offers))
     if name in RESERVED:
-        return Withheld(name, servers, f"{name!r} is a reserved name. Give the server a prefix.")
+        return WithheldTool(name, servers, f"{name!r} is a reserved name. Give the server a prefix.")
     tools = ", ".join(f"{offer.definition.name} of {offer.server}" for offer in offers)
     # A prefix is for all tools of a server, so it does not help where names became alike only because models take no others.
     way_out = "Give one of the servers a prefix." if len(servers) > 1 else "Rename one of them on the server."
-    return Withheld(name, servers, f"{len(offers)} tools are called {name!r} by the model ({tools}). {way_out}")
+    return WithheldTool(name, servers, f"{len(offers)} tools are called {name!r} by the model ({tools}). {way_out}")
 
 
-def _left_out(server: str, tool: UnusableTool) -> Withheld:
-    return Withheld(
+def _left_out(server: str, tool: UnusableTool) -> WithheldTool:
+    return WithheldTool(
         tool.name, (server,), f"{server} offers a tool that cannot be used: {tool.problem}. Correct it on the server."
     )
 

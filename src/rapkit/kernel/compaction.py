@@ -1,7 +1,7 @@
-"""Making room in what the model is shown: a summary of what was said long ago takes its place.
+"""Compaction: replace the oldest part of what the model is shown by a summary.
 
-The journal stays as it is. A summary is a line of it that says up to which line it goes, so that whoever inherits the journal up to an
-earlier line sees what it always saw. Calls that go on are named with it, because the model may want to cancel them, or hear of them.
+The journal stays as it is. A summary is a line of it that says up to which line it goes, so that a thread that inherits the journal up to
+an earlier line sees what it always saw. Calls that go on are named with it, because the model may want to cancel them, or hear of them.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from rapkit.kernel.completion import Question, Reply, Usage
 from rapkit.kernel.conversation import Conversation, Heard
-from rapkit.kernel.draft import Draft
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import SHOWN, Answered, Failed, LiveCall, ModelSaid, Summary
 from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import Numbered
+from rapkit.kernel.step_builder import StepBuilder
 from rapkit.kernel.thread import Summarised, Thread
 
 CONTEXT_WINDOW = 128_000
@@ -108,7 +108,7 @@ def summary_question(conversation: Conversation) -> Question:
 
 def compacted(thread: Thread, said: Reply, where: Cut, now: float, limits: ThreadLimits) -> Step:
     """The model has written a summary; it is asked again, with that."""
-    draft = Draft(thread, now, limits)
+    draft = StepBuilder(thread, now, limits)
     draft.change(usage=thread.usage + said.usage, failures=0)
     children = {child: each.task for child, each in thread.spawned.items() if not each.closing}
     summary = Summary(said.text, where.upto, _live(thread, where.calls_behind), children, said.usage)
@@ -120,13 +120,13 @@ def compacted(thread: Thread, said: Reply, where: Cut, now: float, limits: Threa
 
 def not_compacted(thread: Thread, problem: str, usage: Usage, now: float, limits: ThreadLimits) -> Step:
     """There is no summary: the model is asked without one. It is tried again when more has been said."""
-    draft = Draft(thread, now, limits)
+    draft = StepBuilder(thread, now, limits)
     draft.journal(Failed(f"What was said so far could not be summarised: {problem}"))
     draft.change(usage=thread.usage + usage, compact_after=thread.shown + max(2, limits.window // _KEPT), context=0)
     return draft.step()
 
 
-def takes_less(thread: Thread, room: int, tokens: int, now: float, limits: ThreadLimits) -> Step | None:
+def shrink_window(thread: Thread, room: int, tokens: int, now: float, limits: ThreadLimits) -> Step | None:
     """The model takes less than it was asked, which was so many tokens by our count: half of that, for all we know.
 
     None if that would be too little to go on with.
@@ -134,7 +134,7 @@ def takes_less(thread: Thread, room: int, tokens: int, now: float, limits: Threa
     less = min(room, tokens) // 2
     if less < _LEAST_ROOM:
         return None
-    draft = Draft(thread, now, limits)
+    draft = StepBuilder(thread, now, limits)
     draft.change(room=less, compact_after=0, usage=thread.usage + Usage(requests=1))
     return draft.step()
 

@@ -1,4 +1,4 @@
-"""What a model is asked, and what it replies, for any provider."""
+"""The request to a model and its reply, independent of any provider."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,7 +7,7 @@ from rapkit.kernel.conversation import Conversation
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ModelTool:
     """A tool as a model is offered it."""
 
     name: str
@@ -21,7 +21,7 @@ class Question:
 
     instructions: str
     conversation: Conversation
-    tools: tuple[Tool, ...]
+    tools: tuple[ModelTool, ...]
     for_summary: bool = False
 
 

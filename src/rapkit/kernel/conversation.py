@@ -1,4 +1,4 @@
-"""A conversation as a model is shown it, for any provider.
+"""The conversation that a model is shown, independent of any provider.
 
 It alternates: something heard, something said, something heard. It begins with a text that was heard and ends with something heard. Every
 call that is said is answered in what is heard next, and nothing else is: strict providers refuse anything else, and no provider minds.
@@ -21,7 +21,7 @@ class SaidCall:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the model said, or is made to believe it said. `thoughts` are for the provider that made them, and nobody else's business."""
+    """What the model said, or is made to believe it said. `thoughts` are for the provider that made them, and for no other."""
 
     text: str = ""
     calls: tuple[SaidCall, ...] = ()
@@ -29,7 +29,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolAnswer:
     """What a call gave: never empty."""
 
     call_id: str
@@ -41,7 +41,7 @@ class Answer:
 class Heard:
     """What the model hears: answers to the calls said just before, then texts of the user."""
 
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ToolAnswer, ...] = ()
     texts: tuple[str, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""What is to be done after a step was stored."""
+"""Effects: what the runtime has to do after a step was stored."""
 
 from dataclasses import dataclass
 from typing import Any

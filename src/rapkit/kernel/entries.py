@@ -1,4 +1,4 @@
-"""The lines of a thread's journal. It is only ever appended to; what a model is shown of it is made by the projection."""
+"""The entries of a thread's journal. The journal is append-only; the projection turns it into what a model is shown."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal

@@ -1,14 +1,14 @@
-"""Events of subscriptions: into this thread, into a child of their own, or kept until their call is confirmed."""
+"""Subscription events: deliver them into this thread or a child of their own, or keep them until their call is confirmed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rapkit.kernel.draft import Draft, without
 from rapkit.kernel.effects import MakeChild
 from rapkit.kernel.entries import Began, ChildMade, Happened, Ignored, Released, Unsubscribed
 from rapkit.kernel.incoming import EventForChild
 from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.step_builder import StepBuilder, without
 from rapkit.kernel.thread import EarlyEvent, Expired, Granted, Inherited, Pending, Thread, WaitingEvent
 from rapkit.protocol import SubscriptionEvent
 
@@ -18,8 +18,8 @@ _FINISHED = "the subscription ended with its final event"
 _NOT_CONFIRMED = "its call did not become a subscription"
 
 
-def receive_event(draft: Draft, event: SubscriptionEvent) -> None:
-    """An event: inline if it is associative (SUB-12), else in a child thread (SUB-13). One nobody listens to is discarded (SUB-15)."""
+def receive_event(draft: StepBuilder, event: SubscriptionEvent) -> None:
+    """An event: inline if it is associative (SUB-12), else in a child thread (SUB-13). One without a subscription is discarded (SUB-15)."""
     call_id = event.tool_call_id
     thread = draft.thread
     if draft.awaits_tool(call_id):
@@ -41,7 +41,7 @@ def _happened(event: SubscriptionEvent, name: str, inline: bool) -> Happened:
     )
 
 
-def receive_refused_event(draft: Draft, call_id: str, reason: str) -> None:
+def receive_refused_event(draft: StepBuilder, call_id: str, reason: str) -> None:
     """An event of an active subscription was refused: the thread is told once, until an event comes that can be used."""
     subscription = draft.thread.subscriptions[call_id]
     if subscription.refusing:
@@ -52,20 +52,20 @@ def receive_refused_event(draft: Draft, call_id: str, reason: str) -> None:
     draft.wake()
 
 
-def _set_refusing(draft: Draft, call_id: str, *, refusing: bool) -> None:
+def _set_refusing(draft: StepBuilder, call_id: str, *, refusing: bool) -> None:
     subscription = draft.thread.subscriptions[call_id]
     if subscription.refusing is not refusing:
         changed = replace(subscription, refusing=refusing)
         draft.change(subscriptions={**draft.thread.subscriptions, call_id: changed})
 
 
-def _keep_early(draft: Draft, event: SubscriptionEvent, call: _Call) -> _Call:
+def _keep_early(draft: StepBuilder, event: SubscriptionEvent, call: _Call) -> _Call:
     """It overtook the result that makes its call a subscription: what becomes of it is decided with that, in time or late."""
     seq = draft.journal(Happened(event.tool_call_id, call.name, event.text, event.associative, event.final, "early"))
     return replace(call, early=(*call.early, EarlyEvent(seq, event.associative, event.final)))
 
 
-def confirm(draft: Draft, call_id: str, early: Sequence[EarlyEvent]) -> None:
+def confirm_subscription(draft: StepBuilder, call_id: str, early: Sequence[EarlyEvent]) -> None:
     """The call is a subscription now: what came too early happens now, in the order in which it came."""
     for number, event in enumerate(early):
         if call_id not in draft.thread.subscriptions:
@@ -80,14 +80,14 @@ def confirm(draft: Draft, call_id: str, early: Sequence[EarlyEvent]) -> None:
         _process(draft, WaitingEvent(event.seq, call_id, upto), inline=inline, final=event.final)
 
 
-def refuse_early(draft: Draft, call_id: str, early: Sequence[EarlyEvent], reason: str = _NOT_CONFIRMED) -> None:
+def refuse_early(draft: StepBuilder, call_id: str, early: Sequence[EarlyEvent], reason: str = _NOT_CONFIRMED) -> None:
     """The call is no subscription after all."""
     if early:
         seqs = tuple(event.seq for event in early)
         draft.journal(Ignored("subscription_event", reason, call_id, seqs))
 
 
-def refuse_waiting(draft: Draft, reason: str, *call_ids: str) -> None:
+def refuse_waiting(draft: StepBuilder, reason: str, *call_ids: str) -> None:
     """No child will be made for the events of these calls that still wait for one (SUB-15)."""
     for call_id in call_ids:
         if seqs := tuple(event.seq for event in draft.thread.waiting_events if event.call_id == call_id):
@@ -98,7 +98,7 @@ def refuse_waiting(draft: Draft, reason: str, *call_ids: str) -> None:
     )
 
 
-def _process(draft: Draft, event: WaitingEvent, *, inline: bool, final: bool) -> None:
+def _process(draft: StepBuilder, event: WaitingEvent, *, inline: bool, final: bool) -> None:
     call_id = event.call_id
     if inline:
         draft.wake()
@@ -118,7 +118,7 @@ def may_have_children(thread: Thread, limits: ThreadLimits) -> bool:
     return limits.children > 0 and len(thread.ancestors) < limits.depth
 
 
-def make_event_children(draft: Draft) -> None:
+def make_event_children(draft: StepBuilder) -> None:
     """Children for the events that wait, the first ones first, as far as there is room."""
     while draft.thread.waiting_events and len(draft.thread.children) < draft.limits.children:
         first, *others = draft.thread.waiting_events
@@ -128,10 +128,10 @@ def make_event_children(draft: Draft) -> None:
             draft.change(ended=without(draft.thread.ended, first.call_id))
 
 
-def _make_child(draft: Draft, event: WaitingEvent) -> None:
+def _make_child(draft: StepBuilder, event: WaitingEvent) -> None:
     """A child with our history up to the event, and the event. It refers to that history, and copies none of it."""
     thread = draft.thread
-    # Nobody looks on there, and strangers' texts decide: what the user need not be asked about here, is asked about there.
+    # No user watches there, and untrusted text decides: permissions that the user gave here do not apply there.
     child = next_child(draft, event.upto, for_event=True, allowed=())
     draft.change(children=(*thread.children, child.id))
     draft.journal(ChildMade(child.id, event.call_id, event.seq))
@@ -139,7 +139,7 @@ def _make_child(draft: Draft, event: WaitingEvent) -> None:
     draft.do(MakeChild(child, event.seq, subscription.arguments))
 
 
-def next_child(draft: Draft, upto: int, *, allowed: tuple[str, ...], **more: Any) -> Thread:
+def next_child(draft: StepBuilder, upto: int, *, allowed: tuple[str, ...], **more: Any) -> Thread:
     """A child with our history up to a line, and with what is left of our budget."""
     thread = draft.thread
     used = thread.usage_of_all
@@ -162,7 +162,7 @@ def next_child(draft: Draft, upto: int, *, allowed: tuple[str, ...], **more: Any
     )
 
 
-def receive_event_for_child(draft: Draft, event: EventForChild) -> None:
+def receive_event_for_child(draft: StepBuilder, event: EventForChild) -> None:
     """The event this thread was made for."""
     draft.journal(Began(event.parent, event.call_id, event.name, event.arguments, event.text, event.final))
     draft.wake()

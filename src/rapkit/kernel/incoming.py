@@ -1,4 +1,4 @@
-"""What can happen to a thread from outside."""
+"""The messages that a thread can receive from outside."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,7 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True)
 class CloseThread:
-    """Somebody closes the thread; `by` says who, in words."""
+    """Close the thread; `by` says who does, in words."""
 
     by: str = "the user"
 
@@ -63,7 +63,7 @@ class WakeUp:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Somebody grants the thread more than its budget; with nothing in it, only lets it go on if it can."""
+    """Grant the thread more than its budget; an empty grant only lets it resume if it can."""
 
     slices: int = 0
     tokens: int = 0
@@ -81,7 +81,7 @@ class Correction:
 class Undelivered:
     """An invocation was not delivered and is not retried.
 
-    `refused`: the server answered the only attempt with a 4xx, so the call was not executed. Otherwise nobody knows whether it was.
+    `refused`: the server answered the only attempt with a 4xx, so the call was not executed. Otherwise that is unknown.
 
     `stale`: the server refused it because of `version`, the toolset version it was sent with (409). The runtime fetches the toolset again
     before the kernel sees the message: `correction` is what the new one says about the call; without one there is no newer toolset.
@@ -167,7 +167,7 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class CallbackRefused:
     """A message of a call was refused for good, and why. `what` is its type, or "" if that could not be read."""
 
     call_id: str
@@ -197,5 +197,5 @@ Incoming = (
     | ChildClosed
     | TimerDue
     | SetAside
-    | Refused
+    | CallbackRefused
 )

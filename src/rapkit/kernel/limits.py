@@ -1,4 +1,4 @@
-"""How far a thread may go, how long it waits, and what it asks a person first."""
+"""The limits of a thread: how much it may do, how long it waits, and which calls need the user's confirmation."""
 
 import math
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ class ThreadLimits:
     event is closed. 0 is without end.
 
     `slices`, `tokens`, `cost`: how often the model is asked, with how many tokens in and out, for how many US dollars, all in all; past it
-    the thread is parked until somebody grants it more. What its children take counts, and a child has what its parent had left. None is
+    the thread is parked until a client grants it more. What its children take counts, and a child has what its parent had left. None is
     without end.
 
     `window`: how many of the last entries of the journal the model is shown, about. `answer_chars`: how much of one answer or message,

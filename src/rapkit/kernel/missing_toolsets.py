@@ -1,10 +1,10 @@
-"""Toolsets a thread has to do without, because their servers could not be asked what they offer (DIS-12)."""
+"""Toolsets that a thread has to do without, because discovery of their servers failed (DIS-12)."""
 
 from rapkit.kernel.catalog import Catalog
-from rapkit.kernel.draft import Draft
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import ToolsetFound, ToolsetMissing
 from rapkit.kernel.limits import ThreadLimits
+from rapkit.kernel.step_builder import StepBuilder
 from rapkit.kernel.thread import Thread
 
 
@@ -18,7 +18,7 @@ def note_toolsets(thread: Thread, catalog: Catalog, now: float, limits: ThreadLi
     over = [server for server in missing if server not in catalog.missing]
     if not lost and not over:
         return None
-    draft = Draft(thread, now, limits)
+    draft = StepBuilder(thread, now, limits)
     offered = {each.server for each in catalog.loaded}
     found = [server for server in over if server in offered]  # any other was taken out of the configuration
     for server, reason in lost.items():

@@ -1,7 +1,7 @@
-"""What a model is shown of a journal.
+"""The projection: turn a journal into the conversation that a model is shown.
 
 The journal is what happened, in the order in which it was accepted. Strict providers want every call answered right behind it, and roles in
-turn. So a call has a place for its answer: it says that the call is still running until the answer comes, and for ever if the model was
+turn. So a call has a slot for its answer: it says that the call is still running until the answer comes, and for ever if the model was
 told so in the meantime. Whatever comes later (a late answer, an event) is a call and an answer of its own, made up for the model, that
 names the original call in an argument `kind`. Nothing is ever rewritten: the same journal always gives the same conversation, except that
 a call says so as long as the user is asked about it.
@@ -9,15 +9,14 @@ a call says so as long as the user is asked about it.
 While a call is awaited the model is not asked, and the answer's place is before whatever came meanwhile: that is all there is to holding
 events back.
 
-What is too long is shown in part: see `bounds`.
+What is too long is shown in part: see `window`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rapkit.kernel.bounds import ANSWER_CHARS, CUT, TOTAL_CHARS, bounded
-from rapkit.kernel.conversation import Answer, Conversation, Heard, Said, SaidCall
+from rapkit.kernel.conversation import Conversation, Heard, Said, SaidCall, ToolAnswer
 from rapkit.kernel.entries import (
     Answered,
     Began,
@@ -34,6 +33,7 @@ from rapkit.kernel.entries import (
     WokenUp,
 )
 from rapkit.kernel.thread import Pending, Thread
+from rapkit.kernel.window import ANSWER_CHARS, CUT, TOTAL_CHARS, bound_conversation
 from rapkit.protocol import ContentItem, TextContent
 from rapkit.protocol.expected_time import duration
 
@@ -77,7 +77,7 @@ class _Turn:
     """Something said, with places for the answers to its calls."""
 
     said: Said
-    answers: dict[str, Answer | None]
+    answers: dict[str, ToolAnswer | None]
 
 
 Calls = dict[str, tuple[str, dict[str, Any]]]
@@ -109,7 +109,7 @@ def project(
         # What woke it lies before the stretches, behind many lines that are not for models.
         conversation += (Heard(texts=(_GO_ON,)),)
     begins_with = next((_told(stretch.summary) for stretch in stretches[:1] if stretch.summary is not None), None)
-    return bounded(conversation, answer_chars, total_chars, begins_with)
+    return bound_conversation(conversation, answer_chars, total_chars, begins_with)
 
 
 def _told(summary: Summary) -> str:
@@ -187,8 +187,8 @@ class _Projector:
             return
         calls = tuple(SaidCall(call.id, call.name, call.arguments) for call in summary.live)
         notes = {call.id: _SUBSCRIBED if call.subscription else self._stand_in(call.id) for call in summary.live}
-        answers: dict[str, Answer | None] = {
-            call.id: Answer(call.id, call.name, (TextContent(text=notes[call.id]),)) for call in calls
+        answers: dict[str, ToolAnswer | None] = {
+            call.id: ToolAnswer(call.id, call.name, (TextContent(text=notes[call.id]),)) for call in calls
         }
         self._pieces.append(_Turn(Said(calls=calls), answers))
         self._calls |= {call.id: (call.name, call.arguments) for call in calls}
@@ -208,7 +208,7 @@ class _Projector:
     def _show_answer(self, entry: Answered, seq: int) -> None:
         turn = self._places.get(entry.call_id)
         if turn is not None and not entry.late and turn.answers[entry.call_id] is None:
-            turn.answers[entry.call_id] = Answer(entry.call_id, entry.name, content_of(entry))
+            turn.answers[entry.call_id] = ToolAnswer(entry.call_id, entry.name, content_of(entry))
             return
         # Its place says that the call is running, and was shown like that; or it lies before what we look at.
         name, arguments = self._calls.get(entry.call_id, (entry.name, {}))
@@ -224,7 +224,7 @@ class _Projector:
 
     def _show_pair(self, id: str, name: str, arguments: dict[str, Any], content: tuple[ContentItem, ...]) -> None:
         call = SaidCall(id, name, arguments)
-        self._pieces.append(_Turn(Said(calls=(call,)), {id: Answer(id, name, content)}))
+        self._pieces.append(_Turn(Said(calls=(call,)), {id: ToolAnswer(id, name, content)}))
 
     def _fill(self, turn: _Turn) -> None:
         """Every call has an answer, or is not shown."""
@@ -235,7 +235,7 @@ class _Projector:
             turn.answers = {call.id: turn.answers[call.id] for call in kept}
             return
         for call in missing:
-            turn.answers[call.id] = Answer(call.id, call.name, (TextContent(text=self._stand_in(call.id)),))
+            turn.answers[call.id] = ToolAnswer(call.id, call.name, (TextContent(text=self._stand_in(call.id)),))
 
     def _stand_in(self, call_id: str) -> str:
         """What stands in the place of an answer that has not come."""

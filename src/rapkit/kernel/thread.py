@@ -1,4 +1,4 @@
-"""What is known of a thread between two messages: everything but its journal."""
+"""The state of a thread between two messages: everything but its journal."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -109,7 +109,7 @@ class Summarised:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What somebody has granted a thread beyond its budget."""
+    """What a client has granted a thread beyond its budget."""
 
     slices: int = 0
     tokens: int = 0
@@ -137,7 +137,7 @@ class Inherited:
 
 
 class Status(StrEnum):
-    """What a thread is doing, as far as it knows itself. That it is running is known to whoever runs it."""
+    """What a thread is doing, as far as it knows itself. Only its worker knows that it is running."""
 
     IDLE = "idle"
     WAITING = "waiting"
@@ -154,14 +154,14 @@ class Thread:
     for that. `ended` are subscriptions that are over while events of theirs still wait for a child.
 
     `children` were made for events, `spawned` by the model. One of the latter has a `task`, and `owes_report` until it has told its parent
-    something. `told_of_stop`: everybody knows that it is parked, and why. `allowed` are tools the user need not be asked about again.
-    `requests` counts completions since it last heard from outside; see `ThreadLimits`.
-    `timers` are those of calls. `context` is how many tokens the last completion took, `room` how many the model takes if it has turned
-    out to take less than it should; `summary` is how far the journal is summarised, `compact_after` how many lines for models there must
-    be before that is tried again. `usage_of_closed` is what children took that are closed; `granted` comes on top of the thread's budget,
-    and is negative for a child, which has what its parent had left. `missing_toolsets` are servers whose tools the thread has to do
-    without, with the reason; `found_toolsets` are those that were missing before. `cancelled_by_close` are the calls that were live when
-    the thread was closed, each with its server, if closing cancels them.
+    something. `told_of_stop`: clients and relatives were told that it is parked, and why. `allowed` are tools the user need not be asked
+    about again. `requests` counts completions since it last heard from outside; see `ThreadLimits`. `timers` are those of calls. `context`
+    is how many tokens the last completion took, `room` how many the model takes if it has turned out to take less than it should; `summary`
+    is how far the journal is summarised, `compact_after` how many lines for models there must be before that is tried again.
+    `usage_of_closed` is what children took that are closed; `granted` comes on top of the thread's budget, and is negative for a child,
+    which has what its parent had left. `missing_toolsets` are servers whose tools the thread has to do without, with the reason;
+    `found_toolsets` are those that were missing before. `cancelled_by_close` are the calls that were live when the thread was closed, each
+    with its server, if closing cancels them.
     """
 
     id: str

@@ -1,41 +1,41 @@
-"""The seam between what rapkit decides and where it is kept.
+"""The interface between rapkit's logic and its stores.
 
 A box is something that lives long and runs seldom: a conversation thread in the runtime, an invocation or a subscription in a tool server.
-Letters are put into it, a worker claims it, acts, and commits everything that follows from it at once. `Store` is the list of promises;
+Mail is put into it; a worker claims it, acts, and commits everything that follows at once. `Store` lists the guarantees;
 `tests/mailbox/contract.py` holds any implementation to them.
 """
 
-from rapkit.mailbox.box import Box, Fact, Letter, Mail, NewBox, Reception
+from rapkit.mailbox.box import AcceptResult, Box, Fact, Mail, NewBox, NewMail
 from rapkit.mailbox.commit import Claim, Commit, Entry, Record, Timer
 from rapkit.mailbox.lane import lane_under, lanes_of_box, lanes_of_name
-from rapkit.mailbox.outgoing import Outcome, Outgoing, Parcel, Settlement, Taken
+from rapkit.mailbox.outgoing import OutboxRow, Outcome, Outgoing, Settlement, TakenPost
 from rapkit.mailbox.quota import Quota
-from rapkit.mailbox.store import MAIL_BYTES, MOST_COUNTED, OUTBOX, Lease, Load, Stopped, Store
+from rapkit.mailbox.store import MAIL_BYTES, MOST_COUNTED, OUTBOX, Lease, Load, StoppedBoxes, Store
 
 __all__ = [
     "MAIL_BYTES",
     "MOST_COUNTED",
     "OUTBOX",
+    "AcceptResult",
     "Box",
     "Claim",
     "Commit",
     "Entry",
     "Fact",
     "Lease",
-    "Letter",
     "Load",
     "Mail",
     "NewBox",
+    "NewMail",
+    "OutboxRow",
     "Outcome",
     "Outgoing",
-    "Parcel",
     "Quota",
-    "Reception",
     "Record",
     "Settlement",
-    "Stopped",
+    "StoppedBoxes",
     "Store",
-    "Taken",
+    "TakenPost",
     "Timer",
     "lane_under",
     "lanes_of_box",

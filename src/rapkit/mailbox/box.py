@@ -1,4 +1,4 @@
-"""A box and what is put into it."""
+"""Boxes, and the mail and facts that are put into them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,8 +27,8 @@ class NewBox:
 class Box:
     """A box as it stands in the store.
 
-    `length` is the number of entries in its journal. `busy` says that somebody has claimed it, or could: something is due. `traceparent` is
-    the trace context that its last commits belonged to, for a slice that no letter brings about.
+    `length` is the number of entries in its journal. `busy` says that a worker has claimed it, or could: something is due. `traceparent` is
+    the trace context that its last commits belonged to, for a slice that no mail brings about.
     """
 
     id: str
@@ -46,13 +46,13 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """Something for a box.
+class NewMail:
+    """Mail that is to be put into a box.
 
-    The same `dedup` twice for one box is one letter: while the box lives, or only for `remember_for` seconds, which is for boxes that live
-    long and are written to often. `needs` names a record (kind, key) the box must have for the letter to be wanted: the pending call a
-    result is for, the subscription an event is for. `traceparent` is the W3C trace context that the letter belongs to; if it has
-    none it belongs to that of the record it needs.
+    The same `dedup` twice for one box is accepted once: while the box lives, or only for `remember_for` seconds, which is for boxes that
+    live long and are written to often. `needs` names a record (kind, key) the box must have for the mail to be wanted: the pending call a
+    result is for, the subscription an event is for. `traceparent` is the W3C trace context that the mail belongs to; if it has none it
+    belongs to that of the record it needs.
     """
 
     box: str
@@ -66,7 +66,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """An accepted letter. `seq` orders the mail of a box; `attempts` counts the claims that were handed it, this one included.
+    """Accepted mail. `seq` orders the mail of a box; `attempts` counts the claims that were handed it, this one included.
 
     `traceparent` is the trace context that it belongs to, or "".
     """
@@ -89,8 +89,8 @@ class Fact:
     body: bytes | None
 
 
-class Reception(StrEnum):
-    """What became of a letter. Whatever it says is durable when it is said."""
+class AcceptResult(StrEnum):
+    """What became of new mail. The result is durable when it is returned."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"

@@ -1,17 +1,17 @@
-"""What a worker is given when it claims a box, and what it gives back."""
+"""What a worker gets when it claims a box, and the commit it returns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rapkit.mailbox.box import Box, Fact, Letter, Mail, NewBox
+from rapkit.mailbox.box import Box, Fact, Mail, NewBox, NewMail
 from rapkit.mailbox.outgoing import Outgoing
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to run one box, until the worker's lease ends or somebody stops the box.
+    """The right to run one box, until the worker's lease ends or the box is stopped.
 
-    `attempts` counts the claims since the last commit that said the box got on, this one included: 1 means nobody was lost on it.
+    `attempts` counts the claims since the last commit that said the box got on, this one included: 1 means that no worker was lost on it.
     `timers` are the keys of the timers that are due. `now` is the store's clock.
     """
 
@@ -38,7 +38,7 @@ class Entry:
 class Record:
     """A fact kept beside a box under (kind, key): a pending call, a subscription, a choice.
 
-    Letters that need it and have no trace context of their own belong to the record's `traceparent`.
+    Mail that needs it and has no trace context of their own belong to the record's `traceparent`.
     """
 
     kind: str
@@ -67,11 +67,12 @@ class Commit:
 
     `unsend` names lanes whose POSTs are not wanted any more: they are deleted, and what some sender has in its hands is not sent again.
 
-    `remember` are keys, with seconds: for so long a letter to this box that has one of them as its `dedup` is a duplicate. So what will be
+    `remember` are keys, with seconds: for so long mail to this box with one of them as its `dedup` is a duplicate. So what will be
     superfluous from now on is recognised without having come before.
 
-    `facts` are records of other boxes, whoever has those; they are written after `spawn` and before `letters`. What becomes of these three
-    is not said: a box that is known is not made again, a letter or a fact for a box that is gone or closed is dropped.
+    `facts` are records of other boxes, whichever worker holds those; they are written after `spawn` and before `new_mails`. The commit does
+    not report what becomes of these three: a box that is known is not created again, mail or a fact for a box that is gone or closed is
+    dropped.
 
     `traceparent` becomes the box's; None leaves it as it is.
     """
@@ -89,7 +90,7 @@ class Commit:
     remember: Mapping[str, float] = field(default_factory=dict)
     spawn: Sequence[NewBox] = ()
     facts: Sequence[Fact] = ()
-    letters: Sequence[Letter] = ()
+    new_mails: Sequence[NewMail] = ()
     again_at: float | None = None
     keep: bool = False
     charge: bool = False

@@ -1,4 +1,4 @@
-"""Names of the lanes that a box has besides the one named by its id, so that they can be found without knowing the id."""
+"""Names of the additional lanes of a box, which can be found without knowing the id of the box."""
 
 from urllib.parse import quote
 

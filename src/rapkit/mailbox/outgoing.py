@@ -1,9 +1,9 @@
-"""POSTs that wait in the outbox."""
+"""Outgoing POSTs in the outbox, and their settlement."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rapkit.mailbox.box import Fact, Letter
+from rapkit.mailbox.box import Fact, NewMail
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,9 +11,9 @@ class Outgoing:
     """A POST to be made after the commit that carries it.
 
     Within a `lane` the outbox is first-in-first-out: the next is due only when the one before was delivered or given up. `origin` is the
-    part of the URL that may be known to anybody who reads the database. A `once` POST is deleted before it is sent: at most once, no retry.
-    `kind` picks the retry policy. `id` is unique and stays the same over all attempts. `traceparent` is the W3C trace context the POST
-    belongs to, if any. `reference` is not sent: it tells the sender of the POST what to do when the POST has ended.
+    part of the URL that may be known to everyone who can read the database. A `once` POST is deleted before it is sent: at most once, no
+    retry. `kind` picks the retry policy. `id` is unique and stays the same over all attempts. `traceparent` is the W3C trace context the
+    POST belongs to, if any. `reference` is not sent: it tells the sender of the POST what to do when the POST has ended.
 
     Of a lane of `latest` POSTs only the newest matters: one that is put into the lane replaces those that wait there, and the one that a
     sender has in hand is not tried again.
@@ -33,8 +33,8 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A POST that is ours to make now. `attempts` includes this one; `age` is the seconds since the first."""
+class TakenPost:
+    """A POST that a sender has taken and may send now. `attempts` includes this one; `age` is the seconds since the first."""
 
     outgoing: Outgoing
     seq: int
@@ -44,7 +44,7 @@ class Taken:
 
 
 class Outcome(StrEnum):
-    """How an attempt ended."""
+    """The outcome of an attempt."""
 
     DELIVERED = "delivered"
     RETRY = "retry"
@@ -54,20 +54,20 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How an attempt ended, with a letter and a fact that follow from it, all written together. Both are dropped if their box is gone.
+    """How an attempt ended, with mail and a fact that follow from it, all written together. Both are dropped if their box is gone.
 
-    The letter comes first, so that the fact can drop the record that the letter needs: then no other letter that needs it is accepted.
+    The mail is written first, so that the fact can drop the record that the mail needs: then no other mail that needs it is accepted.
     """
 
     outcome: Outcome
     problem: str | None = None
     delay: float = 0.0
-    letter: Letter | None = None
+    new_mail: NewMail | None = None
     fact: Fact | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class OutboxRow:
     """A row of the outbox as a person may see it: no URL, no body."""
 
     id: str

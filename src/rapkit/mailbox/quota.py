@@ -1,4 +1,4 @@
-"""How much of what is due one share may get, so that one caller or one origin does not get everything."""
+"""Quotas: how much of what is due one share may get, so that no single caller or origin gets everything."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field

@@ -5,6 +5,6 @@ Nothing here loads a provider's package before a model of that provider is opene
 
 from rapkit.models.errors import ModelError
 from rapkit.models.model import Model, kept_open
-from rapkit.models.opening import open_model
+from rapkit.models.registry import open_model
 
 __all__ = ["Model", "ModelError", "kept_open", "open_model"]

@@ -1,4 +1,4 @@
-"""What goes wrong with a model."""
+"""Errors of a model."""
 
 from rapkit.errors import RapkitError
 

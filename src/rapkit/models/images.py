@@ -1,4 +1,4 @@
-"""Images in answers, as far as a provider takes them.
+"""Images in tool results, as far as the provider accepts them.
 
 One that a provider refuses has the whole conversation refused, now and each time after. So what is not surely good is only mentioned.
 """
@@ -20,7 +20,7 @@ MAX_TOGETHER = 15_000_000
 _BEGINNINGS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 
 
-def showable(image: ImageContent) -> tuple[bytes, str] | None:
+def is_supported(image: ImageContent) -> tuple[bytes, str] | None:
     """The bytes and what they really are, if every provider that takes images takes these; labels can be wrong, and are refused then."""
     if _size(image) > MAX_BYTES:
         return None
@@ -31,12 +31,12 @@ def showable(image: ImageContent) -> tuple[bytes, str] | None:
     return (data, kind) if kind else None
 
 
-def latest(newest_first: Iterable[ImageContent]) -> dict[int, tuple[bytes, str]]:
-    """Those that are shown, by their identity, with what `showable` says of them."""
+def newest_images(newest_first: Iterable[ImageContent]) -> dict[int, tuple[bytes, str]]:
+    """Those that are shown, by their identity, with what `is_supported` says of them."""
     shown: dict[int, tuple[bytes, str]] = {}
     left, room = MAX_IMAGES, MAX_TOGETHER
     for image in newest_first:
-        if (found := showable(image)) is None:
+        if (found := is_supported(image)) is None:
             continue
         left, room = left - 1, room - len(found[0])
         if left < 0 or room < 0:

@@ -1,4 +1,4 @@
-"""What a model is to the runtime."""
+"""The interface of a model."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext

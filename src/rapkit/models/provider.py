@@ -1,4 +1,4 @@
-"""A model of any provider, through pydantic-ai."""
+"""`ProviderModel`: a model of any provider, through pydantic-ai."""
 
 import json
 from collections.abc import Callable
@@ -23,12 +23,12 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_core import PydanticCustomError
 
 from rapkit.kernel.completion import Question, Reply, Usage, WantedCall
-from rapkit.models.asking import Asking
 from rapkit.models.errors import ModelError
-from rapkit.models.failures import explain
-from rapkit.models.offering import Offered, warn_of
-from rapkit.models.thinking import may_think, thinks_by_budget, without_thinking
-from rapkit.models.thoughts import keep, visible_text
+from rapkit.models.extended_thinking import may_think, thinks_by_budget, without_thinking
+from rapkit.models.provider_errors import explain_error
+from rapkit.models.provider_request import ProviderRequest
+from rapkit.models.reasoning_parts import store_reasoning, visible_text
+from rapkit.models.tool_definitions import ToolDefinitions, warn_of
 from rapkit.protocol.json_value import check_json
 
 # These always say why they stopped. A stream of theirs that ends without a reason was cut, even if it ended in good order.
@@ -89,22 +89,24 @@ class ProviderModel:
                 await _listen(stream, on_text)
                 response = stream.get()
         except Exception as error:  # noqa: BLE001 - SDKs raise anything; whatever it was, no completion was made
-            failure = explain(error, self._model.system, self._secrets())
+            failure = explain_error(error, self._model.system, self._secrets())
             # Without its cause, in which a key may be quoted.
             raise failure from None
         self._check(response)
         return _reply(response, offered, self._name)
 
-    def _offer(self, question: Question) -> Offered:
-        offered = Offered(question.tools)
+    def _offer(self, question: Question) -> ToolDefinitions:
+        offered = ToolDefinitions(question.tools)
         if offered.left_out and offered.left_out != self._left_out:
             warn_of(offered.left_out)
         self._left_out = offered.left_out
         return offered
 
-    def _put(self, question: Question, offered: Offered) -> tuple[list[ModelMessage], ModelSettings]:
+    def _put(self, question: Question, offered: ToolDefinitions) -> tuple[list[ModelMessage], ModelSettings]:
         by_budget = thinks_by_budget(self._model, self._settings)
-        asking = Asking(self._model, offered, question.instructions, takes_images=self.takes_images, tells=by_budget)
+        asking = ProviderRequest(
+            self._model, offered, question.instructions, takes_images=self.takes_images, tells=by_budget
+        )
         history = asking.messages(question.conversation)
         if by_budget and not may_think(history):
             # The thoughts were another model's, or there were none yet. An answer without thoughts is better than none.
@@ -151,17 +153,17 @@ async def _listen(stream: StreamedResponse, on_text: Callable[[str], None]) -> N
             began, apart = True, False
 
 
-def _reply(response: ModelResponse, offered: Offered, name: str) -> Reply:
+def _reply(response: ModelResponse, offered: ToolDefinitions, name: str) -> Reply:
     return Reply(
         text=_clean(visible_text([*response.parts])),
         calls=tuple(_wanted(part, offered) for part in response.parts if isinstance(part, ToolCallPart)),
-        thoughts=_storable(keep(response)),
+        thoughts=_storable(store_reasoning(response)),
         usage=_usage(response),
         model=response.model_name or name,
     )
 
 
-def _wanted(part: ToolCallPart, offered: Offered) -> WantedCall:
+def _wanted(part: ToolCallPart, offered: ToolDefinitions) -> WantedCall:
     provider_id, name = _clean(part.tool_call_id), _clean(offered.name(part.tool_name))
     arguments: Any = part.args
     if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
@@ -201,4 +203,4 @@ def _cost(response: ModelResponse) -> float:
     try:
         return float(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):
-        return 0.0  # nobody knows the price
+        return 0.0  # the price is unknown

@@ -1,4 +1,4 @@
-"""The rules of a scripted model: what was heard, and what is said to it."""
+"""The rules of a scripted model: what they match, and what they reply."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from rapkit.errors import ConfigError
 from rapkit.kernel.completion import Usage
 from rapkit.models import templates
-from rapkit.models.hearing import Piece
+from rapkit.models.transcript import TranscriptPiece
 from rapkit.protocol.json_value import check_json
 
 _SPOKEN = ("user", "task", "parent", "report")
@@ -67,7 +67,7 @@ class Rule:
     delay: float = 0.0
     failure: Failure | None = None
 
-    def match(self, piece: Piece) -> dict[str, str] | None:
+    def match(self, piece: TranscriptPiece) -> dict[str, str] | None:
         """What the pattern found in the piece, or None if the rule is not about it. How often is not asked here."""
         if self.trigger and self.trigger != piece.kind:
             return None

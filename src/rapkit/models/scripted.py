@@ -1,4 +1,4 @@
-"""A model that says what it was told to say: for demos and tests, without a key and without chance."""
+"""`Scripted`: a deterministic model for demos and tests that needs no API key."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -9,8 +9,8 @@ import yaml
 
 from rapkit.errors import ConfigError
 from rapkit.kernel.completion import Question, Reply, Usage
+from rapkit.models.rule_model import RuleModel
 from rapkit.models.rules import read_rules
-from rapkit.models.script import Script
 
 Answering = Callable[[Question], Reply | str | Awaitable[Reply | str]]
 
@@ -32,15 +32,15 @@ class Scripted:
         self._context_window = context_window
 
     @staticmethod
-    def from_file(path: Path) -> Script:
+    def from_file(path: Path) -> RuleModel:
         """Follow the rules of a YAML file; ConfigError says what is wrong in it and where."""
         value, lines = _read(path)
-        return Script(read_rules(value, str(path), lines.get), name=f"scripted:{path}", source=str(path))
+        return RuleModel(read_rules(value, str(path), lines.get), name=f"scripted:{path}", source=str(path))
 
     @staticmethod
-    def from_rules(rules: list[dict[str, Any]], *, name: str = "scripted") -> Script:
+    def from_rules(rules: list[dict[str, Any]], *, name: str = "scripted") -> RuleModel:
         """Follow rules given in Python, the same as they would stand in a file."""
-        return Script(read_rules(rules, "The script"), name=name, source="The script")
+        return RuleModel(read_rules(rules, "The script"), name=name, source="The script")
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Texts with places to fill in: `{text}`, `{match[1]}`, `{calls[watch]}`."""
+"""Templates with placeholders: `{text}`, `{match[1]}`, `{calls[watch]}`."""
 
 import json
 import re

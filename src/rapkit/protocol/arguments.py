@@ -1,4 +1,4 @@
-"""Whether a call's arguments fit the tool, and if not, what a person or a model should change (INV-3, INV-10)."""
+"""Validate a call's arguments against its tool, and explain what a person or a model should change (INV-3, INV-10)."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -8,10 +8,10 @@ from jsonschema_rs import ValidationError, ValidationErrorKind
 from pydantic_core import PydanticCustomError
 
 from rapkit.errors import InvalidToolset
-from rapkit.protocol.effort import Effort, TooMuchWork
 from rapkit.protocol.input_schema import BadSchema, compile_schema
 from rapkit.protocol.json_value import check_json
 from rapkit.protocol.problems import clip, kind_of
+from rapkit.protocol.validation_cost import TooMuchWork, ValidationCost
 
 MAX_PROBLEMS = 20
 
@@ -38,7 +38,7 @@ class ArgumentChecker:
         self._schema = schema
         try:
             self._validator = compile_schema(schema)
-            self._effort = Effort(schema)
+            self._effort = ValidationCost(schema)
         except BadSchema as error:
             raise InvalidToolset(f"inputSchema: {error}") from None
 

@@ -1,4 +1,4 @@
-"""What a tool server POSTs to a call's callback URL."""
+"""The callback messages: what a tool server POSTs to a call's callback URL."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -10,9 +10,9 @@ from rapkit.errors import InvalidMessage
 from rapkit.protocol.content import MAX_ITEMS, MAX_SEGMENTS, ContentItem, DisplaySegment
 from rapkit.protocol.fields import Flag, HttpUrl, Id, Text
 from rapkit.protocol.json_value import Json
+from rapkit.protocol.lenient_parsing import normalize_callback
 from rapkit.protocol.message import Message
 from rapkit.protocol.problems import problems
-from rapkit.protocol.tolerance import tolerated
 
 GroupId = Annotated[Id, Field(description="the group_id of the invocation")]
 CallId = Annotated[Id, Field(description="the id of the invocation")]
@@ -133,7 +133,7 @@ def parse_callback(body: bytes) -> Callback:
         return callback_adapter.validate_json(body)
     except ValidationError as error:
         problem = error
-    if (usable := tolerated(body)) is not None:
+    if (usable := normalize_callback(body)) is not None:
         try:
             return callback_adapter.validate_python(usable)
         except ValidationError as error:

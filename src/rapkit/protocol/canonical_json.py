@@ -1,4 +1,4 @@
-"""Canonical JSON: the same text for the same value, however its sender wrote it down.
+"""Canonical JSON: equal values have equal texts, however their sender wrote them.
 
 Two requests are compared by it. A sender that retries may write keys in another order, 1.0 instead of 1, or an escape instead of a letter.
 """

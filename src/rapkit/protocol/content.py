@@ -1,4 +1,4 @@
-"""What a tool result is made of: items for the model, segments for the eye."""
+"""The parts of a tool result: content items for the model, display segments for people."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,11 +1,11 @@
-"""One line for people about a call, as its tool's `displayScript` says it.
+"""Render the one-line description of a call for people, as its tool's `displayScript` defines it.
 
 A script is a Rhai expression over `args`, or several statements of which the last says the line. What puts a line together is understood:
 literals, `args.a["b"][0]`, `let`, `=` and `+=`, operators, `if … { } else { }`, `${…}` in backticks, and functions that look at strings,
 arrays and maps, such as `len`, `split` and `sub_string`. They mean what they mean in Rhai: an argument that is missing is `()`, which adds
 nothing to a string; values of different types are not equal, nor is one less than the other; of branches only one is evaluated.
 
-Anything else cannot be rendered, loops for instance, and the call is shown in words instead. A script is a stranger's: it is read once from
+Anything else cannot be rendered, loops for instance, and the call is shown in words instead. A script is untrusted: it is read once from
 left to right, so it has an end, it sees nothing but the arguments, what it may do with long texts is bounded, and of what it says one line
 is left. There is no Rhai for Python to be had; this is the part of it that such lines need.
 """
@@ -46,7 +46,7 @@ def is_script(script: str) -> bool:
     return bool(script.strip())
 
 
-def in_words(name: str, arguments: Mapping[str, Any]) -> str:
+def describe_call(name: str, arguments: Mapping[str, Any]) -> str:
     """A call for people without a script's help: `name(key=value, …)`, one line of up to 200 characters."""
     return _one_line(f"{name}({', '.join(f'{key}={_json(value)}' for key, value in arguments.items())})")
 

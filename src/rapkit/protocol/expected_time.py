@@ -1,4 +1,4 @@
-"""How long a tool is expected to take: what its author writes, and the annotation in which runtimes find it (INV-20)."""
+"""The expected time of a tool: how its author writes it, and the annotation that carries it (INV-20)."""
 
 import math
 import re

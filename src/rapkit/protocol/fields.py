@@ -1,4 +1,4 @@
-"""What the fields of a message may hold: text, ids, URLs, flags."""
+"""Field types of messages: text, ids, URLs, flags."""
 
 from operator import not_
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""A tool's inputSchema: a JSON Schema a stranger wrote, to be checked before it is trusted with anything.
+"""Check a tool's inputSchema, an untrusted JSON Schema, before it is used.
 
 It is draft 2020-12 unless its `$schema` says otherwise. Nothing is ever fetched for it: it stands on its own.
 """
@@ -72,7 +72,7 @@ def compile_schema(schema: dict[str, Any], toolset: PatternBudget | None = None)
 
 
 def _step(step: str | int) -> str:
-    """A step of a path. Names are strangers' words, so one that could be taken for something else is quoted."""
+    """A step of a path. Names are untrusted text, so one that could be taken for something else is quoted."""
     text = str(step)
     return text if _PLAIN.fullmatch(text) else clip(repr(text))
 

@@ -1,4 +1,4 @@
-"""A call of a tool, and what to do with one that is wrong.
+"""The invocation message, and how to report one that is invalid.
 
 An error in an invocation travels by callback, not by status (INV-10). So a broken one is still worth reading: as long as it
 says where the answer goes and whose it is, the caller gets a BadInvocation to answer.
@@ -26,7 +26,7 @@ def _null_is_empty(value: Any) -> Any:
 class Invocation(Message):
     """A call: what to do, and where and under which ids the answer goes.
 
-    `callback_url` is the caller's string, verbatim (CB-1), and a secret: whoever has it can speak into the conversation.
+    `callback_url` is the caller's string, verbatim (CB-1), and a secret: a holder of it can speak into the conversation.
     """
 
     operation: Id = Field(description="the name of the tool to run")

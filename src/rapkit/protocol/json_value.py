@@ -1,4 +1,4 @@
-"""JSON that somebody else chose: a call's arguments, a view's content, a tool's schema.
+"""JSON values supplied by another party: a call's arguments, a view's content, a tool's schema.
 
 What a field of type `Json` or `JsonObject` holds can be written as JSON again and comes back equal, whether it came from
 a peer or was built in Python. It is not copied: who changes it afterwards loses that promise.

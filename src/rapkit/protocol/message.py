@@ -1,4 +1,4 @@
-"""What all messages have in common, and how they become bytes."""
+"""The base class of all messages, and their serialisation."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""What a runtime tells a tool server besides invocations: a thread closed, a call cancelled, a session moving, a choice made."""
+"""Notices from a runtime to a tool server: thread closed, call cancelled, session migrating, choice made."""
 
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ LARGEST_INDEX = 2**53 - 1
 
 
 class ThreadClosed(Message):
-    """A thread will call no more (CLO-1). Its id is a stranger's string, no file name (CLO-7)."""
+    """A thread will call no more (CLO-1). Its id is untrusted, and no file name (CLO-7)."""
 
     thread_id: Id = Field(description="the group_id of the closed thread")
 
@@ -36,7 +36,7 @@ class Migrate(Message):
 class ChoiceMade(Message):
     """The user's answer to a `user_choice`.
 
-    `selected` is any integer here: whether there is such a choice is known to whoever asked, and a wrong one must become
+    `selected` is any integer here: whether there is such a choice is known to the tool that asked, and a wrong one must become
     an error result (CHO-2), not a refused message.
     """
 

@@ -1,4 +1,4 @@
-r"""How much memory the regular expressions of a schema take, before they are compiled for good.
+r"""Bound the memory of a schema's regular expressions before compiling them.
 
 A pattern of ten characters can compile to megabytes: `\p{L}{1,200}` is the table of all letters, two hundred times. So the patterns of a
 schema, and of all tools of a toolset together, share a bound on their compiled size.

@@ -1,4 +1,4 @@
-"""What is wrong with a message, in words: which field, what about it, what is allowed.
+"""Describe validation problems in words: which field, what is wrong, what is allowed.
 
 The texts go back to the peer and into logs, so they never repeat what a field held, which may be large or secret. The one
 exception is the name of an unknown message type, clipped.

@@ -1,4 +1,4 @@
-"""Evaluates a Rhai script while reading it, once, from left to right: there are no loops and no functions of its own, so it has an end.
+"""Evaluate a Rhai script in one pass while reading it. Scripts have no loops and no functions, so evaluation always ends.
 
 What is not taken (a branch, the other side of `&&`, `||` and `??`) is read too, and skipped.
 """

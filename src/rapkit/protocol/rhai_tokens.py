@@ -1,4 +1,4 @@
-"""The words of a Rhai script. A string with `${…}` in it becomes a sum in parentheses."""
+"""The tokenizer for Rhai scripts. A string with `${…}` in it becomes a sum in parentheses."""
 
 import re
 from typing import NoReturn

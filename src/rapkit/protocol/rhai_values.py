@@ -1,4 +1,4 @@
-"""What Rhai's operators and functions make of values. Unit is None; values are never changed in place."""
+"""Rhai's operators and functions on values. Unit is None; values are never changed in place."""
 
 import json
 import operator
@@ -80,7 +80,7 @@ def _compare(sign: str, one: Any, other: Any) -> bool:
     if one is None and other is None:
         return sign == "=="
     if isinstance(one, list | Mapping) and isinstance(other, list | Mapping):
-        fail()  # Rhai compares them; nobody needs that for a line of text, and they can be large
+        fail()  # Rhai compares them; no line of text needs that, and they can be large
     return sign == "!="
 
 

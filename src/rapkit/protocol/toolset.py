@@ -1,4 +1,4 @@
-"""The document in which a tool server says what it offers (DIS-3)."""
+"""The toolset document: how a tool server describes what it offers (DIS-3)."""
 
 from collections import Counter
 from typing import Annotated, Any, Self

@@ -1,4 +1,4 @@
-"""What can be used of a toolset document that another server has written, and what is wrong with the rest.
+"""Read what is usable of another server's toolset document, and report what is wrong with the rest.
 
 Our own documents are checked as a whole (`parse_toolset`). Those of others are used as far as possible: an unusable optional field is
 ignored, an unusable tool is left out. Only a document without a usable endpoint or a usable tool is refused (DIS-4).

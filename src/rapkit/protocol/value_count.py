@@ -1,11 +1,11 @@
-"""How many JSON values a body holds, before it is parsed.
+"""Count the JSON values in a body before parsing it.
 
 A value costs its reader far more than the two bytes it may take on the wire: 16 MiB of `[0,0,…` are eight million objects, seconds of work
 and hundreds of megabytes. So messages are bounded in values as well as in bytes.
 """
 
 MAX_VALUES = 100_000
-"""What a message may have unless somebody has said otherwise."""
+"""The default limit of a message."""
 
 _PART = 64 * 1024
 _NOT_COUNTED = bytes(set(range(256)) - set(b'",[{'))

@@ -1,1 +1,1 @@
-"""Agents: load, step, commit, act."""
+"""The agent runtime: load a thread, step it, commit, carry out the effects."""

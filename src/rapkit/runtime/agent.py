@@ -1,4 +1,4 @@
-"""`Agent`: durable threads in a program of your own."""
+"""`Agent`: durable threads in your own program."""
 
 import contextlib
 import logging
@@ -11,24 +11,24 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp
 
-from rapkit.delivery.signatures import Signed
+from rapkit.delivery.signatures import IncomingSignature
 from rapkit.errors import ConfigError, ThreadClosed, ThreadError, ThreadParked
-from rapkit.http.callers import Callers, is_loopback_host
+from rapkit.http.authentication import Callers, is_loopback_host
+from rapkit.http.http_server import listen, serve_in_background, url_of
 from rapkit.http.plain_http import check_plain_http
-from rapkit.http.serving import in_background, listen, url_of
 from rapkit.kernel.entries import ClosedEntry, Ignored, ModelSaid, ParkedEntry, UserSaid
 from rapkit.kernel.limits import ThreadLimits
-from rapkit.models.opening import open_model
+from rapkit.models.registry import open_model
 from rapkit.runtime.app import make_app
 from rapkit.runtime.budget import Budget
-from rapkit.runtime.doorbell import OnAccept
-from rapkit.runtime.engine import Engine, Surroundings, Woken, opened, running
+from rapkit.runtime.config import AgentConfig, Capacity, Patience
+from rapkit.runtime.engine import AgentEngine, AgentEnvironment, WakeResult, open_engine, run_engine
 from rapkit.runtime.in_process import PATH, InProcess, InProcessServer, place_of
-from rapkit.runtime.plan import Capacity, Patience, Plan
-from rapkit.runtime.port import MEMORY, listen_as_before, port_before
 from rapkit.runtime.schedules import Schedule, check_names
 from rapkit.runtime.server import Server
-from rapkit.runtime.threads import Family, Line, Look, ThreadEvent
+from rapkit.runtime.stable_port import MEMORY, last_port, listen_on_last_port
+from rapkit.runtime.thread_commands import JournalLine, ThreadEvent, ThreadFamily, ThreadSnapshot
+from rapkit.runtime.wake_hook import OnAccept
 from rapkit.secret import read_secret
 from rapkit.store_url import DEFAULT_STORE
 
@@ -97,7 +97,7 @@ class Agent:
         self.servers = tuple(Server(each) if isinstance(each, str) else each for each in servers)
         self._toolsets = tuple(each for each in self.servers if not isinstance(each, Server))
         self._callers = Callers({name: _secrets(each) for name, each in (tokens or {}).items()})
-        self._engine: Engine | None = None
+        self._engine: AgentEngine | None = None
         self._stack: contextlib.AsyncExitStack | None = None
         self._app: ASGIApp | None = None
         if on_accept is not None and not callable(on_accept):
@@ -116,14 +116,14 @@ class Agent:
         async with contextlib.AsyncExitStack() as stack:
             listener = stack.enter_context(await self._listen())
             await stack.enter_async_context(self.lifespan(public_url=self.public_url or url_of(_LOOPBACK, listener)))
-            await stack.enter_async_context(in_background(self.app, listener, self.capacity.http))
+            await stack.enter_async_context(serve_in_background(self.app, listener, self.capacity.http))
             stack.callback(self.end_streams)
             self._stack = stack.pop_all()
         return self
 
     async def _listen(self) -> socket.socket:
         if self.port is None and self.public_url is None:
-            return await listen_as_before(_LOOPBACK, self.store)
+            return await listen_on_last_port(_LOOPBACK, self.store)
         return listen(_LOOPBACK, self.port or 0)
 
     async def __aexit__(
@@ -153,7 +153,7 @@ class Agent:
         _app: object = None,
         *,
         public_url: str | None = None,
-        surroundings: Surroundings | None = None,
+        environment: AgentEnvironment | None = None,
         worker: bool | None = None,
     ) -> AsyncIterator[None]:
         """Work as long as the context lasts; without a `worker` only receive. If it is not said, it is as the agent was made."""
@@ -171,12 +171,14 @@ class Agent:
                 within = f"{url.rstrip('/')}{PATH}{toolset.name}"
                 await stack.enter_async_context(toolset.lifespan(loopback_callbacks=True, within=within))
             with_worker = self.worker if worker is None else worker
-            self._engine = await stack.enter_async_context(running(self._plan(url), surroundings, worker=with_worker))
+            self._engine = await stack.enter_async_context(
+                run_engine(self._config(url), environment, worker=with_worker)
+            )
             stack.callback(self._forget_engine)
             yield
 
-    def _plan(self, public_url: str) -> Plan:
-        return Plan(
+    def _config(self, public_url: str) -> AgentConfig:
+        return AgentConfig(
             model=self.model,
             servers=tuple(each if isinstance(each, Server) else InProcessServer.of(each) for each in self.servers),
             toolsets=self._toolsets,
@@ -203,7 +205,7 @@ class Agent:
         """
         return (await self.do_what_is_due(at_most=at_most)).next
 
-    async def do_what_is_due(self, *, at_most: float | None = None, public_url: str | None = None) -> Woken:
+    async def do_what_is_due(self, *, at_most: float | None = None, public_url: str | None = None) -> WakeResult:
         """`wake`, and what was done. `public_url` is for an agent that does not run and was not told it."""
         if self._engine is not None:
             return await self._engine.wake(at_most)
@@ -219,11 +221,11 @@ class Agent:
             )
         url = public_url or self.public_url or await self._url_before()
         self._warn_if_unreachable(url)
-        async with opened(self._plan(url)) as engine:
+        async with open_engine(self._config(url)) as engine:
             return await engine.wake(at_most)
 
     async def _url_before(self) -> str:
-        port = self.port or await port_before(self.store)
+        port = self.port or await last_port(self.store)
         if port is None:
             raise ConfigError("The agent does not know where tools reach it. Give it a public_url.")
         return f"http://{_LOOPBACK}:{port}"
@@ -231,7 +233,7 @@ class Agent:
     def end_streams(self) -> None:
         """Let everybody who follows a thread go: a server that stops waits for them."""
         if self._engine is not None:
-            self._engine.hub.end()
+            self._engine.broadcast.end()
 
     def _check_who_may_use(self, public_url: str) -> None:
         if self._callers.local_only and not is_loopback_host(urlsplit(public_url).hostname or ""):
@@ -254,7 +256,7 @@ class Agent:
         self._engine = None
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> AgentEngine:
         """The agent at work; `ConfigError` if it is not."""
         if self._engine is None:
             raise ConfigError(
@@ -314,11 +316,11 @@ class AgentThread:
         """What happens in the thread, from line `after` of its journal on, until it is closed."""
         return self._agent.engine.threads.follow(self.id, after)
 
-    async def history(self, after: int = 0, limit: int = 200) -> list[Line]:
+    async def history(self, after: int = 0, limit: int = 200) -> list[JournalLine]:
         """The journal, oldest first, from the line after `after`."""
         return await self._agent.engine.threads.history(self.id, after, limit)
 
-    async def look(self) -> Look:
+    async def look(self) -> ThreadSnapshot:
         """The thread as it is now."""
         return await self._agent.engine.threads.look(self.id)
 
@@ -338,7 +340,7 @@ class AgentThread:
         """Let it use more than its budget. If it was parked because it had used that up, it goes on."""
         await self._agent.engine.threads.grant(self.id, slices=slices, tokens=tokens, cost=cost)
 
-    async def family(self) -> Family:
+    async def family(self) -> ThreadFamily:
         """The thread with its children, and theirs."""
         return await self._agent.engine.threads.family(self.id)
 
@@ -392,6 +394,6 @@ def _check_webhook_secrets(servers: "Sequence[Server | InProcess]") -> None:
     for server in servers:
         if isinstance(server, Server):
             try:
-                Signed({}, server.webhook_secrets())
+                IncomingSignature({}, server.webhook_secrets())
             except ConfigError as error:
                 raise ConfigError(f"The webhook_secret of the server {server.key}: {error}") from None

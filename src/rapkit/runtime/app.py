@@ -1,4 +1,4 @@
-"""The agent as an ASGI app: where tools call back, and what clients use."""
+"""The agent as an ASGI app: the callback endpoint and the client API."""
 
 import contextlib
 import logging
@@ -10,12 +10,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from rapkit import __version__
-from rapkit.delivery.signatures import Signed
+from rapkit.delivery.signatures import IncomingSignature
 from rapkit.errors import ConfigError, StoreError
+from rapkit.http.allowed_methods import AllowedMethods
+from rapkit.http.authentication import Callers
 from rapkit.http.body_limits import BodyLimits
-from rapkit.http.callers import Callers
 from rapkit.http.health import Health, Readiness
-from rapkit.http.methods import Only
 from rapkit.http.metrics import MetricsPage
 from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import (
@@ -24,27 +24,27 @@ from rapkit.http.requests import (
     Refusal,
     TooLarge,
     address_of,
-    come_back,
+    retry_later,
     send_answer,
     send_problem,
 )
-from rapkit.runtime.addresses import PATH as CALLBACK_PATH
-from rapkit.runtime.addresses import CalledBack
 from rapkit.runtime.api import api_routes
-from rapkit.runtime.api.shapes import AgentDetail
-from rapkit.runtime.engine import Engine
+from rapkit.runtime.api.schemas import AgentDetail
+from rapkit.runtime.callback_urls import PATH as CALLBACK_PATH
+from rapkit.runtime.callback_urls import CallbackTarget
+from rapkit.runtime.config import Capacity
+from rapkit.runtime.engine import AgentEngine
 from rapkit.runtime.in_process import PATH as TOOLSETS_PATH
-from rapkit.runtime.in_process import InProcess, OnlyForStrangers
-from rapkit.runtime.plan import Capacity
+from rapkit.runtime.in_process import InProcess, PublicRoutes
 from rapkit.runtime.refused_callbacks import LOOKED_AT
 from rapkit.stores import absolute
 
 _RETRY_WHEN_STORE_FAILS = 5
-_STRANGERS_A_SECOND = 20.0
+_UNAUTHENTICATED_A_SECOND = 20.0
 
 log = logging.getLogger("rapkit.http")
 
-FindEngine = Callable[[], Engine]
+FindEngine = Callable[[], AgentEngine]
 """The running engine; `ConfigError` if there is none."""
 
 
@@ -59,12 +59,12 @@ def make_app(
     """Routes for an agent."""
     routes = Router(
         routes=[
-            Route(f"{CALLBACK_PATH}{{token}}", Only(CallbackEndpoint(engine, capacity), "POST")),
+            Route(f"{CALLBACK_PATH}{{token}}", AllowedMethods(CallbackEndpoint(engine, capacity), "POST")),
             *api_routes(lambda: engine().threads, lambda: _about(engine()), callers, capacity.message, capacity.values),
-            Route("/metrics", Only(_metrics_page(engine, callers), "GET")),
-            Route("/healthz", Only(Health(), "GET", "HEAD")),
-            Route("/readyz", Only(Readiness(lambda: engine().problem()), "GET", "HEAD")),
-            *(Mount(f"{TOOLSETS_PATH}{toolset.name}", OnlyForStrangers(toolset.app)) for toolset in toolsets),
+            Route("/metrics", AllowedMethods(_metrics_page(engine, callers), "GET")),
+            Route("/healthz", AllowedMethods(Health(), "GET", "HEAD")),
+            Route("/readyz", AllowedMethods(Readiness(lambda: engine().problem()), "GET", "HEAD")),
+            *(Mount(f"{TOOLSETS_PATH}{toolset.name}", PublicRoutes(toolset.app)) for toolset in toolsets),
         ],
         redirect_slashes=False,
         default=_nothing_here,
@@ -73,15 +73,15 @@ def make_app(
     return BodyLimits(routes, capacity.http)
 
 
-def _about(engine: Engine) -> AgentDetail:
-    plan = engine.plan
+def _about(engine: AgentEngine) -> AgentDetail:
+    config = engine.config
     return AgentDetail(
         version=__version__,
-        model=plan.model.name,
-        servers=[server.key for server in plan.servers],
-        store=absolute(plan.store),
+        model=config.model.name,
+        servers=[server.key for server in config.servers],
+        store=absolute(config.store),
         works=engine.works,
-        lasting=plan.lasting,
+        lasting=config.lasting,
     )
 
 
@@ -90,7 +90,7 @@ def _metrics_page(engine: FindEngine, callers: Callers) -> MetricsPage:
 
 
 class CallbackEndpoint:
-    """Where tools call back. Plain ASGI: it is asked thousands of times a second.
+    """The callback endpoint, in plain ASGI because it takes thousands of requests a second.
 
     In this order: 404 a URL that is none of ours; 401 not signed, where it has to be; 413; 400 no message; 404 it is about another call;
     410 nothing waits for it any more; 200 once the message is durable, or was before; 503 if it cannot be stored now.
@@ -102,7 +102,7 @@ class CallbackEndpoint:
         self._most_discarded = capacity.http.discard_bytes
         self._values = capacity.values
         self._held = Held(8 * capacity.mail)
-        self._strangers = RateLimit(_STRANGERS_A_SECOND)
+        self._strangers = RateLimit(_UNAUTHENTICATED_A_SECOND)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -121,10 +121,10 @@ class CallbackEndpoint:
         except StoreError as error:
             log.error("a callback was not stored: %s", error)
             status = 503
-            await send_problem(send, come_back("The message could not be stored.", _RETRY_WHEN_STORE_FAILS))
+            await send_problem(send, retry_later("The message could not be stored.", _RETRY_WHEN_STORE_FAILS))
         engine.metrics.callback(status)
 
-    async def _accept(self, engine: Engine, scope: Scope, receive: Receive) -> None:
+    async def _accept(self, engine: AgentEngine, scope: Scope, receive: Receive) -> None:
         call = self._call(engine, scope)
         headers = dict(scope["headers"])
         signed = engine.callbacks.signed(call, headers)
@@ -135,7 +135,12 @@ class CallbackEndpoint:
             body.dropped()
 
     async def _accept_body(
-        self, engine: Engine, call: CalledBack, signed: Signed | None, headers: dict[bytes, bytes], body: Body
+        self,
+        engine: AgentEngine,
+        call: CallbackTarget,
+        signed: IncomingSignature | None,
+        headers: dict[bytes, bytes],
+        body: Body,
     ) -> None:
         try:
             message = await body.read()
@@ -151,12 +156,12 @@ class CallbackEndpoint:
             await engine.callbacks.verify(call, signed)
         await engine.callbacks.accept(call, message, headers)
 
-    def _call(self, engine: Engine, scope: Scope) -> CalledBack:
+    def _call(self, engine: AgentEngine, scope: Scope) -> CallbackTarget:
         try:
             return engine.callbacks.call_of(scope["path_params"]["token"])
         except Refusal:
             if wait := self._strangers.wait(address_of(scope) or ""):
-                raise come_back("Too many requests to URLs that are none of ours.", wait) from None
+                raise retry_later("Too many requests to URLs that are none of ours.", wait) from None
             raise
 
 

@@ -1,4 +1,4 @@
-"""What an agent may spend, with all its threads, in a period of time."""
+"""The budget of an agent: what all its threads together may spend in a period of time."""
 
 import math
 from collections.abc import Mapping

@@ -1,16 +1,16 @@
-"""Which callbacks have to be signed, and whether they are (Standard Webhooks)."""
+"""Require and verify the signatures of callbacks (Standard Webhooks)."""
 
 import logging
 from collections.abc import Mapping, Sequence
 
 from rapkit.clock import Clock
-from rapkit.delivery.signatures import MESSAGE_ID, SIGNATURE, TIMESTAMP, Check, Signed
+from rapkit.delivery.signatures import MESSAGE_ID, SIGNATURE, TIMESTAMP, IncomingSignature, SignatureCheck
 from rapkit.errors import ConfigError
 from rapkit.http.rate_limit import RateLimit
-from rapkit.http.requests import Refusal, come_back
+from rapkit.http.requests import Refusal, retry_later
 from rapkit.mailbox import Fact, NewBox, Store
-from rapkit.runtime.addresses import CalledBack, tag_of
-from rapkit.runtime.letters import LIVE
+from rapkit.runtime.callback_urls import CallbackTarget, tag_of
+from rapkit.runtime.mail_codec import LIVE
 from rapkit.runtime.server import Server
 from rapkit.runtime.toolsets import THREAD
 
@@ -34,25 +34,25 @@ class CallbackSignatures:
         self._clock = clock
         self._noted = RateLimit(_NOTED_A_SECOND)
 
-    def signed(self, call: CalledBack, headers: Mapping[bytes, bytes]) -> Signed | None:
+    def signed(self, call: CallbackTarget, headers: Mapping[bytes, bytes]) -> IncomingSignature | None:
         """What a callback's body is to be fed to; None if it need not be signed."""
         server = self._servers.get(call.server)
         if server is None:
             return None
         given = {name: headers.get(name.encode(), b"").decode("latin-1") for name in _NAMES}
         try:
-            return Signed(given, server.webhook_secrets())
+            return IncomingSignature(given, server.webhook_secrets())
         except ConfigError as error:
             log.error("the callbacks of %s cannot be verified: %s", server.key, error)
-            raise come_back("The signature cannot be verified now.", _RETRY_WHEN_UNREADABLE) from None
+            raise retry_later("The signature cannot be verified now.", _RETRY_WHEN_UNREADABLE) from None
 
-    async def verify(self, call: CalledBack, signed: Signed) -> None:
+    async def verify(self, call: CallbackTarget, signed: IncomingSignature) -> None:
         """Return if the callback was signed, a moment ago; else a `Refusal` says why not, and the thread knows of it."""
         check = signed.check(self._clock.now())
-        if check is Check.STALE:
-            # An honest sender signs each attempt anew; what is sent again by somebody else is never taken.
-            raise come_back("Its webhook-timestamp is more than 5 minutes away from our time.", _RETRY_WHEN_STALE)
-        if check is Check.BAD:
+        if check is SignatureCheck.STALE:
+            # An honest sender signs each attempt anew; a replay by another party is never accepted.
+            raise retry_later("Its webhook-timestamp is more than 5 minutes away from our time.", _RETRY_WHEN_STALE)
+        if check is SignatureCheck.BAD:
             where = {"thread_id": call.thread_id, "call_id": call.call_id}
             log.warning(
                 "a callback was refused with 401: it is not signed with the server's webhook_secret", extra=where

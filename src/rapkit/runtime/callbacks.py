@@ -1,4 +1,4 @@
-"""What tools say about their calls: checked, made durable, then acknowledged (CB-7, CB-10, CB-14)."""
+"""Receive callbacks: validate them, make them durable, then acknowledge (CB-7, CB-10, CB-14)."""
 
 import hashlib
 import logging
@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from rapkit.errors import InvalidMessage
 from rapkit.http.requests import Refusal, TooLarge
-from rapkit.kernel.incoming import Refused
-from rapkit.mailbox import Letter, Reception
-from rapkit.off_loop import off_loop
+from rapkit.kernel.incoming import CallbackRefused
+from rapkit.mailbox import AcceptResult, NewMail
 from rapkit.protocol import Callback, SubscriptionEvent, ToolResult, ViewUpdate, parse_callback
-from rapkit.runtime.addresses import Addresses, CalledBack
 from rapkit.runtime.callback_signatures import CallbackSignatures
+from rapkit.runtime.callback_urls import CallbackTarget, CallbackUrls
 from rapkit.runtime.late_subscriptions import LateSubscriptions
-from rapkit.runtime.letters import callback_letter, ended, letter
+from rapkit.runtime.mail_codec import encode_callback, encode_mail, ended_key
 from rapkit.runtime.refused_callbacks import RefusedCallback
-from rapkit.tracing import incoming
+from rapkit.tracing import read_traceparent
+from rapkit.work.offload import offload
 
 _MESSAGE_ID = b"webhook-id"
 _LONGEST_ID = 256
@@ -28,85 +28,87 @@ _NOTHING_LIVE = (
 )
 
 Headers = Mapping[bytes, bytes]
-Accept = Callable[[Letter], Awaitable[Reception]]
-"""Puts a letter into a thread's mail, durably."""
+Accept = Callable[[NewMail], Awaitable[AcceptResult]]
+"""Puts mail into a thread's box, durably."""
 Remembers = Callable[[str, str], Awaitable[bool]]
-"""Whether a letter to a thread with this `dedup` would be a repetition."""
+"""Whether mail to a thread with this `dedup` would be a duplicate."""
 
 
-class Callbacks:
-    """The door through which tools' messages come in.
+class CallbackReceiver:
+    """Receives the callbacks of tools.
 
-    Whoever waits for an answer that is refused for good is told so, before its sender is (CB-15).
+    A thread that waits for an answer learns that it was refused for good before the sender does (CB-15).
     """
 
     def __init__(
         self,
         accept: Accept,
         remembers: Remembers,
-        addresses: Addresses,
+        callback_urls: CallbackUrls,
         late: LateSubscriptions,
         signatures: CallbackSignatures,
     ) -> None:
         self._accept = accept
         self._remembers = remembers
-        self._addresses = addresses
+        self._callback_urls = callback_urls
         self._late = late
         self.signed = signatures.signed
         self.verify = signatures.verify
 
-    def call_of(self, token: str) -> CalledBack:
+    def call_of(self, token: str) -> CallbackTarget:
         """The call of a callback URL, or a `Refusal` if it is none of ours."""
-        call = self._addresses.read(token)
+        call = self._callback_urls.read(token)
         if call is None:
             raise Refusal(404, "There is nothing at this URL.")
         return call
 
-    async def accept(self, call: CalledBack, body: bytes, headers: Headers) -> None:
+    async def accept(self, call: CallbackTarget, body: bytes, headers: Headers) -> None:
         """Return once the message is durable, or was before; else a `Refusal` says why not.
 
         The order is fixed: is it a message (400), is it about the call of its URL (404), is that call live (410).
         """
         thread_id, call_id = call.thread_id, call.call_id
         try:
-            callback = await off_loop(len(body), parse_callback, body)
+            callback = await offload(len(body), parse_callback, body)
         except InvalidMessage as error:
             await self._refuse_malformed(thread_id, call_id, body, headers, str(error))
             raise Refusal(400, str(error)) from None
         if callback.group_id != thread_id or _call_of(callback) not in (None, call_id):
             log.warning("a callback for one call came to the URL of another", extra={"thread_id": thread_id})
             raise Refusal(404, "This URL was made for another call than the message is about.")
-        dedup = await off_loop(len(body), _dedup, call_id, callback, body, headers)
-        trace = incoming(headers.items())
-        reception = await self._accept(callback_letter(thread_id, call_id, callback, body, dedup, trace))
-        if reception in (Reception.ACCEPTED, Reception.DUPLICATE):
+        dedup = await offload(len(body), _dedup, call_id, callback, body, headers)
+        trace = read_traceparent(headers.items())
+        accept_result = await self._accept(encode_callback(thread_id, call_id, callback, body, dedup, trace))
+        if accept_result in (AcceptResult.ACCEPTED, AcceptResult.DUPLICATE):
             return
         if isinstance(callback, ToolResult) and await self._has_ended(thread_id, call_id):
             log.info("a further result is ignored", extra={"thread_id": thread_id, "call_id": call_id})
             return
         # CB-8, SUB-15, SUB-18
-        log.info("a callback is discarded: %s", reception, extra={"thread_id": thread_id, "call_id": call_id})
+        log.info("a callback is discarded: %s", accept_result, extra={"thread_id": thread_id, "call_id": call_id})
         if isinstance(callback, ToolResult) and callback.subscription:
             await self._late.cancel(thread_id, call_id)
         raise Refusal(410, _NOTHING_LIVE)
 
     async def _has_ended(self, thread_id: str, call_id: str) -> bool:
         """Whether the call had its result a while ago: then its server repeats itself, in other words."""
-        return await self._remembers(thread_id, ended(call_id))
+        return await self._remembers(thread_id, ended_key(call_id))
 
     # What is refused for good
 
     async def _refuse_malformed(
         self, thread_id: str, call_id: str, body: bytes, headers: Headers, problem: str
     ) -> None:
-        said = await off_loop(len(body), RefusedCallback.read, body)
+        said = await offload(len(body), RefusedCallback.read, body)
         where = {"thread_id": thread_id, "call_id": call_id}
         log.warning("a callback is refused, because it is not valid: %s", _short(problem), extra=where)
         if said.type == "tool_result" and said.is_of(thread_id, call_id):
             reason = f"it is not a valid message ({_short(problem)})."
-            await self._settle(thread_id, Refused(call_id, reason, "tool_result"), headers)
+            await self._settle(thread_id, CallbackRefused(call_id, reason, "tool_result"), headers)
 
-    async def refuse_too_large(self, call: CalledBack, beginning: bytes, headers: Headers, refusal: TooLarge) -> None:
+    async def refuse_too_large(
+        self, call: CallbackTarget, beginning: bytes, headers: Headers, refusal: TooLarge
+    ) -> None:
         """Tell the thread of a message that is too large, if it waits for it; return once that is durable. `beginning` is all we read."""
         thread_id, call_id = call.thread_id, call.call_id
         said = RefusedCallback.read(beginning)
@@ -114,12 +116,12 @@ class Callbacks:
         log.warning("a callback is refused, because it is too large: %s", said.type or "of unknown type", extra=where)
         if said.type in (None, "tool_result", "subscription_event") and said.may_be_of(thread_id, call_id):
             reason = f"it is too large. {refusal.detail}"
-            await self._settle(thread_id, Refused(call_id, reason, said.type or ""), headers)
+            await self._settle(thread_id, CallbackRefused(call_id, reason, said.type or ""), headers)
 
-    async def _settle(self, thread_id: str, refused: Refused, headers: Headers) -> None:
+    async def _settle(self, thread_id: str, refused: CallbackRefused, headers: Headers) -> None:
         given = _message_id(headers)
         dedup = None if given is None else f"refused/{refused.call_id}/{given}"
-        await self._accept(letter(thread_id, refused, dedup=dedup, live=refused.call_id))
+        await self._accept(encode_mail(thread_id, refused, dedup=dedup, live=refused.call_id))
 
 
 def _short(problem: str) -> str:

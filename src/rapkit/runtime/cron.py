@@ -1,4 +1,4 @@
-"""When a cron expression is due, in a time zone, also where that zone's clocks are changed.
+"""Compute when a cron expression is due in a time zone, including daylight-saving changes.
 
 The rules are those of Debian's cron. A job at fixed times (neither minute nor hour begins with a star) is due once for each of them: one
 that the clocks skip is due the moment they have skipped it, and those that are skipped together are due together, once; one that comes

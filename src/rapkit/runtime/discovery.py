@@ -1,4 +1,4 @@
-"""Asking servers what they offer."""
+"""Discovery: fetch the toolset documents of tool servers."""
 
 import asyncio
 import hashlib
@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from rapkit.delivery.client import Fetcher
+from rapkit.delivery.http_client import Fetcher
 from rapkit.errors import ConfigError, DeliveryError, ForbiddenTarget, InvalidToolset
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.protocol import ToolsetDocument, UsableToolset, read_toolset
 from rapkit.protocol.value_count import MAX_VALUES
 from rapkit.runtime.server import Server
@@ -43,7 +43,7 @@ class Fetched:
 
 
 class DiscoveryFailed(Exception):
-    """A server did not say what it offers, or nothing usable; the text says what, for people."""
+    """Discovery of a server failed, or found nothing usable; the text explains it."""
 
 
 def digest_of(body: bytes) -> str:
@@ -52,7 +52,7 @@ def digest_of(body: bytes) -> str:
 
 
 class Discovery:
-    """Fetches toolset documents. Who asks for the same one while it is under way shares the next answer."""
+    """Fetches toolset documents. Callers that ask for the same one while it is being fetched share the next result."""
 
     def __init__(self, client: Fetcher, in_thread: InThread = asyncio.to_thread, values: int = MAX_VALUES) -> None:
         self._client = client
@@ -68,7 +68,7 @@ class Discovery:
             task = self._under_way[server.base] = asyncio.create_task(self._fetch(server))
             task.add_done_callback(partial(self._over, server.base))
         else:
-            # It may have begun before whoever asks now could know of a change; the one after it has not.
+            # The running fetch may have begun before the caller knew of a change; the next one has not.
             task = self._next.get(server.base) or asyncio.create_task(self._fetch_after(server, running))
             self._next[server.base] = task
         await asyncio.wait({task})
@@ -76,7 +76,7 @@ class Discovery:
 
     def _over(self, base: str, done: "asyncio.Task[Fetched]") -> None:
         if not done.cancelled():
-            done.exception()  # asyncio complains about errors nobody looked at, even if nobody waits any more
+            done.exception()  # asyncio complains about unretrieved errors, even if no task waits any more
         del self._under_way[base]
         if (task := self._next.pop(base, None)) is not None:
             self._under_way[base] = task

@@ -1,4 +1,4 @@
-"""A running agent: what receives, and what works."""
+"""A running agent: its store, its receiver and its workers."""
 
 import asyncio
 import contextlib
@@ -7,56 +7,59 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
-from rapkit import background
 from rapkit.clock import Clock, SystemClock
-from rapkit.delivery.client import HttpClient
 from rapkit.delivery.guard import Guard
-from rapkit.delivery.lookups import Lookups
+from rapkit.delivery.http_client import HttpClient
+from rapkit.delivery.name_resolver import NameResolver
 from rapkit.errors import ConfigError
 from rapkit.http.health import NOT_WORKING
 from rapkit.ids import new_id
-from rapkit.mailbox import Lease, Letter, Reception, Store
+from rapkit.mailbox import AcceptResult, Lease, NewMail, Store
 from rapkit.models.model import kept_open
-from rapkit.runtime.addresses import Addresses
-from rapkit.runtime.alarm import Alarm, soonest
+from rapkit.runtime.broadcast import Broadcast
 from rapkit.runtime.callback_signatures import CallbackSignatures
-from rapkit.runtime.callbacks import Callbacks
+from rapkit.runtime.callback_urls import CallbackUrls
+from rapkit.runtime.callbacks import CallbackReceiver
+from rapkit.runtime.config import AgentConfig
 from rapkit.runtime.discovery import Discovery, InThread
 from rapkit.runtime.dispatch import Dispatch
-from rapkit.runtime.doorbell import Doorbell
-from rapkit.runtime.following import check_state
-from rapkit.runtime.hub import Hub
-from rapkit.runtime.in_process import Exchange, Line, place_of
+from rapkit.runtime.due_timer import DueTimer, next_due_time
+from rapkit.runtime.event_feed import check_state
+from rapkit.runtime.in_process import Transport, TransportRouter, place_of
 from rapkit.runtime.late_subscriptions import LateSubscriptions
-from rapkit.runtime.metrics import Metrics
-from rapkit.runtime.plan import Plan
-from rapkit.runtime.port import note_receiver, warn_if_elsewhere
+from rapkit.runtime.metrics import AgentMetrics
 from rapkit.runtime.schedules import Schedules
-from rapkit.runtime.shift import TOPICS, Shift, Workplace
-from rapkit.runtime.threads import Threads
+from rapkit.runtime.stable_port import record_receiver, warn_if_url_differs
+from rapkit.runtime.thread_commands import ThreadCommands
 from rapkit.runtime.toolsets import THREAD, Toolsets
+from rapkit.runtime.wake_hook import WakeHook
+from rapkit.runtime.worker import TOPICS, Worker, WorkerServices
 from rapkit.signer import Signer
 from rapkit.stores import open_store
 from rapkit.tracing import Tracing
+from rapkit.work import background
+from rapkit.work.maintenance import Maintenance
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What an agent at work finds outside of itself. Tests bring their own.
+class AgentEnvironment:
+    """The environment of a running agent: clock, store, network. Tests bring their own.
 
     `is_lost` is asked when the work ends: whether it is to end as in a process that was killed, with nothing brought to an end.
     """
 
     clock: Clock = field(default_factory=SystemClock)
-    open_store: Callable[[Plan], Store] = lambda plan: open_store(plan.store, lease=Lease(plan.patience.lease))
-    open_line: Callable[[Guard], contextlib.AbstractAsyncContextManager[Line]] = HttpClient
+    open_store: Callable[[AgentConfig], Store] = lambda config: open_store(
+        config.store, lease=Lease(config.patience.lease)
+    )
+    open_transport: Callable[[Guard], contextlib.AbstractAsyncContextManager[Transport]] = HttpClient
     in_thread: InThread = asyncio.to_thread
     tracing: Tracing = field(default_factory=Tracing)
     is_lost: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True)
-class Woken:
+class WakeResult:
     """What was done when an agent was woken: how many threads ran, how many POSTs were delivered; and when there is more to do."""
 
     threads: int
@@ -64,200 +67,210 @@ class Woken:
     next: datetime | None
 
 
-class Engine:
-    """An agent on an open store. It receives; and it works, for good or each time it is woken. Made by `opened` or `running`."""
+class AgentEngine:
+    """An agent on an open store: it receives, and runs a worker, permanently or when woken. Made by `open_engine` or `run_engine`."""
 
-    def __init__(self, plan: Plan, store: Store, line: Line, outside: Surroundings) -> None:
-        self._plan = plan
+    def __init__(self, config: AgentConfig, store: Store, transport: Transport, environment: AgentEnvironment) -> None:
+        self._config = config
         self._store = store
-        self._clock = outside.clock
+        self._clock = environment.clock
         self._name = new_id("receiver")
-        self._upkeep = background.Upkeep(store, self._name, plan.patience.dead_letters)
+        self._maintenance = Maintenance(store, self._name, config.patience.dead_letters)
         self._configured = False
-        self._shift: Shift | None = None
-        self._wakes: dict[asyncio.Task[Woken], Shift] = {}
-        self._alarm: asyncio.Task[None] | None = None
-        self._doorbell = Doorbell(plan.on_accept)
-        self.metrics = Metrics(partial(store.load, THREAD))
-        self.hub = Hub()
-        self._addresses = addresses = Addresses(plan.public_url, Signer(store.derive("rapkit callbacks")))
-        dispatch = Dispatch(plan.servers, addresses, Guard(_origins(plan), loopback=True))
-        discovery = Discovery(line, outside.in_thread, plan.capacity.values)
-        self.toolsets = Toolsets(store, discovery, plan.servers, outside.clock, plan.patience.rediscover)
-        self._place = Workplace(
-            plan, store, line, outside.clock, self.toolsets, dispatch, self.hub, self.metrics, outside.tracing
+        self._worker: Worker | None = None
+        self._wakes: dict[asyncio.Task[WakeResult], Worker] = {}
+        self._due_timer: asyncio.Task[None] | None = None
+        self._wake_hook = WakeHook(config.on_accept)
+        self.metrics = AgentMetrics(partial(store.load, THREAD))
+        self.broadcast = Broadcast()
+        self._callback_urls = callback_urls = CallbackUrls(config.public_url, Signer(store.derive("rapkit callbacks")))
+        dispatch = Dispatch(config.servers, callback_urls, Guard(_origins(config), loopback=True))
+        discovery = Discovery(transport, environment.in_thread, config.capacity.values)
+        self.toolsets = Toolsets(store, discovery, config.servers, environment.clock, config.patience.rediscover)
+        self._worker_services = WorkerServices(
+            config,
+            store,
+            transport,
+            environment.clock,
+            self.toolsets,
+            dispatch,
+            self.broadcast,
+            self.metrics,
+            environment.tracing,
         )
-        self.threads = Threads(store, self.hub, outside.clock.now, self._interrupt, self._doorbell.ring, plan.limits)
-        self.callbacks = Callbacks(
+        self.threads = ThreadCommands(
+            store, self.broadcast, environment.clock.now, self._interrupt, self._wake_hook.trigger, config.limits
+        )
+        self.callbacks = CallbackReceiver(
             self._accept,
             store.remembers,
-            addresses,
-            LateSubscriptions(store, dispatch, self._doorbell.ring),
-            CallbackSignatures(plan.servers, store, outside.clock),
+            callback_urls,
+            LateSubscriptions(store, dispatch, self._wake_hook.trigger),
+            CallbackSignatures(config.servers, store, environment.clock),
         )
         self.metrics.gauge(
-            "rapkit_slices_running", "Slices that run now.", lambda: sum(each.running for each in self._shifts)
+            "rapkit_slices_running", "Slices that run now.", lambda: sum(each.running for each in self._workers)
         )
         self.metrics.gauge(
-            "rapkit_posts_under_way", "POSTs being made now.", lambda: sum(each.under_way for each in self._shifts)
+            "rapkit_posts_under_way", "POSTs being made now.", lambda: sum(each.under_way for each in self._workers)
         )
         self.metrics.gauge(
             "rapkit_silent_origins",
             "Origins that left their last POST unanswered.",
-            lambda: sum(each.silent_origins for each in self._shifts),
+            lambda: sum(each.silent_origins for each in self._workers),
         )
 
     @property
-    def plan(self) -> Plan:
+    def config(self) -> AgentConfig:
         """What the agent is."""
-        return self._plan
+        return self._config
 
     @property
     def works(self) -> bool:
         """Whether this process works on threads by itself."""
-        return self._shift is not None
+        return self._worker is not None
 
     def callback_url(self, thread_id: str, call_id: str) -> str:
-        """Where a call is answered: whoever has it can speak into the conversation."""
-        return self._addresses.callback_url(thread_id, call_id, "")
+        """The callback URL of a call. A holder of it can speak into the conversation."""
+        return self._callback_urls.callback_url(thread_id, call_id, "")
 
     @property
-    def _shifts(self) -> list[Shift]:
-        return [*self._wakes.values(), *([self._shift] if self._shift else ())]
+    def _workers(self) -> list[Worker]:
+        return [*self._wakes.values(), *([self._worker] if self._worker else ())]
 
     # Receiving
 
-    async def _accept(self, letter: Letter) -> Reception:
-        await check_state(self._store, letter.box)
-        accept = self._store.accept if self._shift is None else self._shift.accept
-        reception = await accept(letter)
-        if reception in (Reception.ACCEPTED, Reception.DUPLICATE):
-            self._doorbell.ring(
-                letter.box
-            )  # for a duplicate too: whoever accepted it first may have died before it rang
-        return reception
+    async def _accept(self, new_mail: NewMail) -> AcceptResult:
+        await check_state(self._store, new_mail.box)
+        accept = self._store.accept if self._worker is None else self._worker.accept
+        accept_result = await accept(new_mail)
+        if accept_result in (AcceptResult.ACCEPTED, AcceptResult.DUPLICATE):
+            self._wake_hook.trigger(
+                new_mail.box
+            )  # for a duplicate too: the process that accepted it first may have died before it called the hook
+        return accept_result
 
     def _interrupt(self, thread_id: str) -> None:
-        for shift in self._shifts:
-            shift.interrupt(thread_id)
+        for active_worker in self._workers:
+            active_worker.interrupt(thread_id)
 
     async def problem(self) -> str | None:
         """Why messages cannot be accepted now, or with a worker are not worked on; None if they are.
 
         As the last renewal of the lease has found; without a worker, which renews one, it is found out now, but not at every request.
         """
-        if self.hub.over:
+        if self.broadcast.over:
             return "The process is about to stop."
-        if self._shift is None:
-            await self._upkeep.look_at_store()
-        if problem := (self._upkeep if self._shift is None else self._shift.upkeep).store_problem:
+        if self._worker is None:
+            await self._maintenance.check_store()
+        if problem := (self._maintenance if self._worker is None else self._worker.maintenance).store_problem:
             return problem
-        healthy = (self._shift is None or self._shift.healthy) and not (self._alarm and self._alarm.done())
+        healthy = (self._worker is None or self._worker.healthy) and not (self._due_timer and self._due_timer.done())
         return None if healthy else NOT_WORKING
 
     # Working
 
     async def start(self, *, worker: bool) -> None:
-        """Begin to work, or without a worker only to ring when there is something to do."""
+        """Start the worker; without one, only call the wake hook when there is something to do."""
         await self._configure()
         if worker:
-            shift = Shift(self._place)
-            await shift.start()
-            self._shift = shift
+            active_worker = Worker(self._worker_services)
+            await active_worker.start()
+            self._worker = active_worker
             return
-        await note_receiver(self._store, self._plan.public_url)
-        if self._plan.on_accept is not None:
-            alarm = Alarm(self._store, TOPICS, self._clock, self._doorbell)
-            self._alarm = background.start(alarm.run, "looking at what is due")
+        await record_receiver(self._store, self._config.public_url)
+        if self._config.on_accept is not None:
+            alarm = DueTimer(self._store, TOPICS, self._clock, self._wake_hook)
+            self._due_timer = background.start(alarm.run, "looking at what is due")
 
     async def _configure(self) -> None:
-        """Have the store know the schedules: they are due for whoever works next."""
-        if not self._configured and self._plan.schedules is not None:
-            await Schedules(self._store, self._name, self._plan.schedules, self._clock.now).reconcile()
+        """Have the store know the schedules: they are due for the next worker."""
+        if not self._configured and self._config.schedules is not None:
+            await Schedules(self._store, self._name, self._config.schedules, self._clock.now).reconcile()
         self._configured = True
 
-    async def wake(self, at_most: float | None = None) -> Woken:
+    async def wake(self, at_most: float | None = None) -> WakeResult:
         """Do what is due until nothing is, and nothing that was begun still runs; after `at_most` seconds nothing more is begun."""
-        if self._shift is not None:
+        if self._worker is not None:
             raise ConfigError(
                 "The agent runs with a worker, which does what is due by itself. Only one without is woken: Agent(worker=False)."
             )
         await self._configure()
-        await warn_if_elsewhere(self._store, self._plan.public_url)
-        shift = Shift(self._place)
-        task = asyncio.create_task(self._wake(shift, at_most))
-        self._wakes[task] = shift
+        await warn_if_url_differs(self._store, self._config.public_url)
+        active_worker = Worker(self._worker_services)
+        task = asyncio.create_task(self._wake(active_worker, at_most))
+        self._wakes[task] = active_worker
         task.add_done_callback(self._wakes.pop)
         return await task
 
-    async def _wake(self, shift: Shift, at_most: float | None) -> Woken:
-        await shift.finish(at_most)
-        seconds = await soonest(self._store, TOPICS)
+    async def _wake(self, active_worker: Worker, at_most: float | None) -> WakeResult:
+        await active_worker.finish(at_most)
+        seconds = await next_due_time(self._store, TOPICS)
         later = None if seconds is None else datetime.fromtimestamp(self._clock.now() + seconds, UTC)
-        return Woken(shift.threads, shift.posts, later)
+        return WakeResult(active_worker.threads, active_worker.posts, later)
 
     # Ending
 
     async def stop(self) -> None:
         """End in order: what runs is let end, what was said is sent, the rest is left to the next start."""
-        if self._alarm is not None:
-            await background.end(self._alarm)
+        if self._due_timer is not None:
+            await background.end(self._due_timer)
         try:
-            if self._shift is not None:
-                await self._shift.stop()
-            for shift in self._wakes.values():
-                shift.hurry()
+            if self._worker is not None:
+                await self._worker.stop()
+            for active_worker in self._wakes.values():
+                active_worker.hurry()
             await asyncio.gather(*self._wakes, return_exceptions=True)
         finally:
             await self.toolsets.close()
-            await self._doorbell.close()
+            await self._wake_hook.close()
 
     async def abandon(self) -> None:
         """End as a process that is killed: nothing is finished, nothing given back. For tests, whose stores refuse us from then on."""
-        await background.end(*self._wakes, *([self._alarm] if self._alarm else ()))
-        if self._shift is not None:
-            await self._shift.abandon()
-        await asyncio.gather(self.toolsets.close(), self._doorbell.close())
+        await background.end(*self._wakes, *([self._due_timer] if self._due_timer else ()))
+        if self._worker is not None:
+            await self._worker.abandon()
+        await asyncio.gather(self.toolsets.close(), self._wake_hook.close())
 
 
 @contextlib.asynccontextmanager
-async def opened(plan: Plan, surroundings: Surroundings | None = None) -> AsyncIterator[Engine]:
+async def open_engine(config: AgentConfig, environment: AgentEnvironment | None = None) -> AsyncIterator[AgentEngine]:
     """Open the store as long as the context lasts. Nothing is worked on unless it is woken."""
-    outside = surroundings or Surroundings()
-    store = outside.open_store(plan)
-    lookups = Lookups(plan.capacity.lookups)
+    environment = environment or AgentEnvironment()
+    store = environment.open_store(config)
+    lookups = NameResolver(config.capacity.lookups)
     try:
         async with (
-            outside.open_line(Guard(_origins(plan), resolver=lookups)) as far,
-            outside.open_line(Guard(loopback=True, resolver=lookups)) as near,
-            _certified(plan, lookups) as certified,
-            kept_open(plan.model),
+            environment.open_transport(Guard(_origins(config), resolver=lookups)) as far,
+            environment.open_transport(Guard(loopback=True, resolver=lookups)) as near,
+            _certified(config, lookups) as certified,
+            kept_open(config.model),
         ):
-            engine = Engine(plan, store, Exchange(far, near, plan.toolsets, certified), outside)
+            engine = AgentEngine(config, store, TransportRouter(far, near, config.toolsets, certified), environment)
             try:
                 yield engine
             finally:
-                await (engine.abandon() if outside.is_lost() else engine.stop())
+                await (engine.abandon() if environment.is_lost() else engine.stop())
     finally:
         await store.close()
 
 
 @contextlib.asynccontextmanager
-async def running(
-    plan: Plan, surroundings: Surroundings | None = None, *, worker: bool = True
-) -> AsyncIterator[Engine]:
+async def run_engine(
+    config: AgentConfig, environment: AgentEnvironment | None = None, *, worker: bool = True
+) -> AsyncIterator[AgentEngine]:
     """Open the store, work as long as the context lasts, then end in order. Without a worker it only receives, until it is woken."""
-    async with opened(plan, surroundings) as engine:
+    async with open_engine(config, environment) as engine:
         await engine.start(worker=worker)
         yield engine
 
 
 @contextlib.asynccontextmanager
-async def _certified(plan: Plan, lookups: Lookups) -> AsyncIterator[dict[str, Line]]:
+async def _certified(config: AgentConfig, lookups: NameResolver) -> AsyncIterator[dict[str, Transport]]:
     """Lines that show the client certificates of servers, by the origins of these."""
-    lines: dict[str, Line] = {}
+    lines: dict[str, Transport] = {}
     async with contextlib.AsyncExitStack() as stack:
-        for server in plan.servers:
+        for server in config.servers:
             if server.certificate is not None:
                 allow = [] if server.is_local else [server.origin]
                 guard = Guard(allow, loopback=server.is_local, resolver=lookups)
@@ -266,6 +279,6 @@ async def _certified(plan: Plan, lookups: Lookups) -> AsyncIterator[dict[str, Li
         yield lines
 
 
-def _origins(plan: Plan) -> list[str]:
+def _origins(config: AgentConfig) -> list[str]:
     """Configured servers are dialled wherever they are; those on this machine have a line of their own."""
-    return [server.origin for server in plan.servers if not server.is_local]
+    return [server.origin for server in config.servers if not server.is_local]

@@ -1,4 +1,4 @@
-"""The journal of a thread as a model is shown it: read from the store, in a window, together with what it inherits."""
+"""Read a thread's journal from the store as the model is shown it, within the window and with inherited entries."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from rapkit.kernel.limits import ThreadLimits
 from rapkit.kernel.projection import Numbered, Stretch, content_of, project
 from rapkit.kernel.thread import Inherited, Thread, load_thread
 from rapkit.mailbox import Entry, Store
-from rapkit.off_loop import off_loop
+from rapkit.work.offload import offload
 
 _SUMMARY = frozenset(("summary",))
 _MOST_EARLY = 100
@@ -22,7 +22,7 @@ _PICTURE = 6000
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class JournalView:
     """What a thread's model is shown. The last of the `stretches` is the thread's own; `sizes` are those of its lines, in characters.
 
     `inherited` is the size of the others.
@@ -68,9 +68,9 @@ class View:
         return project(stretches, known, answer_chars=min(limits.answer_chars, most // 2), total_chars=most)
 
 
-async def view_of(
+async def read_view(
     store: Store, before: Thread, step: Step, limits: ThreadLimits, most_bytes: int | None = None
-) -> View:
+) -> JournalView:
     """What the model is shown after a step: the last lines that are for models, about a window of them, those of the step included.
 
     Lines that are stored are left out, the oldest first, if they would take more than `most_bytes`.
@@ -94,7 +94,7 @@ async def view_of(
         inherited += size
         left -= len(stretch.lines)
         inherits = await _inherited_by(store, inherits.thread_id) if stretch.summary is None else None
-    return View(thread, tuple(stretches), sizes, inherited)
+    return JournalView(thread, tuple(stretches), sizes, inherited)
 
 
 def _how_many(thread: Thread, shown: int, limits: ThreadLimits) -> int:
@@ -169,7 +169,7 @@ def _read_summary(entry: Entry) -> Summary:
 
 
 async def _lines(entries: Sequence[Entry]) -> list[Numbered]:
-    return [await off_loop(len(entry.body), _numbered, entry) for entry in entries]
+    return [await offload(len(entry.body), _numbered, entry) for entry in entries]
 
 
 def _numbered(entry: Entry) -> Numbered:

@@ -1,7 +1,7 @@
-"""Toolsets that are served in the agent's own process.
+"""Toolsets that run in the agent's own process.
 
-The agent reaches them directly, under a URL that nobody else can name. Of their routes only those are mounted in the agent's app that are
-made for strangers, such as where a browser comes back to after authorising, and webhooks: those carry their own proof.
+The agent reaches them directly, under a URL that has no meaning elsewhere. Of their routes only those are mounted in the agent's app that
+are unauthenticated, such as where a browser comes back to after authorising, and webhooks: those carry their own proof.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rapkit.delivery.client import Answer, Fetcher, Poster
+from rapkit.delivery.http_client import Fetcher, HttpResponse, Poster
 from rapkit.errors import ConfigError, DeliveryError
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.http.requests import Refusal, send_problem
 from rapkit.protocol import ToolsetDocument
 from rapkit.runtime.server import Server
@@ -29,7 +29,7 @@ Secrets = str | Mapping[str, str | Sequence[str]]
 
 
 class InProcess(Protocol):
-    """A toolset that can be served in our own process: a `rapkit.Toolset`."""
+    """A toolset that can run in the agent's process: a `rapkit.Toolset`."""
 
     name: str
     tokens: Secrets | None
@@ -42,7 +42,7 @@ class InProcess(Protocol):
         """Its routes."""
 
     def lifespan(self, _app: object = None, *, loopback_callbacks: bool = ..., within: str | None = ...) -> Any:
-        """The context in which it works. `within` is the URL below which we serve what it has for strangers."""
+        """The context in which it works. `within` is the URL below which the agent serves its unauthenticated endpoints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,8 @@ def place_of(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}:{port}"
 
 
-class OnlyForStrangers:
-    """The routes of a toolset that are for others than the agent."""
+class PublicRoutes:
+    """Exposes the routes of an in-process toolset that are not only for the agent."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -115,40 +115,44 @@ class OnlyForStrangers:
         await self._app(scope, receive, send)
 
 
-class Line(Poster, Fetcher, Protocol):
-    """The way out: POSTs and GETs."""
+class Transport(Poster, Fetcher, Protocol):
+    """Sends POSTs and GETs."""
 
 
-class Exchange:
-    """Chooses the line: into this process, to this machine, or to the world. Only the second one may lead to a loopback address.
+class TransportRouter:
+    """Chooses the transport: into this process, to this machine, or to the network. Only the second one may lead to a loopback address.
 
     `certified` are lines that show a client certificate, by the origin they are for.
     """
 
     def __init__(
-        self, far: Line, near: Line, toolsets: Sequence[InProcess], certified: Mapping[str, Line] | None = None
+        self,
+        far: Transport,
+        near: Transport,
+        toolsets: Sequence[InProcess],
+        certified: Mapping[str, Transport] | None = None,
     ) -> None:
         self._certified = certified or {}
         self._far = far
         self._near = near
         self._toolsets = {toolset.name: toolset.app for toolset in toolsets}
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """POST, to one of our own or to anybody."""
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
+        """POST to an in-process toolset or to any server."""
         if url.startswith(_SCHEME):
             status, _ = await self._ask("POST", url, body, {"content-type": "application/json", **headers})
-            return Answer(status)
-        return await self._line(url).post(url, body, headers)
+            return HttpResponse(status)
+        return await self._transport(url).post(url, body, headers)
 
     async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
-        """GET, from one of our own or from anybody."""
+        """GET from an in-process toolset or from any server."""
         if url.startswith(_SCHEME):
             return await self._ask("GET", url, b"", headers)
-        return await self._line(url).get(url, headers, limit=limit)
+        return await self._transport(url).get(url, headers, limit=limit)
 
-    def _line(self, url: str) -> Line:
-        if self._certified and (line := self._certified.get(place_of(url))):
-            return line
+    def _transport(self, url: str) -> Transport:
+        if self._certified and (transport := self._certified.get(place_of(url))):
+            return transport
         return self._near if is_loopback_host(urlsplit(url).hostname or "") else self._far
 
     async def _ask(self, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:

@@ -1,11 +1,11 @@
-"""What the model is told before the conversation."""
+"""Build the instructions that precede the conversation."""
 
 from datetime import UTC, datetime
 from functools import lru_cache
 
 from rapkit.kernel.catalog import Catalog
 from rapkit.kernel.thread import Thread
-from rapkit.runtime.plan import Plan
+from rapkit.runtime.config import AgentConfig
 
 _A_DAY = 86400
 _CALLS = (
@@ -36,12 +36,12 @@ def _today(day: int) -> str:
     return f"Today is {datetime.fromtimestamp(day * _A_DAY, UTC):%A, %Y-%m-%d} (UTC)."
 
 
-def instructions_for(plan: Plan, thread: Thread, catalog: Catalog, now: float) -> str:
+def instructions_for(config: AgentConfig, thread: Thread, catalog: Catalog, now: float) -> str:
     """The agent's own instructions, and what a model has to know besides.
 
     That is: about calls that take long, what day it is, what this thread is for, and which tools are missing.
     """
-    parts = [plan.instructions, _CALLS, _today(int(now // _A_DAY))]
+    parts = [config.instructions, _CALLS, _today(int(now // _A_DAY))]
     if thread.for_event:
         parts.append(_FOR_EVENT)
     if thread.task:

@@ -1,4 +1,4 @@
-"""Cancels a subscription that its server confirms after the thread was closed.
+"""Cancel a subscription that its server confirms after the thread was closed.
 
 The server may not know `/close_thread`, and the cancellation may have overtaken the call: it is told once more, and only once, however
 often it repeats the confirmation. If the process dies before the notice is committed, the confirmation is not answered either: the
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from rapkit.kernel.thread import load_thread
 from rapkit.mailbox import Store
 from rapkit.runtime.dispatch import Dispatch
-from rapkit.runtime.letters import REMEMBERED
+from rapkit.runtime.mail_codec import REMEMBERED
 
 
 class LateSubscriptions:

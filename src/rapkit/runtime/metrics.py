@@ -1,4 +1,4 @@
-"""What an agent counts, for Prometheus."""
+"""Prometheus metrics of an agent."""
 
 import asyncio
 import contextlib
@@ -13,10 +13,10 @@ from prometheus_client.registry import Collector
 from rapkit.errors import StoreError
 from rapkit.http.metrics import render
 from rapkit.kernel.completion import Reply
-from rapkit.mailbox import Claim, Load, Settlement, Taken
+from rapkit.mailbox import Claim, Load, Settlement, TakenPost
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-_UP_TO_A_DAY = (*_SECONDS, 900.0, 3600.0, 4 * 3600.0, 86400.0)  # a letter waits for as long as no process runs
+_UP_TO_A_DAY = (*_SECONDS, 900.0, 3600.0, 4 * 3600.0, 86400.0)  # mail waits for as long as no process runs
 _PATIENCE_WITH_STORE = 1.0
 
 log = logging.getLogger("rapkit.metrics")
@@ -25,7 +25,7 @@ ReadLoad = Callable[[], Awaitable[Load]]
 """Asks the store how much waits in it."""
 
 
-class Outcome:
+class CompletionOutcome:
     """How a completion ended; failed, unless it is said otherwise."""
 
     def __init__(self) -> None:
@@ -36,8 +36,8 @@ class Outcome:
         self.reply = reply
 
 
-class Waiting(Collector):
-    """How much waits in the store, as it was when it was last read; without these numbers while it cannot be."""
+class BacklogCollector(Collector):
+    """Collects the backlog of the store as last read; reports nothing while the store cannot be read."""
 
     def __init__(self, read_load: ReadLoad) -> None:
         self._read_load = read_load
@@ -70,12 +70,12 @@ def _gauge(name: str, says: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"rapkit_{name}", says, value=value)
 
 
-class Metrics:
-    """The numbers of one agent, and of the store it shares with others."""
+class AgentMetrics:
+    """The metrics of one agent, and of the store it shares with others."""
 
     def __init__(self, read_load: ReadLoad) -> None:
         self._registry = CollectorRegistry()
-        self._waiting = Waiting(read_load)
+        self._waiting = BacklogCollector(read_load)
         self._registry.register(self._waiting)
         self._slices = Histogram(
             "rapkit_slice_duration_seconds", "Slices of threads.", registry=self._registry, buckets=_SECONDS
@@ -114,17 +114,17 @@ class Metrics:
             self._slices.observe(time.perf_counter() - begun)
 
     def _woken(self, claim: Claim) -> None:
-        """The oldest letter that nobody was handed before: how long it waited, by the store's clock."""
+        """How long the oldest mail that is handed out for the first time has waited, by the store's clock."""
         for mail in claim.mail:
             if mail.attempts == 1:
                 self._wakes.observe(max(0.0, claim.now - mail.accepted_at))
                 return
 
     @contextlib.contextmanager
-    def completion(self) -> Iterator[Outcome]:
+    def completion(self) -> Iterator[CompletionOutcome]:
         """A completion lasts as long as the context."""
         begun = time.perf_counter()
-        outcome = Outcome()
+        outcome = CompletionOutcome()
         try:
             yield outcome
         finally:
@@ -139,8 +139,8 @@ class Metrics:
         """A callback was answered."""
         self._callbacks.labels(str(status)).inc()
 
-    def attempt(self, taken: Taken, settlement: Settlement) -> None:
-        """A POST was attempted: what a courier tells its `on_attempt`."""
+    def attempt(self, taken: TakenPost, settlement: Settlement) -> None:
+        """Count an attempted POST: the `on_attempt` of an outbox sender."""
         self._attempts.labels(taken.outgoing.kind, settlement.outcome).inc()
 
     def gauge(self, name: str, says: str, function: Callable[[], float]) -> None:

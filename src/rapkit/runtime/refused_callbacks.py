@@ -1,4 +1,4 @@
-"""What a callback was about that has to be refused: read from as much of it as can be read."""
+"""Find out which call a malformed or oversized callback was about, from as much of it as can be read."""
 
 import json
 import re

@@ -1,8 +1,8 @@
-"""Messages that come to threads by themselves, again and again: which there are, and sending them when they are due.
+"""Schedules: messages sent to threads at times given by cron expressions.
 
 Each schedule is a box of its own that knows the next time it is due. That one follows from the time before it and never from what the clock
-says, so a clock that is set back has nothing sent twice, and what came due while nobody ran, or was leapt over, is sent late. The messages
-and the next time are written in one commit: whoever dies before it has sent nothing, whoever dies after it has sent all.
+says, so a clock that is set back has nothing sent twice, and what came due while no worker ran, or was leapt over, is sent late. The
+messages and the next time are written in one commit: a worker that dies before it has sent nothing, one that dies after it has sent all.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pydantic import TypeAdapter, ValidationError
 
 from rapkit.errors import ConfigError, Fenced, StoreError
-from rapkit.insisting import insist
 from rapkit.kernel.incoming import WakeUp
 from rapkit.kernel.thread import Thread, dump_thread
-from rapkit.mailbox import Claim, Commit, Letter, Mail, NewBox, Store, Timer
+from rapkit.mailbox import Claim, Commit, Mail, NewBox, NewMail, Store, Timer
 from rapkit.protocol.fields import MAX_ID, Id
-from rapkit.pump import Pump
 from rapkit.runtime.cron import Cron
-from rapkit.runtime.letters import letter
+from rapkit.runtime.mail_codec import encode_mail
 from rapkit.runtime.toolsets import THREAD
+from rapkit.work.poller import Poller
+from rapkit.work.store_retry import retry_store_operation
 
 SCHEDULE = "schedule"
 """The kind of the boxes that are schedules, and the topic on which they come due."""
@@ -97,10 +97,10 @@ def check_names(schedules: Sequence[Schedule]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
-    """How a schedule stands: what it is, when it is due next, and to which thread it goes. One that is removed is not due any more.
+class _ScheduleState:
+    """The stored state of a schedule: when it is due next, and to which thread it goes. A removed one is never due.
 
-    What is removed is kept, and not ended: whoever configures it again at the same moment has put a letter into this box, which would be
+    A removed schedule is kept, not ended: a process that configures it again at the same moment has put mail into this box, which would be
     gone with it.
     """
 
@@ -109,17 +109,17 @@ class _Standing:
     thread: str | None = None
     removed: bool = False
 
-    def configured(self, schedule: Schedule, at: float) -> "_Standing":
+    def configured(self, schedule: Schedule, at: float) -> "_ScheduleState":
         """How it stands when it was configured at a time; what has stayed the same is due when it was."""
         was = self.schedule
         same = not self.removed and (was.cron, was.zone) == (schedule.cron, schedule.zone)
         following = self.next if same else _cron(schedule).next_after(at)
         # A thread is its user's.
-        return _Standing(schedule, following, self.thread if was.user_id == schedule.user_id else None)
+        return _ScheduleState(schedule, following, self.thread if was.user_id == schedule.user_id else None)
 
 
 _SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(Schedule)
-_STANDING: TypeAdapter[_Standing] = TypeAdapter(_Standing)
+_SCHEDULE_STATE: TypeAdapter[_ScheduleState] = TypeAdapter(_ScheduleState)
 
 
 class Schedules:
@@ -131,20 +131,20 @@ class Schedules:
         self._worker = worker
         self._schedules = tuple(schedules)
         self._now = now
-        self.pump = Pump(store, SCHEDULE, _AT_ONCE, self._claim, self._carry_out)
+        self.poller = Poller(store, SCHEDULE, _AT_ONCE, self._claim, self._carry_out)
 
     @property
     def healthy(self) -> bool:
         """Whether schedules can be claimed."""
-        return self.pump.healthy
+        return self.poller.healthy
 
     async def run(self) -> None:
         """Go on until cancelled."""
-        await self.pump.run()
+        await self.poller.run()
 
     async def drain(self, patience: float) -> None:
         """Let what was begun end."""
-        await self.pump.drain(patience)
+        await self.poller.drain(patience)
 
     async def reconcile(self) -> None:
         """Have the store know the schedules that are configured, and no others.
@@ -155,14 +155,14 @@ class Schedules:
         for schedule in self._schedules:
             id = _box_id(schedule.name)
             body = _SCHEDULE.dump_json(schedule)
-            await self._store.create(NewBox(id, SCHEDULE, root=id, idle=True), Letter(id, _CONFIGURED, body))
+            await self._store.create(NewBox(id, SCHEDULE, root=id, idle=True), NewMail(id, _CONFIGURED, body))
         configured = {_box_id(schedule.name) for schedule in self._schedules}
         after = ""
         while boxes := await self._store.boxes(SCHEDULE, after=after, limit=_PAGE):
             for box in boxes:
-                # One that was removed and is busy may have been configured again just now, by whoever started before us.
+                # One that was removed and is busy may have been configured again just now, by a process that started before this one.
                 if box.id not in configured and (box.status == _IN_USE or box.busy):
-                    await self._store.accept(Letter(box.id, _REMOVED, b""))
+                    await self._store.accept(NewMail(box.id, _REMOVED, b""))
             after = boxes[-1].id
 
     # What one claim leads to
@@ -171,10 +171,10 @@ class Schedules:
         return await self._store.claim(self._worker, SCHEDULE, limit)
 
     async def _carry_out(self, claim: Claim) -> None:
-        """All of it. If somebody else has the schedule by now, nothing happened."""
+        """Run one claim. If another worker has the schedule by now, nothing happened."""
         try:
             commit = await self._made(claim)
-            await insist(lambda: self._store.commit(claim, commit))
+            await retry_store_operation(lambda: self._store.commit(claim, commit))
         except Fenced as error:
             log.debug("%s", error)
         except asyncio.CancelledError:
@@ -192,62 +192,62 @@ class Schedules:
         """Nothing is done, and it is tried again later: nothing of what is due then is lost."""
         commit = Commit(again_at=self._now() + pause, charge=True)
         with contextlib.suppress(Fenced):
-            await insist(lambda: self._store.commit(claim, commit))
+            await retry_store_operation(lambda: self._store.commit(claim, commit))
 
     async def _made(self, claim: Claim) -> Commit:
         # The times of the claim are the store's, as are those of timers: by a clock of ours it might be too early still.
-        standing = _loaded(claim)
+        schedule_state = _loaded(claim)
         consumed = [mail.seq for mail in claim.mail]
-        if standing is None:
+        if schedule_state is None:
             return Commit(consumed=consumed)
-        standing, sent = await self._sent(standing, claim.now)
+        schedule_state, sent = await self._sent(schedule_state, claim.now)
         return Commit(
             consumed=consumed,
-            state=_STANDING.dump_json(standing),
-            status=_REMOVED if standing.removed else _IN_USE,
+            state=_SCHEDULE_STATE.dump_json(schedule_state),
+            status=_REMOVED if schedule_state.removed else _IN_USE,
             # If there is more to send than was sent now, this one is over, and the box is due again at once.
-            timers=[Timer(_NEXT, standing.next)],
-            spawn=[_thread_box(id, standing.schedule.user_id) for id in dict.fromkeys(each.box for each in sent)],
-            letters=sent,
+            timers=[Timer(_NEXT, schedule_state.next)],
+            spawn=[_thread_box(id, schedule_state.schedule.user_id) for id in dict.fromkeys(each.box for each in sent)],
+            new_mails=sent,
         )
 
-    async def _sent(self, standing: _Standing, now: float) -> tuple[_Standing, list[Letter]]:
+    async def _sent(self, schedule_state: _ScheduleState, now: float) -> tuple[_ScheduleState, list[NewMail]]:
         """What is to be sent now, oldest first, and how the schedule stands then."""
-        times, left_out, following = await _due(standing, now)
+        times, left_out, following = await _due(schedule_state, now)
         if not times:
-            return standing, []
-        schedule = standing.schedule
+            return schedule_state, []
+        schedule = schedule_state.schedule
         if left_out:
             log.warning(
                 "schedule %r was not carried out for so long that %d of its times are left out", schedule.name, left_out
             )
-        thread = None if schedule.new_thread else await self._thread(standing, times[0])
-        letters = [_wake_up(schedule, thread, each) for each in times[:_MOST_SENT]]
+        thread = None if schedule.new_thread else await self._thread(schedule_state, times[0])
+        new_mails = [_wake_up(schedule, thread, each) for each in times[:_MOST_SENT]]
         if left_out:
             told = replace(schedule, message=f"{schedule.message}\n\n{_left_out(left_out)}")
-            letters[0] = _wake_up(told, thread, times[0])
+            new_mails[0] = _wake_up(told, thread, times[0])
         following = times[_MOST_SENT] if len(times) > _MOST_SENT else following
-        return replace(standing, next=following, thread=thread or standing.thread), letters
+        return replace(schedule_state, next=following, thread=thread or schedule_state.thread), new_mails
 
-    async def _thread(self, standing: _Standing, due: float) -> str:
+    async def _thread(self, schedule_state: _ScheduleState, due: float) -> str:
         """The thread of a schedule: the one it has, unless that is closed.
 
         If it is closed after we have looked, what was sent is lost with it. That is what closing means: it takes nothing more.
         """
-        known = standing.thread
+        known = schedule_state.thread
         if known is not None:
-            box = await insist(lambda: self._store.box(known))
+            box = await retry_store_operation(lambda: self._store.box(known))
             if box is not None and box.status != "closed":
                 return known
-        return _thread_id(standing.schedule, due)
+        return _thread_id(schedule_state.schedule, due)
 
 
-async def _due(standing: _Standing, now: float) -> tuple[list[float], int, float | None]:
+async def _due(schedule_state: _ScheduleState, now: float) -> tuple[list[float], int, float | None]:
     """The times that are due, oldest first; how many before them are left out, because there are too many; the first that is not due."""
-    cron = _cron(standing.schedule)
+    cron = _cron(schedule_state.schedule)
     times: deque[float] = deque(maxlen=_MOST_CAUGHT_UP)
     count = 0
-    at = standing.next
+    at = schedule_state.next
     while at is not None and at <= now:
         times.append(at)
         count += 1
@@ -257,23 +257,23 @@ async def _due(standing: _Standing, now: float) -> tuple[list[float], int, float
     return list(times), count - len(times), at
 
 
-def _loaded(claim: Claim) -> _Standing | None:
+def _loaded(claim: Claim) -> _ScheduleState | None:
     """How a schedule stands after what its mail says; None if it was never configured."""
     try:
-        standing = _STANDING.validate_json(claim.box.state) if claim.box.state else None
+        schedule_state = _SCHEDULE_STATE.validate_json(claim.box.state) if claim.box.state else None
         for mail, schedule in _read(claim.mail):
             if schedule is None:
-                standing = standing and replace(standing, next=None, removed=True)
-            elif standing is None:
-                standing = _Standing(schedule, _cron(schedule).next_after(mail.accepted_at))
+                schedule_state = schedule_state and replace(schedule_state, next=None, removed=True)
+            elif schedule_state is None:
+                schedule_state = _ScheduleState(schedule, _cron(schedule).next_after(mail.accepted_at))
             else:
-                standing = standing.configured(schedule, mail.accepted_at)
+                schedule_state = schedule_state.configured(schedule, mail.accepted_at)
     except (ValueError, ConfigError) as error:
         problem = error.errors(include_input=False)[0]["msg"] if isinstance(error, ValidationError) else error
         raise _Unreadable(
             f"What is stored of {claim.box.id} cannot be read, and is tried again in an hour: {problem}"
         ) from None
-    return standing
+    return schedule_state
 
 
 def _read(mail: Sequence[Mail]) -> Iterator[tuple[Mail, Schedule | None]]:
@@ -286,9 +286,9 @@ def _cron(schedule: Schedule) -> Cron:
     return Cron(schedule.cron, schedule.zone)
 
 
-def _wake_up(schedule: Schedule, thread: str | None, due: float) -> Letter:
+def _wake_up(schedule: Schedule, thread: str | None, due: float) -> NewMail:
     message = WakeUp(schedule.name, _cron(schedule).text(due), schedule.message)
-    return letter(thread or _thread_id(schedule, due), message, dedup=f"schedule/{schedule.name}/{int(due)}")
+    return encode_mail(thread or _thread_id(schedule, due), message, dedup=f"schedule/{schedule.name}/{int(due)}")
 
 
 def _left_out(count: int) -> str:
@@ -301,7 +301,10 @@ def _thread_box(id: str, user_id: str | None) -> NewBox:
 
 
 def _thread_id(schedule: Schedule, due: float) -> str:
-    """An id like any other thread's, which is the same whoever makes the thread, and however often: threads are listed by their ids."""
+    """An id like any other thread's, which is the same whichever worker creates the thread, and however often.
+
+    Threads are listed by their ids.
+    """
     return f"thr_{int(due * 1000):012x}{_digest([schedule.name, schedule.user_id, due])[:16]}"
 
 
@@ -332,4 +335,4 @@ def _check_user_id(user_id: str) -> None:
 
 
 class _Unreadable(StoreError):
-    """What is stored of a schedule makes no sense to us."""
+    """The stored state of a schedule cannot be read."""

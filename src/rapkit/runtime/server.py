@@ -1,4 +1,4 @@
-"""A tool server an agent may use."""
+"""`Server`: a tool server that an agent may use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from rapkit.delivery.client_certificate import ClientCertificate
 from rapkit.delivery.request_signer import SigV4
 from rapkit.errors import ConfigError
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.protocol import ToolsetDocument
 from rapkit.secret import read_bearer, read_secret
 

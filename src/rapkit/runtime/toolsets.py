@@ -1,4 +1,4 @@
-"""The toolsets of a session: fetched when it begins, kept in the store, shared by all its threads (DIS-6)."""
+"""The toolsets of a session: fetched when it begins, cached in the store, shared by all its threads (DIS-6)."""
 
 import asyncio
 import logging
@@ -10,19 +10,19 @@ from functools import partial
 
 from pydantic import TypeAdapter
 
-from rapkit import background
 from rapkit.clock import Clock
 from rapkit.errors import InvalidToolset
-from rapkit.kernel.catalog import Catalog, Loaded, Withheld
+from rapkit.kernel.catalog import Catalog, Loaded, WithheldTool
 from rapkit.mailbox import Fact, NewBox, Store
 from rapkit.protocol import ToolsetDocument
 from rapkit.runtime.discovery import Discovery, DiscoveryFailed, Fetched
 from rapkit.runtime.server import Server
+from rapkit.work import background
 
 THREAD = "thread"
 """The kind of the boxes that are threads."""
 
-_SHELF = NewBox("rapkit/toolsets", "toolsets", idle=True)
+_CACHE_BOX = NewBox("rapkit/toolsets", "toolsets", idle=True)
 """The box beside which documents are kept, each once, whatever the number of sessions that use it."""
 
 _DOCUMENT = "document/"
@@ -38,7 +38,7 @@ log = logging.getLogger("rapkit.discovery")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ToolsetFinding:
     """What a server offers, or what is wrong with it.
 
     `withheld` are tools of its that are not offered to the model; `ignored` says which fields of its toolset are not usable.
@@ -47,11 +47,11 @@ class Finding:
     server: Server
     document: ToolsetDocument | None = None
     problem: str | None = None
-    withheld: tuple[Withheld, ...] = ()
+    withheld: tuple[WithheldTool, ...] = ()
     ignored: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, server: Server, fetched: Fetched | DiscoveryFailed, catalog: Catalog) -> "Finding":
+    def of(cls, server: Server, fetched: Fetched | DiscoveryFailed, catalog: Catalog) -> "ToolsetFinding":
         """What was found at a server, beside all others in the catalog."""
         if isinstance(fetched, DiscoveryFailed):
             return cls(server, problem=str(fetched))
@@ -72,7 +72,7 @@ def catalog_of(servers: Sequence[Server], fetched: Sequence[Fetched | DiscoveryF
 
 @dataclass(frozen=True, slots=True)
 class _Missing:
-    """A server that had no toolset for us: when it was asked, and what was wrong."""
+    """A server whose discovery failed: when, and why."""
 
     asked_at: float
     problem: str
@@ -97,7 +97,7 @@ _SESSIONS: TypeAdapter[_Session] = TypeAdapter(_Session)
 
 
 class Toolsets:
-    """Finds the catalog of a session."""
+    """Provides the catalog of a session."""
 
     def __init__(
         self, store: Store, discovery: Discovery, servers: Sequence[Server], clock: Clock, rediscover: float
@@ -112,12 +112,12 @@ class Toolsets:
         self._failed: dict[str, tuple[float, DiscoveryFailed]] = {}
         self._catalogs: OrderedDict[tuple[tuple[str, str], ...], Catalog] = OrderedDict()
 
-    async def survey(self) -> list[Finding]:
+    async def survey(self) -> list[ToolsetFinding]:
         """What all servers offer now, and what is wrong, for people."""
         servers = list(self._servers.values())
         fetched = await self._discovery.fetch_all(servers)
         catalog = catalog_of(servers, fetched)
-        return [Finding.of(server, each, catalog) for server, each in zip(servers, fetched, strict=True)]
+        return [ToolsetFinding.of(server, each, catalog) for server, each in zip(servers, fetched, strict=True)]
 
     async def catalog(self, root: str) -> Catalog:
         """What the session of this root thread may use. A server that was down when it began is asked again from time to time."""
@@ -207,7 +207,7 @@ class Toolsets:
                 return session
             box = await self._store.box(root)
             if box is None or box.status == "closed":
-                return session  # nobody will ask for it again
+                return session  # it will not be asked for again
 
     async def _keep(self, server: Server, fetched: Fetched | DiscoveryFailed, cached: str | None) -> str | None:
         """The digest of the document to be used: the one that was fetched, else the one that is known (DIS-7), else none (DIS-12)."""
@@ -215,8 +215,8 @@ class Toolsets:
             if (server.key, fetched.digest) not in self._kept:
                 for line in fetched.toolset.ignored:
                     log.warning("%s: a field of its toolset cannot be used and is ignored: %s", server.key, line)
-                await self._store.note(_SHELF, Fact(_SHELF.id, _DOCUMENT + fetched.digest, "", fetched.body))
-                await self._store.note(_SHELF, Fact(_SHELF.id, _LATEST, server.key, fetched.digest.encode()))
+                await self._store.note(_CACHE_BOX, Fact(_CACHE_BOX.id, _DOCUMENT + fetched.digest, "", fetched.body))
+                await self._store.note(_CACHE_BOX, Fact(_CACHE_BOX.id, _LATEST, server.key, fetched.digest.encode()))
                 self._kept = {(name, digest) for name, digest in self._kept if name != server.key}
                 self._kept.add((server.key, fetched.digest))
             return fetched.digest
@@ -228,7 +228,7 @@ class Toolsets:
         return known
 
     async def _latest(self) -> dict[str, str]:
-        return {record.key: record.body.decode() for record in await self._store.records(_SHELF.id, _LATEST)}
+        return {record.key: record.body.decode() for record in await self._store.records(_CACHE_BOX.id, _LATEST)}
 
     async def _assemble(self, root: str, session: _Session) -> Catalog:
         missing = {name: _problem(session.missing.get(name)) for name in self._servers if name not in session.documents}
@@ -253,7 +253,7 @@ class Toolsets:
     async def _loaded(self, name: str, digest: str) -> Loaded | None:
         """A kept toolset; None if it cannot be read: then the store is wrong, or another version of us has kept it."""
         try:
-            (record,) = await self._store.records(_SHELF.id, _DOCUMENT + digest)
+            (record,) = await self._store.records(_CACHE_BOX.id, _DOCUMENT + digest)
             toolset = await self._discovery.parse(record.body)
         except (InvalidToolset, ValueError) as error:
             log.error("the toolset of %s is not in the store as it was kept, and is fetched again: %s", name, error)

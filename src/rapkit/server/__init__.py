@@ -1,1 +1,1 @@
-"""The tool author's side: functions become durable tools."""
+"""The tool server: turns functions into durable tools."""

@@ -10,10 +10,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from rapkit.errors import ConfigError, InvalidMessage, StoreError
+from rapkit.http.allowed_methods import AllowedMethods
+from rapkit.http.authentication import Callers
 from rapkit.http.body_limits import BodyLimits
-from rapkit.http.callers import Callers
 from rapkit.http.health import Health, Readiness
-from rapkit.http.methods import Only
 from rapkit.http.metrics import MetricsPage
 from rapkit.http.rate_limit import RateLimit
 from rapkit.http.requests import (
@@ -21,38 +21,38 @@ from rapkit.http.requests import (
     Refusal,
     address_of,
     asked_url,
-    come_back,
     host_of,
+    retry_later,
     send_answer,
     send_problem,
     unauthorized,
 )
-from rapkit.http.strangers import ForStrangers
-from rapkit.mailbox import Reception
+from rapkit.http.unauthenticated import UnauthenticatedEndpoint
+from rapkit.mailbox import AcceptResult
 from rapkit.protocol import ToolsetDocument, dump, parse_choice_made
-from rapkit.server.endpoints import (
+from rapkit.server.endpoints.invocations import (
     RETRY_WHEN_STORE_FAILS,
-    Endpoint,
+    InvocationEndpoint,
     invoke,
 )
-from rapkit.server.engine import Engine
+from rapkit.server.endpoints.notices import Act, NoticeEndpoint, cancel_tool_call, close_thread
+from rapkit.server.endpoints.webhooks import Webhook, WebhookEndpoint
+from rapkit.server.engine import ToolsetEngine
+from rapkit.server.interaction.oauth import RedirectEndpoint
+from rapkit.server.interaction.oauth.flow import REDIRECT_PATH
+from rapkit.server.interaction.user_interaction import ANSWER_PATH
 from rapkit.server.limits import Limits
-from rapkit.server.notices import Act, NoticeEndpoint, cancel_tool_call, close_thread
-from rapkit.server.oauth import RedirectEndpoint
-from rapkit.server.oauth.flow import REDIRECT_PATH
-from rapkit.server.people import ANSWER_PATH
-from rapkit.server.webhooks import Webhook, WebhookEndpoint
 
 DISCOVERY = "/.well-known/rap-toolset"
 _JSON = ((b"content-type", b"application/json"),)
-_LARGEST_FROM_STRANGERS = 16 * 1024
+_LARGEST_UNAUTHENTICATED = 16 * 1024
 
 log = logging.getLogger("rapkit.http")
 
 
 def make_app(
     *,
-    engine: Callable[[], Engine],
+    engine: Callable[[], ToolsetEngine],
     document: Callable[[str], ToolsetDocument],
     public_url: str | None,
     callers: Callers,
@@ -65,35 +65,35 @@ def make_app(
     strangers = RateLimit(limits.strangers)
 
     def for_notices(act: Act) -> ASGIApp:
-        return Only(NoticeEndpoint(act, engine, callers, limits, notices), "POST")
+        return AllowedMethods(NoticeEndpoint(act, engine, callers, limits, notices), "POST")
 
-    def for_strangers(endpoint: ASGIApp) -> ASGIApp:
-        return ForStrangers(endpoint, strangers, _LARGEST_FROM_STRANGERS)
+    def unauthenticated(endpoint: ASGIApp) -> ASGIApp:
+        return UnauthenticatedEndpoint(endpoint, strangers, _LARGEST_UNAUTHENTICATED)
 
     routes = Router(
         routes=[
-            Route("/invoke", Only(Endpoint(invoke, engine, callers, limits), "POST")),
-            Route(DISCOVERY, Only(Discovery(engine, callers, document, public_url), "GET", "HEAD")),
+            Route("/invoke", AllowedMethods(InvocationEndpoint(invoke, engine, callers, limits), "POST")),
+            Route(DISCOVERY, AllowedMethods(DiscoveryEndpoint(engine, callers, document, public_url), "GET", "HEAD")),
             Route("/cancel_tool_call", for_notices(cancel_tool_call)),
             Route("/close_thread", for_notices(close_thread)),
-            Route(f"{ANSWER_PATH}{{token}}", for_strangers(Only(Answers(engine), "POST"))),
-            Route(REDIRECT_PATH, for_strangers(Only(RedirectEndpoint(lambda: engine().oauth), "GET"))),
-            Route("/metrics", Only(MetricsPage(lambda: engine().metrics.render(), callers), "GET")),
-            Route("/healthz", Only(Health(), "GET", "HEAD")),
-            Route("/readyz", Only(Readiness(lambda: engine().problem()), "GET", "HEAD")),
+            Route(f"{ANSWER_PATH}{{token}}", unauthenticated(AllowedMethods(ChoiceEndpoint(engine), "POST"))),
+            Route(REDIRECT_PATH, unauthenticated(AllowedMethods(RedirectEndpoint(lambda: engine().oauth), "GET"))),
+            Route("/metrics", AllowedMethods(MetricsPage(lambda: engine().metrics.render(), callers), "GET")),
+            Route("/healthz", AllowedMethods(Health(), "GET", "HEAD")),
+            Route("/readyz", AllowedMethods(Readiness(lambda: engine().problem()), "GET", "HEAD")),
             *(
-                Route(webhook.path, Only(WebhookEndpoint(webhook, engine, strangers, limits.body), "POST"))
+                Route(webhook.path, AllowedMethods(WebhookEndpoint(webhook, engine, strangers, limits.body), "POST"))
                 for webhook in webhooks
             ),
         ],
-        redirect_slashes=False,  # nobody in RAP follows a redirect, and it would go wherever the Host header says
-        default=nothing_here,
+        redirect_slashes=False,  # no RAP peer follows a redirect, and it would go wherever the Host header says
+        default=not_found,
         lifespan=lifespan,
     )
     return BodyLimits(routes, limits.http)
 
 
-async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer a request for a path there is none of."""
     if scope["type"] == "websocket":
         await WebSocketClose()(scope, receive, send)
@@ -103,12 +103,12 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     )
 
 
-class Discovery:
-    """What the server offers (DIS-1). Without a public URL the endpoint is under the address that was asked."""
+class DiscoveryEndpoint:
+    """Serves the toolset document (DIS-1). Without a public URL its endpoint is below the address of the request."""
 
     def __init__(
         self,
-        engine: Callable[[], Engine],
+        engine: Callable[[], ToolsetEngine],
         callers: Callers,
         document: Callable[[str], ToolsetDocument],
         public_url: str | None,
@@ -144,20 +144,20 @@ class Discovery:
         return self._callers.identify(b"", address_of(scope), host_of(scope)) is not None
 
 
-class Answers:
-    """Where users' choices come in: at the `response_url` of the question, which is proof enough."""
+class ChoiceEndpoint:
+    """Receives users' choices at the `response_url` of the question, which is proof enough."""
 
-    def __init__(self, engine: Callable[[], Engine]) -> None:
+    def __init__(self, engine: Callable[[], ToolsetEngine]) -> None:
         self._engine = engine
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         try:
-            made = parse_choice_made(await Body(scope, receive, _LARGEST_FROM_STRANGERS).read())
-            reception = await self._engine().answer(scope["path_params"]["token"], made)
-            if reception is Reception.UNKNOWN:
+            made = parse_choice_made(await Body(scope, receive, _LARGEST_UNAUTHENTICATED).read())
+            accept_result = await self._engine().answer(scope["path_params"]["token"], made)
+            if accept_result is AcceptResult.UNKNOWN:
                 raise Refusal(404, "No question of this call was asked with this URL.")
-            if reception is Reception.UNWANTED:
+            if accept_result is AcceptResult.UNWANTED:
                 raise Refusal(
                     410, "This question is not open any more: it expired, it was refused, or its call has ended."
                 )
@@ -167,6 +167,6 @@ class Answers:
             await send_problem(send, Refusal(503, str(error)))
         except StoreError as error:
             log.error("not stored: %s", error)
-            await send_problem(send, come_back("The answer could not be stored.", RETRY_WHEN_STORE_FAILS))
+            await send_problem(send, retry_later("The answer could not be stored.", RETRY_WHEN_STORE_FAILS))
         else:
             await send_answer(send, 200)

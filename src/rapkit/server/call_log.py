@@ -1,15 +1,15 @@
-"""The line in the log, and the count, for every call that ended or was suspended."""
+"""Log and count every call that ended or was suspended."""
 
 import logging
 
 from rapkit.protocol import Invocation
-from rapkit.server.invocation import Call
-from rapkit.server.metrics import Ended, Metrics
+from rapkit.server.invocation import StoredCall
+from rapkit.server.metrics import Ended, ToolsetMetrics
 
 log = logging.getLogger("rapkit.calls")
 
 
-def record_call(metrics: Metrics, call: Call, outcome: Ended, seconds: float) -> None:
+def record_call(metrics: ToolsetMetrics, call: StoredCall, outcome: Ended, seconds: float) -> None:
     """Log and count that a call has come so far."""
     message = call.message
     operation = message.operation if isinstance(message, Invocation) else None

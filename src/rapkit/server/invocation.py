@@ -1,4 +1,4 @@
-"""An invocation as it is kept: who called, and the body exactly as it came.
+"""An invocation as it is stored: the caller, and the body exactly as received.
 
 The ids under which it is kept are hashes, so that no caller can choose one that collides with another's, whatever is in its fields.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rapkit.mailbox import NewBox
 from rapkit.protocol import BadInvocation, Invocation, parse_invocation
 from rapkit.protocol.canonical_json import canonical_json
-from rapkit.server.checkpoint import Checkpoint
+from rapkit.server.tools.checkpoint import Checkpoint
 
 
 def call_kind(toolset: str) -> str:
@@ -34,8 +34,8 @@ def thread_kind(toolset: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A received invocation: to whom, from which authenticated caller, at which address of ours, in which trace.
+class StoredCall:
+    """A received invocation: its toolset, its authenticated caller, the base URL it came to, and its trace.
 
     `checkpoint` is the last one that its handler has stored.
     """
@@ -80,7 +80,7 @@ class Call:
         )
 
     @classmethod
-    def from_state(cls, toolset: str, state: bytes) -> "Call":
+    def from_state(cls, toolset: str, state: bytes) -> "StoredCall":
         """Read what `to_state` wrote."""
         caller, base_url, traceparent, checkpoint, body = state.split(b"\n", 4)
         return cls(

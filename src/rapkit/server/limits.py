@@ -1,4 +1,4 @@
-"""How much a server takes on."""
+"""`Limits`: how much load a server accepts."""
 
 import math
 from dataclasses import dataclass, field, fields

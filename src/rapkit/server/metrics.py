@@ -1,7 +1,7 @@
-"""What a toolset counts, for Prometheus.
+"""Prometheus metrics of a toolset.
 
 Every toolset has a registry of its own, and its name on every series, so that several in one process can be told apart. Labels have few
-values, whatever strangers send: an operation that is none of ours is "unknown".
+values, whatever clients send: an operation that is none of ours is "unknown".
 """
 
 from collections.abc import Callable, Container
@@ -10,7 +10,7 @@ from typing import Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rapkit.http.metrics import render
-from rapkit.mailbox import Settlement, Taken
+from rapkit.mailbox import Settlement, TakenPost
 
 Ended = Literal["ok", "error", "cancelled", "suspended"]
 
@@ -23,8 +23,8 @@ _SECONDS = (
 )
 
 
-class Metrics:
-    """The numbers of one toolset. `operations` are the names of its tools, as they are when something is counted."""
+class ToolsetMetrics:
+    """The metrics of one toolset. `operations` are the names of its tools, as they are when something is counted."""
 
     def __init__(self, toolset: str, operations: Container[str]) -> None:
         self._toolset = toolset
@@ -46,7 +46,7 @@ class Metrics:
             self._invocations.series(outcome)  # from 0 on: a series that begins with its first count has no rate of it
 
     def invocation(self, outcome: str) -> None:
-        """An invocation was answered at the door: accepted, repeated, stale, refused or busy."""
+        """Count a received invocation: accepted, repeated, stale, refused or busy."""
         self._invocations.add(outcome)
 
     def call(self, operation: str | None, outcome: Ended, seconds: float) -> None:
@@ -64,8 +64,8 @@ class Metrics:
         """A subscription has an event."""
         self._events.add(self._known(operation))
 
-    def callback(self, taken: Taken, settlement: Settlement) -> None:
-        """A POST was attempted: what a courier tells its `on_attempt`."""
+    def callback(self, taken: TakenPost, settlement: Settlement) -> None:
+        """Count an attempted POST: the `on_attempt` of an outbox sender."""
         self._attempts.add(taken.outgoing.kind, settlement.outcome)
 
     def gauge(self, name: str, says: str, function: Callable[[], float]) -> None:

@@ -1,4 +1,4 @@
-"""A toolset: tools, and the server that makes them durable."""
+"""`Toolset`: a set of tools, and the server that makes them durable."""
 
 import contextlib
 import hashlib
@@ -14,23 +14,24 @@ from starlette.types import ASGIApp
 from rapkit.delivery.client_certificate import ClientCertificate
 from rapkit.delivery.signatures import headers as sign
 from rapkit.errors import ConfigError, InvalidToolset
-from rapkit.http.callers import Callers, is_loopback_host
+from rapkit.http.authentication import Callers, is_loopback_host
 from rapkit.http.plain_http import check_plain_http
 from rapkit.http.sigv4 import AwsKeys, SigV4Keys
 from rapkit.protocol import ToolsetDocument, dump, parse_toolset
 from rapkit.secret import read_secret
 from rapkit.server.app import make_app
-from rapkit.server.closing import CloseHook
-from rapkit.server.deliveries import Delivery
-from rapkit.server.engine import Engine, Surroundings, running
-from rapkit.server.hooks import Hook
+from rapkit.server.config import Durations, ToolsetConfig
+from rapkit.server.endpoints.webhook_delivery import Delivery
+from rapkit.server.endpoints.webhooks import StyleName, Webhook
+from rapkit.server.engine import ToolsetEngine, ToolsetEnvironment, run_engine
+from rapkit.server.interaction.oauth import OAuthProvider
+from rapkit.server.interaction.oauth.service import by_name
 from rapkit.server.limits import Limits
-from rapkit.server.oauth import OAuthProvider
-from rapkit.server.oauth.service import by_name
-from rapkit.server.pace import DEFAULT_RATE
-from rapkit.server.plan import Durations, Plan
-from rapkit.server.serving import HOW_TO_KNOW_CALLERS, is_loading, serve, tls_of
-from rapkit.server.tool import (
+from rapkit.server.resources.close_hooks import CloseHook
+from rapkit.server.standalone import HOW_TO_KNOW_CALLERS, is_loading, serve, tls_of
+from rapkit.server.tools.event_rate import DEFAULT_RATE
+from rapkit.server.tools.hooks import Hook
+from rapkit.server.tools.tool import (
     DEFAULT_CONFIRM_AFTER,
     SubscriptionTraits,
     Tool,
@@ -39,7 +40,6 @@ from rapkit.server.tool import (
     make_tool,
     read_expected,
 )
-from rapkit.server.webhooks import StyleName, Webhook
 
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Hook)
@@ -111,7 +111,7 @@ class Toolset:
         self._hooks: list[Hook] = []
         self._close_hooks: list[CloseHook] = []
         self._webhooks: dict[str, Webhook] = {}
-        self._engine: Engine | None = None
+        self._engine: ToolsetEngine | None = None
         self._app: ASGIApp | None = None
 
     @overload
@@ -347,16 +347,16 @@ class Toolset:
         *,
         loopback_callbacks: bool = False,
         within: str | None = None,
-        surroundings: Surroundings | None = None,
+        environment: ToolsetEnvironment | None = None,
     ) -> AsyncIterator[None]:
         """Work as long as the context lasts. `tools.app` does it by itself unless it is mounted in another app.
 
-        `within` is for whoever serves only what is for strangers, such as links for users: the URL below which that is.
+        `within` is for an app that serves only the unauthenticated endpoints, such as links for users: the URL below which they are.
         """
         if self._engine is not None:
             yield  # mounted and served at once: started already
             return
-        plan = self._plan(loopback_callbacks, within)
+        config = self._config(loopback_callbacks, within)
         if self.public_url is not None:
             check_plain_http(self.public_url, allowed=self.allow_plain_http)
         for webhook in self._webhooks.values():
@@ -364,12 +364,14 @@ class Toolset:
         async with contextlib.AsyncExitStack() as stack:
             if self._lifespan is not None:
                 await stack.enter_async_context(self._lifespan(self))
-                plan = self._plan(loopback_callbacks, within)  # it may have added tools, and with them another version
-            self._engine = await stack.enter_async_context(running(plan, surroundings))
+                config = self._config(
+                    loopback_callbacks, within
+                )  # it may have added tools, and with them another version
+            self._engine = await stack.enter_async_context(run_engine(config, environment))
             stack.callback(self._forget_engine)
             yield
 
-    def _plan(self, loopback_callbacks: bool, within: str | None) -> Plan:
+    def _config(self, loopback_callbacks: bool, within: str | None) -> ToolsetConfig:
         self.document("http://localhost")
         callers = self.callers
         if (
@@ -383,7 +385,7 @@ class Toolset:
             )
         secrets = [read_secret(secret) for secret in self.webhook_secrets]
         sign("", 0, b"", secrets)  # one that is none is found now, not with the first result
-        return Plan(
+        return ToolsetConfig(
             toolset=self.name,
             tools=self._tools,
             version=self.version,
@@ -419,7 +421,7 @@ class Toolset:
             serve(self, host, port, tls=tls_of(self, tls_cert, tls_key, client_ca))
         except ConfigError as error:
             if is_loading():
-                raise  # whoever loads the file says it better
+                raise  # the loader of the file reports it better
             raise SystemExit(f"{self.name}: {error}") from None
 
     def _check_not_running(self, what: str) -> None:
@@ -429,7 +431,7 @@ class Toolset:
     def _forget_engine(self) -> None:
         self._engine = None
 
-    def _running_engine(self) -> Engine:
+    def _running_engine(self) -> ToolsetEngine:
         if self._engine is None:
             raise ConfigError(_NO_LIFESPAN.format(name=self.name))
         return self._engine

@@ -1,4 +1,4 @@
-"""What a call shows while it runs: views, and its progress as one of them.
+"""The views that a call shows while it runs, including its progress.
 
 Runtimes keep the latest content of a view, so only the latest is worth sending: one that has not left when the next one comes is replaced.
 Views have lanes of their own, one for each type of view of a call, so that they never hold up a result.
@@ -14,7 +14,7 @@ from rapkit.errors import StoreError
 from rapkit.mailbox import Commit, Outgoing
 from rapkit.protocol import ViewUpdate, dump
 from rapkit.protocol.problems import problems
-from rapkit.server.hold import Hold
+from rapkit.server.claimed_box import ClaimedBox
 
 _PAUSE_BETWEEN_UPDATES = 0.25
 
@@ -24,8 +24,8 @@ log = logging.getLogger("rapkit.calls")
 class Views:
     """The views of one call, or of one subscription."""
 
-    def __init__(self, hold: Hold, clock: Clock, group_id: str, largest: int) -> None:
-        self._hold = hold
+    def __init__(self, claimed_box: ClaimedBox, clock: Clock, group_id: str, largest: int) -> None:
+        self._claimed_box = claimed_box
         self._clock = clock
         self._group_id = group_id
         self._largest = largest
@@ -49,7 +49,7 @@ class Views:
     def take(self) -> list[Outgoing]:
         """What has not been sent yet, for the next commit."""
         latest, self._latest = self._latest, {}
-        return [self._hold.view_post(body, view_type) for view_type, body in latest.items()]
+        return [self._claimed_box.view_post(body, view_type) for view_type, body in latest.items()]
 
     async def close(self) -> None:
         """Send nothing more but what is being committed."""
@@ -66,6 +66,6 @@ class Views:
     async def _try_to_send(self) -> None:
         try:
             # Charged: that something was shown does not mean that the call may run again from the top.
-            await self._hold.commit(Commit(outgoing=self.take(), keep=True, charge=True))
+            await self._claimed_box.commit(Commit(outgoing=self.take(), keep=True, charge=True))
         except StoreError as error:
             log.debug("a view is not shown: %s", error)  # the next one, or the result, tells more

@@ -1,4 +1,4 @@
-"""Toolsets and agents in tests: in memory, called, asked back, crashed, with a clock that tests advance.
+"""Test toolsets and agents in memory: call them, answer their questions, crash them, and advance their clock.
 
 async with testing.serve(tools) as client:
     result = await client.call("forecast", city="Oslo")
@@ -8,8 +8,7 @@ async with testing.agent(model=[…], tools=[tools]) as agent:
     assert await thread.ask("Will it rain?") == "No."
 """
 
-from rapkit.testing.agents import StagedAgent, agent
-from rapkit.testing.asked import AskedToAuthorise, AskedToChoose
+from rapkit.testing.agent_requests import AskedToAuthorise, AskedToChoose
 from rapkit.testing.callbacks import Callbacks
 from rapkit.testing.calls import Call, Subscription
 from rapkit.testing.client import Client
@@ -17,12 +16,13 @@ from rapkit.testing.clock import ManualClock
 from rapkit.testing.fake_calls import FakeCall
 from rapkit.testing.fake_tools import FakeTool, FakeTools
 from rapkit.testing.network import Network
-from rapkit.testing.people import Choice, Consent
 from rapkit.testing.providers import Providers
 from rapkit.testing.requests import Reply
 from rapkit.testing.result import Result
-from rapkit.testing.serving import serve
+from rapkit.testing.serve_toolset import serve
+from rapkit.testing.staged_agent import StagedAgent, agent
 from rapkit.testing.staged_thread import StagedThread
+from rapkit.testing.user_requests import Choice, Consent
 from rapkit.testing.watched_model import WatchedModel
 
 __all__ = [

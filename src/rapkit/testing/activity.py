@@ -1,10 +1,10 @@
-"""Whether anything happens: what a test waits for when it wants to know that nothing more will."""
+"""Track activity, so that a test can wait until nothing more happens."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rapkit.server.threads import Threads
+from rapkit.server.thread_pool import ThreadPool
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class Activity:
         finally:
             self._curious.discard(told)
 
-    def threads(self) -> Threads:
+    def threads(self) -> ThreadPool:
         """Threads that are waited for."""
         return _WatchedThreads(self)
 
@@ -97,15 +97,15 @@ class Activity:
         raise AssertionError("The server does not come to rest: something in it goes on and on without waiting.")
 
 
-class _WatchedThreads(Threads):
+class _WatchedThreads(ThreadPool):
     def __init__(self, activity: Activity) -> None:
         super().__init__()
         self._activity = activity
 
     async def run(self, function: Callable[[], T]) -> T:
         """The function's result."""
-        # Two of them: the thread goes on if whoever waits for it is cancelled, and its result comes a little after its end.
-        ending, hearing = self._activity.begin(), self._activity.begin()
+        # Two of them: the thread goes on if its waiter is cancelled, and its result comes a little after its end.
+        ending, resolved = self._activity.begin(), self._activity.begin()
         loop = asyncio.get_running_loop()
 
         def watched() -> T:
@@ -117,7 +117,7 @@ class _WatchedThreads(Threads):
         try:
             return await super().run(watched)
         finally:
-            resolve(hearing)
+            resolve(resolved)
 
 
 def resolve(ending: "asyncio.Future[None]") -> None:

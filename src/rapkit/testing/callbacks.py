@@ -1,9 +1,9 @@
-"""The runtime's end of the callback URLs, which can be out of order."""
+"""The runtime's callback endpoint in a test, which can be made to fail."""
 
 import asyncio
 from collections.abc import Mapping
 
-from rapkit.delivery.client import Answer
+from rapkit.delivery.http_client import HttpResponse
 from rapkit.delivery.signatures import MESSAGE_ID
 from rapkit.errors import DeliveryError
 from rapkit.testing.activity import Activity
@@ -23,7 +23,7 @@ class Callbacks:
         """How many POSTs were begun."""
         self._inbox = inbox
         self._activity = activity
-        self._faults: list[tuple[Answer, bool]] = []
+        self._faults: list[tuple[HttpResponse, bool]] = []
         self._down = False
         self._answering = asyncio.Event()
         self._answering.set()
@@ -32,7 +32,7 @@ class Callbacks:
         self, times: int = 1, status: int = _UNAVAILABLE, *, retry_after: float | None = None, heard: bool = False
     ) -> None:
         """Answer the next POSTs with another status. If they are `heard` all the same, they come a second time."""
-        self._faults += [(Answer(status, retry_after), heard)] * times
+        self._faults += [(HttpResponse(status, retry_after), heard)] * times
 
     def down(self) -> None:
         """Accept no connection, until `up`."""
@@ -48,7 +48,7 @@ class Callbacks:
         self._faults.clear()
         self._answering.set()
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """One POST of the server's."""
         self.attempts += 1
         self._activity.note()
@@ -57,7 +57,7 @@ class Callbacks:
         if self._down:
             raise DeliveryError("The test has the callback URL be down.")
         if not self._faults:
-            return Answer(self._inbox.take(url, headers[MESSAGE_ID], body))
+            return HttpResponse(self._inbox.take(url, headers[MESSAGE_ID], body))
         answer, heard = self._faults.pop(0)
         if heard:
             self._inbox.take(url, headers[MESSAGE_ID], body)

@@ -18,7 +18,7 @@ class _Alarm(Protocol):
 
     @property
     def is_set(self) -> bool:
-        """Whether anybody still waits for it."""
+        """Whether a task still waits for it."""
 
     def go_off(self) -> None:
         """Now is the time."""
@@ -48,12 +48,12 @@ class _Limit:
         timeout = self.timeout()
         if timeout is not None:
             # AssertionError: what early versions of Python 3.11 say.
-            with contextlib.suppress(RuntimeError, AssertionError):  # whoever it was for has come to an end in time
+            with contextlib.suppress(RuntimeError, AssertionError):  # its task has ended in time
                 timeout.reschedule(asyncio.get_running_loop().time())
 
 
 class ManualClock:
-    """The time in a test. `on_use` is called whenever somebody begins to wait, or stops."""
+    """The time in a test. `on_use` is called whenever a task begins to wait, or stops."""
 
     def __init__(self, start: float = _START, on_use: Callable[[], None] = lambda: None) -> None:
         self._now = start
@@ -91,7 +91,7 @@ class ManualClock:
         return self._alarms[0][0] if self._alarms else None
 
     def move(self, to: float) -> None:
-        """Set the clock, and wake everybody whose time has come, in order."""
+        """Set the clock, and wake all tasks whose time has come, in order."""
         if to < self._now:
             raise ValueError(f"The clock stands at {self._now} and cannot be set back to {to}.")
         while (at := self.next_alarm()) is not None and at <= to:

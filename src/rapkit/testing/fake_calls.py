@@ -1,11 +1,11 @@
-"""Calls of tools that a test answers by hand: now, later, twice or never."""
+"""Calls of fake tools, which a test answers by hand: now, later, twice or never."""
 
 import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rapkit.delivery.client import Poster
+from rapkit.delivery.http_client import Poster
 from rapkit.delivery.signatures import MESSAGE_ID
 from rapkit.errors import DeliveryError
 from rapkit.protocol import (
@@ -18,8 +18,8 @@ from rapkit.protocol import (
     ViewUpdate,
     dump,
 )
-from rapkit.testing.correspondence import describe
-from rapkit.testing.waiting import Waiting
+from rapkit.testing.bounded_wait import BoundedWait
+from rapkit.testing.call_messages import describe
 
 _OK, _NOT_REACHED = 200, 599
 
@@ -28,12 +28,12 @@ class FakeCall:
     """A call as its tool gets it. What the agent does not take is an `AssertionError`, except with `send`, which says how it answered."""
 
     def __init__(
-        self, invocation: Invocation, line: Poster, waiting: Waiting, response_url: Callable[["FakeCall"], str]
+        self, invocation: Invocation, transport: Poster, waiting: BoundedWait, response_url: Callable[["FakeCall"], str]
     ) -> None:
         self.invocation = invocation
         self.cancelled = False
         """Whether a notice said that nobody waits for it any more."""
-        self._line = line
+        self._transport = transport
         self._waiting = waiting
         self._response_url = response_url
         self._numbers = itertools.count(1)
@@ -118,7 +118,7 @@ class FakeCall:
         """Send any message; the status it was answered with, or 599 if the agent could not be reached."""
         self._last = (message, message_id or self.new_message_id())
         try:
-            answer = await self._line.post(
+            answer = await self._transport.post(
                 self.invocation.callback_url, dump(self._last[0]), {MESSAGE_ID: self._last[1]}
             )
         except DeliveryError:

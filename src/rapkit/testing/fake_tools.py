@@ -1,4 +1,4 @@
-"""Tool servers that do nothing by themselves: the test answers their calls."""
+"""Fake tool servers, whose calls the test answers."""
 
 import asyncio
 import inspect
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rapkit.clock import Clock
-from rapkit.delivery.client import Poster
+from rapkit.delivery.http_client import Poster
 from rapkit.errors import RapkitError, ToolError
 from rapkit.protocol import (
     CallCancelled,
@@ -22,9 +22,9 @@ from rapkit.protocol import (
     parse_invocation,
     parse_thread_closed,
 )
+from rapkit.testing.bounded_wait import BoundedWait
 from rapkit.testing.fake_calls import FakeCall
 from rapkit.testing.requests import Reply
-from rapkit.testing.waiting import Waiting
 
 _ANYTHING: dict[str, Any] = {"type": "object"}
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
@@ -35,13 +35,13 @@ Answers = str | Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """What fake tools find around them: their own base URL, the way to the agent, the clock, and how a test waits."""
+class FakeToolsEnvironment:
+    """The environment of fake tools: their base URL, the transport to the agent, the clock, and how a test waits."""
 
     base: str
-    line: Poster
+    transport: Poster
     clock: Clock
-    waiting: Waiting
+    waiting: BoundedWait
 
 
 class FakeTool:
@@ -64,7 +64,7 @@ class FakeTool:
         self._answers = answers
 
     async def call(self) -> FakeCall:
-        """The next call that nobody has looked at yet."""
+        """The next call that the test has not looked at yet."""
 
         async def find() -> FakeCall | None:
             return self._unseen.popleft() if self._unseen else None
@@ -118,7 +118,7 @@ class FakeTools:
         self._failing: deque[int] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._mistakes: list[BaseException] = []
-        self._outside: Outside | None = None
+        self._outside: FakeToolsEnvironment | None = None
         self._questions = itertools.count(1)
         self._asked: dict[str, FakeCall] = {}
         for each in tools:
@@ -144,16 +144,16 @@ class FakeTools:
         calls = "\n".join(f"  {call}" for call in self._calls.values())
         return f"What came to {self.name!r}:\n{calls or '  nothing'}"
 
-    # What the test's surroundings do
+    # What the test's environment does
 
-    def open(self, outside: Outside) -> None:
+    def open(self, outside: FakeToolsEnvironment) -> None:
         """Begin to answer."""
         if self._outside is not None:
             raise RuntimeError(f"The fake tools {self.name!r} were used before. Make new ones for each test.")
         self._outside = outside
 
     @property
-    def outside(self) -> Outside:
+    def outside(self) -> FakeToolsEnvironment:
         """What they find around them."""
         if self._outside is None:
             raise RuntimeError(f"No agent uses the fake tools {self.name!r} yet: testing.agent(tools=[…], …)")
@@ -232,7 +232,7 @@ class FakeTools:
             return _STALE
         if message.operation not in self._tools:
             return _BAD
-        call = self._calls[key] = FakeCall(message, self.outside.line, self.outside.waiting, self.response_url)
+        call = self._calls[key] = FakeCall(message, self.outside.transport, self.outside.waiting, self.response_url)
         self._tools[message.operation].take(call)
         return _OK
 

@@ -1,4 +1,4 @@
-"""Everything the server has sent, call by call."""
+"""Everything the server has sent, by call."""
 
 import asyncio
 import itertools
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from rapkit.errors import InvalidMessage
 from rapkit.protocol import Callback, ViewUpdate, parse_callback
-from rapkit.testing.correspondence import Correspondence, describe
+from rapkit.testing.call_messages import CallMessages, describe
 
 T = TypeVar("T")
 
@@ -26,14 +26,14 @@ class Inbox:
         self.repeated = 0
         self._patience = patience
         self._hint = hint
-        self._calls: dict[str, Correspondence] = {}
+        self._calls: dict[str, CallMessages] = {}
         self._views: dict[tuple[str, str], dict[str, Any]] = {}
         self._numbers = itertools.count(1)
         self._seen: set[str] = set()
         self._breaches: list[str] = []
         self._news = asyncio.Event()
 
-    def expect(self, call: Correspondence) -> str:
+    def expect(self, call: CallMessages) -> str:
         """The callback URL for a call; what comes there belongs to it."""
         url = f"{_URL}/{next(self._numbers)}"
         self._calls[url] = call
@@ -68,7 +68,7 @@ class Inbox:
         self._file(call, message)
         return _OK
 
-    async def wait(self, call: Correspondence, what: str, find: Callable[[], T | None]) -> T:
+    async def wait(self, call: CallMessages, what: str, find: Callable[[], T | None]) -> T:
         """What `find` finds, once it finds it. If it does not in time, or the server breaks the rules: `AssertionError`."""
         try:
             async with asyncio.timeout(self._patience):
@@ -89,18 +89,18 @@ class Inbox:
             self._breaches.clear()
             raise AssertionError(told)
 
-    def _file(self, call: Correspondence, message: Callback) -> None:
+    def _file(self, call: CallMessages, message: Callback) -> None:
         call.messages.append(message)
         self.messages.append(message)
         if isinstance(message, ViewUpdate):
             self._views.setdefault((call.caller, call.thread_id), {})[message.view_type] = message.content
-        self._ring()
+        self._notify()
 
     def _object(self, breach: str, status: int) -> int:
         self._breaches.append(breach)
-        self._ring()
+        self._notify()
         return status
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         self._news.set()
         self._news = asyncio.Event()

@@ -1,4 +1,4 @@
-"""A network with no wire: POSTs and GETs go straight to those who are in the test, by their URLs."""
+"""An in-memory network: POSTs and GETs go straight to the participants of the test, by URL."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -6,29 +6,29 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp
 
-from rapkit.delivery.client import Answer
+from rapkit.delivery.http_client import HttpResponse
 from rapkit.errors import DeliveryError
 from rapkit.testing.activity import Activity
 from rapkit.testing.requests import Reply, request
 
 
-class Place(Protocol):
-    """Somebody who answers requests."""
+class NetworkHost(Protocol):
+    """A host that answers requests."""
 
     async def send(self, method: str, url: str, body: bytes = ..., headers: Mapping[str, str] | None = ...) -> Reply:
         """One request to a URL of theirs."""
 
 
 class Network:
-    """Everybody by their base URLs. Who is down cannot be reached, and loses nothing."""
+    """All hosts by their base URLs. A host that is down cannot be reached, and loses nothing."""
 
     def __init__(self, activity: Activity) -> None:
         self._activity = activity
-        self._places: dict[str, tuple[str, Place]] = {}
+        self._places: dict[str, tuple[str, NetworkHost]] = {}
         self._down: set[str] = set()
 
-    def add(self, name: str, base: str, place: Place) -> None:
-        """Have somebody answer below a base URL."""
+    def add(self, name: str, base: str, place: NetworkHost) -> None:
+        """Add a host below a base URL."""
         self._places[name] = (base.rstrip("/"), place)
 
     def down(self, name: str) -> None:
@@ -41,11 +41,11 @@ class Network:
         self._check(name)
         self._down.discard(name)
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         """POST a JSON body."""
         reply = await self._send("POST", url, body, {"content-type": "application/json", **headers})
         wait = reply.headers.get("retry-after", "")
-        return Answer(reply.status, float(wait) if wait.isdecimal() else None)
+        return HttpResponse(reply.status, float(wait) if wait.isdecimal() else None)
 
     async def get(self, url: str, headers: Mapping[str, str], *, limit: int) -> tuple[int, bytes]:
         """GET status and body."""
@@ -61,7 +61,7 @@ class Network:
         finally:
             self._activity.note()
 
-    def _at(self, url: str) -> Place:
+    def _at(self, url: str) -> NetworkHost:
         for name, (base, place) in self._places.items():
             if url.startswith(f"{base}/"):
                 if name in self._down:
@@ -74,7 +74,7 @@ class Network:
             raise ValueError(f"There is no {name!r} in this test. There are: {', '.join(self._places)}.")
 
 
-class AppPlace:
+class AppHost:
     """An ASGI app below a base URL."""
 
     def __init__(self, app: ASGIApp, base: str) -> None:

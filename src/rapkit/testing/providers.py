@@ -1,4 +1,4 @@
-"""OAuth providers that need no network: their users are tests."""
+"""In-memory OAuth providers, whose users are played by the test."""
 
 import itertools
 from dataclasses import dataclass, field, replace
@@ -6,13 +6,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from rapkit.clock import Clock
-from rapkit.server.oauth.errors import AuthorizationRefused, ProviderUnavailable
-from rapkit.server.oauth.provider import OAuthProvider
-from rapkit.server.oauth.token import Token
+from rapkit.server.interaction.oauth.errors import AuthorizationRefused, ProviderUnavailable
+from rapkit.server.interaction.oauth.provider import OAuthProvider
+from rapkit.server.interaction.oauth.token import Token
 
 
 @dataclass(frozen=True, slots=True)
-class Inquiry:
+class AuthorizationRequest:
     """What a user is asked at a provider's page."""
 
     provider: OAuthProvider
@@ -23,7 +23,7 @@ class Inquiry:
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
-    inquiry: Inquiry
+    inquiry: AuthorizationRequest
     access_token: str = field(repr=False)
     expires_in: float | None
 
@@ -33,7 +33,7 @@ class Providers:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._inquiries: dict[str, Inquiry] = {}
+        self._inquiries: dict[str, AuthorizationRequest] = {}
         self._grants: dict[str, _Grant] = {}
         self._refreshable: dict[str, float | None] = {}
         self._unavailable: dict[str, str] = {}
@@ -56,7 +56,7 @@ class Providers:
         """Give tokens again."""
         self._unavailable.pop(provider, None)
 
-    def inquiry(self, url: str) -> Inquiry:
+    def inquiry(self, url: str) -> AuthorizationRequest:
         """What the user is asked who follows this link."""
         return self._inquiries[parse_qs(urlsplit(url).query)["state"][0]]
 
@@ -64,7 +64,7 @@ class Providers:
         """Whether the link leads to one of these providers."""
         return parse_qs(urlsplit(url).query).get("state", [""])[0] in self._inquiries
 
-    def grant(self, inquiry: Inquiry, token: str | None = None, expires_in: float | None = None) -> str:
+    def grant(self, inquiry: AuthorizationRequest, token: str | None = None, expires_in: float | None = None) -> str:
         """The user says yes; returns the code with which they are sent back."""
         code = f"code-{next(self._codes)}"
         self._grants[code] = _Grant(inquiry, token or next(self._names), expires_in)
@@ -74,11 +74,11 @@ class Providers:
 
     def begin(self, provider: OAuthProvider, redirect_uri: str, state: str, verifier: str) -> str:
         """The URL at which the user gives their consent."""
-        self._inquiries[state] = Inquiry(provider, redirect_uri, state, verifier)
+        self._inquiries[state] = AuthorizationRequest(provider, redirect_uri, state, verifier)
         return f"{provider.authorize_url}?{urlencode({'state': state, 'redirect_uri': redirect_uri})}"
 
     async def exchange(self, provider: OAuthProvider, code: str, verifier: str, redirect_uri: str) -> Token:
-        """The token for a code, once, for whoever began the flow it is from."""
+        """The token for a code, once, for the flow it is from."""
         self._check(provider)
         grant = self._grants.pop(code, None)
         if grant is None:

@@ -1,4 +1,4 @@
-"""Requests to a toolset that is not on any network: its ASGI app is called as a server would call it."""
+"""Send requests to a toolset's ASGI app without a network."""
 
 import asyncio
 import itertools
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message
 
 from rapkit.delivery import signatures
 from rapkit.delivery.request_signer import SigV4
-from rapkit.http.callers import LOCAL
+from rapkit.http.authentication import LOCAL
 from rapkit.ids import new_id
 from rapkit.secret import read_secret
 from rapkit.server.toolset import Secrets, Toolset
@@ -82,7 +82,10 @@ async def request(
 
 
 class Requests:
-    """The way in. Every request comes from an address of its own on this machine, so that no limit on strangers is in a test's way."""
+    """Sends requests to the toolset.
+
+    Every request comes from an address of its own on this machine, so that no rate limit is in a test's way.
+    """
 
     def __init__(self, tools: Toolset, host: str = _HOST) -> None:
         self._tools = tools

@@ -1,4 +1,4 @@
-"""What a call was answered with."""
+"""The result of a call."""
 
 import base64
 import json
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rapkit.protocol import ContentItem, DisplaySegment, ImageContent, ToolResult
-from rapkit.server.content import Image
+from rapkit.server.tools.content import Image
 
 
 @dataclass(frozen=True, slots=True)

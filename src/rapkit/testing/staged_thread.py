@@ -1,4 +1,4 @@
-"""A thread of an agent in a test: what is said, what happened, and what people are asked."""
+"""A thread of an agent in a test: send messages, read its journal, answer its questions."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -8,13 +8,13 @@ from rapkit.kernel.compaction import room_for
 from rapkit.kernel.conversation import Conversation
 from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import ClosedEntry, JournalEntry, ModelSaid, ParkedEntry, UserSaid
-from rapkit.runtime.history import view_of
-from rapkit.runtime.questions import name_of
-from rapkit.runtime.threads import Line, Look
-from rapkit.testing.asked import AskedToAuthorise, AskedToChoose
+from rapkit.runtime.first_answers import question_key
+from rapkit.runtime.history import read_view
+from rapkit.runtime.thread_commands import JournalLine, ThreadSnapshot
+from rapkit.testing.agent_requests import AskedToAuthorise, AskedToChoose
 
 if TYPE_CHECKING:
-    from rapkit.testing.scene import Scene
+    from rapkit.testing.agent_fixture import AgentFixture
 
 E = TypeVar("E", bound=JournalEntry)
 T = TypeVar("T")
@@ -27,10 +27,10 @@ MOST_SHOWN = 500
 class StagedThread:
     """A thread as its user and as a test see it. What is expected and does not come in time is an `AssertionError` with the journal."""
 
-    def __init__(self, scene: "Scene", thread_id: str) -> None:
+    def __init__(self, fixture: "AgentFixture", thread_id: str) -> None:
         self.id = thread_id
-        self._scene = scene
-        self._journal: list[Line] = []
+        self._fixture = fixture
+        self._journal: list[JournalLine] = []
         self._heard = 0
         self._asked: set[str] = set()
 
@@ -49,13 +49,13 @@ class StagedThread:
 
     async def send(self, text: str) -> str:
         """Say something, and return as soon as it is acknowledged; the id of the message."""
-        key = next(self._scene.keys)
-        return await self._scene.as_client(lambda threads: threads.send(self.id, text, key))
+        key = next(self._fixture.keys)
+        return await self._fixture.as_client(lambda threads: threads.send(self.id, text, key))
 
     async def answer(self) -> str:
         """The next thing the model says to the user, after what was returned before. `ThreadParked`, `ThreadClosed` as with `ask`."""
 
-        async def find() -> Line | None:
+        async def find() -> JournalLine | None:
             lines = await self._lines()
             return next((line for line in lines if line.seq > self._heard and _ends_a_turn(line.entry)), None)
 
@@ -73,9 +73,9 @@ class StagedThread:
 
         async def find() -> AskedToChoose | None:
             for call_id, (choice, *_) in (await self.look()).thread.choices.items():
-                if (name := name_of(call_id, choice)) not in self._asked:
+                if (name := question_key(call_id, choice)) not in self._asked:
                     self._asked.add(name)
-                    return AskedToChoose(self._scene, self.id, call_id, choice)
+                    return AskedToChoose(self._fixture, self.id, call_id, choice)
             return None
 
         return await self._until(find, "The user was asked nothing")
@@ -87,37 +87,39 @@ class StagedThread:
             for call_id, url in (await self.look()).authorizations.items():
                 if url not in self._asked:
                     self._asked.add(url)
-                    return AskedToAuthorise(self._scene, call_id, url)
+                    return AskedToAuthorise(self._fixture, call_id, url)
             return None
 
         return await self._until(find, "The user was not asked to authorise anything")
 
     async def cancel(self, call_id: str) -> None:
         """Cancel a pending call, or an active subscription."""
-        key = next(self._scene.keys)
-        await self._scene.as_client(lambda threads: threads.cancel(self.id, call_id, key))
+        key = next(self._fixture.keys)
+        await self._fixture.as_client(lambda threads: threads.cancel(self.id, call_id, key))
 
     async def grant(self, *, slices: int = 0, tokens: int = 0, cost: float = 0.0) -> None:
         """Let it use more than its budget."""
-        key = next(self._scene.keys)
-        await self._scene.as_client(
+        key = next(self._fixture.keys)
+        await self._fixture.as_client(
             lambda threads: threads.grant(self.id, slices=slices, tokens=tokens, cost=cost, key=key)
         )
 
     async def close(self) -> None:
         """Close it: it takes nothing more, and every server is told."""
-        await self._scene.as_client(lambda threads: threads.close(self.id))
+        await self._fixture.as_client(lambda threads: threads.close(self.id))
 
     # What there is to see
 
-    async def look(self) -> Look:
+    async def look(self) -> ThreadSnapshot:
         """The thread as it is now: `status`, `views`, `authorizations`, and in `thread` what is pending, subscribed to, asked."""
-        return await self._scene.threads.look(self.id)
+        return await self._fixture.threads.look(self.id)
 
-    async def until(self, true: Callable[[Look], Any], what: str = "What the test waits for did not happen") -> Look:
+    async def until(
+        self, true: Callable[[ThreadSnapshot], Any], what: str = "What the test waits for did not happen"
+    ) -> ThreadSnapshot:
         """Wait until something is true of the thread."""
 
-        async def find() -> Look | None:
+        async def find() -> ThreadSnapshot | None:
             look = await self.look()
             return look if true(look) else None
 
@@ -141,14 +143,14 @@ class StagedThread:
     async def conversation(self) -> Conversation:
         """What the model would be shown now."""
         thread = (await self.look()).thread
-        limits = self._scene.agent.limits
-        view = await view_of(self._scene.process.store, thread, Step(thread), limits)
-        return view.conversation(limits, room_for(thread, limits, self._scene.model.context_window))
+        limits = self._fixture.agent.limits
+        view = await read_view(self._fixture.process.store, thread, Step(thread), limits)
+        return view.conversation(limits, room_for(thread, limits, self._fixture.model.context_window))
 
     async def children(self) -> "list[StagedThread]":
         """Its child threads, closed ones too, oldest first."""
-        page = await self._scene.threads.newest(parent=self.id, limit=MOST_SHOWN)
-        return [StagedThread(self._scene, look.thread.id) for look in reversed(page.looks)]
+        page = await self._fixture.threads.newest(parent=self.id, limit=MOST_SHOWN)
+        return [StagedThread(self._fixture, look.thread.id) for look in reversed(page.looks)]
 
     async def told(self) -> str:
         """The journal for people, a line for each entry."""
@@ -156,13 +158,13 @@ class StagedThread:
         status = (await self.look()).status
         return "\n".join([f"Thread {self.id} is {status}. Its journal:", *(lines or ["  nothing"])])
 
-    async def _lines(self) -> list[Line]:
-        while news := await self._scene.threads.history(self.id, after=len(self._journal)):
+    async def _lines(self) -> list[JournalLine]:
+        while news := await self._fixture.threads.history(self.id, after=len(self._journal)):
             self._journal += [line for line in news if line.seq > len(self._journal)]
         return self._journal
 
     async def _until(self, find: Callable[[], Awaitable[T | None]], missing: str) -> T:
-        return await self._scene.waiting.until(find, missing, self.told)
+        return await self._fixture.waiting.until(find, missing, self.told)
 
 
 def _ends_a_turn(entry: JournalEntry) -> bool:

@@ -1,4 +1,4 @@
-"""The model of an agent in a test: what it says is the test's business, and what it was asked can be looked at."""
+"""The model of an agent in a test, which records what it was asked."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ class WatchedModel:
 
     def __init__(self, model: Model, activity: Activity) -> None:
         self.questions: list[Question] = []
-        """What it was asked, oldest first; a question that was asked again because nobody heard the answer is there twice."""
+        """What it was asked, oldest first; a question that was asked again because the answer was lost is there twice."""
         self.replies: list[Reply] = []
         """What it said to that, as far as it said anything."""
         self._model = model

@@ -36,15 +36,15 @@ async def watch(folder: str, ctx: Context) -> AsyncIterator[Event]:
     """Tell when a letter is there."""
     seen = int(ctx.cursor or 0)
     while True:
-        letters = sorted(Path(folder).glob("*.letter"))
-        for number, letter in enumerate(letters[seen:], start=seen + 1):
-            yield Event(letter.read_text(), cursor=str(number))
-        seen = len(letters)
+        new_mails = sorted(Path(folder).glob("*.letter"))
+        for number, new_mail in enumerate(new_mails[seen:], start=seen + 1):
+            yield Event(new_mail.read_text(), cursor=str(number))
+        seen = len(new_mails)
         await asyncio.sleep(0.05)
 
 
 @tools.subscription
-async def doorbell(folder: str, ctx: Context) -> AsyncIterator[Event]:
+async def wake_hook(folder: str, ctx: Context) -> AsyncIterator[Event]:
     """Tell when somebody rings."""
     rung = int(ctx.cursor or 0)
     while True:

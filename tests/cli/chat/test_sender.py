@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused
-from rapkit.cli.chat.followed import Followed
+from rapkit.cli.agent_api import AgentApi, AgentRefused, AgentUnreachable
+from rapkit.cli.chat.displayed_thread import DisplayedThread
 from rapkit.cli.chat.sender import Sender
 
 
@@ -26,7 +26,7 @@ class Failing(AgentApi):
         return {"thread_id": "thr_1", "message_id": "msg_1"}
 
 
-async def said(api: Failing, to: Followed, *texts: str) -> tuple[Sender, list[str]]:
+async def said(api: Failing, to: DisplayedThread, *texts: str) -> tuple[Sender, list[str]]:
     """Say this, until nothing is left to be sent; and what was refused."""
     refused: list[str] = []
     done = asyncio.Event()
@@ -48,8 +48,8 @@ async def said(api: Failing, to: Followed, *texts: str) -> tuple[Sender, list[st
 
 async def test_the_same_is_sent_again_under_the_same_key() -> None:
     """So that it arrives once, even if only the answer was lost."""
-    api = Failing(AgentAway("gone"), AgentAway("gone"), None, AgentAway("gone"))
-    thread = Followed()
+    api = Failing(AgentUnreachable("gone"), AgentUnreachable("gone"), None, AgentUnreachable("gone"))
+    thread = DisplayedThread()
     sender, refused = await said(api, thread, "one", "two")
 
     first, again, once_more, second, second_again = api.sent
@@ -65,6 +65,6 @@ async def test_the_same_is_sent_again_under_the_same_key() -> None:
 
 async def test_what_is_refused_is_not_sent_again() -> None:
     api = Failing(AgentRefused(409, "It is closed."))
-    _, refused = await said(api, Followed("t"), "one", "two")
+    _, refused = await said(api, DisplayedThread("t"), "one", "two")
     assert refused == ["one"]
     assert [body["text"] for _, body, _ in api.sent] == ["one", "two"]

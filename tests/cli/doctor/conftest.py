@@ -1,3 +1,3 @@
-from tests.delivery.test_client import certificate
+from tests.delivery.test_http_client import certificate
 
 __all__ = ["certificate"]

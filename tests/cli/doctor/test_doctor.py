@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import TOOLS, Running, eventually, rapkit, running
-from tests.cli.doctor.patients import PLAN, free_port
+from tests.cli.doctor.checked_agents import PLAN, free_port
 from tests.cli.terminal import in_terminal
 
 SECRET = "xyzzy-xyzzy-xyzzy-xyzzy"

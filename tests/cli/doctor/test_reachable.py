@@ -12,18 +12,18 @@ import pytest
 
 from rapkit import Agent
 from rapkit.cli.doctor import reachable
-from rapkit.cli.doctor.patient import Patient
-from rapkit.cli.doctor.verdict import Verdict
+from rapkit.cli.doctor.check_result import CheckResult
+from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.models.scripted import Scripted
-from tests.cli.doctor.patients import free_port, patient
-from tests.cli.stranger import Stranger
+from tests.cli.doctor.checked_agents import checked, free_port
+from tests.cli.foreign_server import ForeignServer
 
 TOKEN, OTHER_TOKEN = "xyzzy-xyzzy-xyzzy-xyzzy", "plugh-plugh-plugh-plugh"
 
 
-def only(examined: Patient) -> Verdict:
-    (verdict,) = reachable.check(examined)
-    return verdict
+def only(examined: CheckedAgent) -> CheckResult:
+    (result,) = reachable.check(examined)
+    return result
 
 
 def an_agent(folder: Path, port: int, token: str | None = None) -> Agent:
@@ -38,20 +38,20 @@ def settings(port: int, more: str = "") -> str:
 async def test_this_agent_answers(tmp_path: Path) -> None:
     port = free_port()
     async with an_agent(tmp_path, port, TOKEN):
-        examined = patient(tmp_path, settings(port, f'tokens = {{ me = "{TOKEN}" }}'))
-        verdict = await asyncio.to_thread(only, examined)
+        examined = checked(tmp_path, settings(port, f'tokens = {{ me = "{TOKEN}" }}'))
+        result = await asyncio.to_thread(only, examined)
 
-    assert verdict == Verdict("public_url", "ok", f"this agent answers at http://127.0.0.1:{port}")
+    assert result == CheckResult("public_url", "ok", f"this agent answers at http://127.0.0.1:{port}")
 
 
 async def test_another_agent_answers(tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "elsewhere").mkdir()
     async with an_agent(tmp_path / "elsewhere", port):
-        verdict = await asyncio.to_thread(only, patient(tmp_path, settings(port)))
+        result = await asyncio.to_thread(only, checked(tmp_path, settings(port)))
 
-    assert verdict.state == "failed"
-    assert verdict.seen == (
+    assert result.state == "failed"
+    assert result.seen == (
         f"another agent answers at http://127.0.0.1:{port}: its threads are in sqlite:///{tmp_path}/elsewhere/agent.db"
     )
 
@@ -59,12 +59,12 @@ async def test_another_agent_answers(tmp_path: Path) -> None:
 async def test_an_agent_that_does_not_take_the_token(tmp_path: Path) -> None:
     port = free_port()
     async with an_agent(tmp_path, port, TOKEN):
-        examined = patient(tmp_path, settings(port, f'tokens = {{ me = "{OTHER_TOKEN}" }}'))
-        verdict = await asyncio.to_thread(only, examined)
+        examined = checked(tmp_path, settings(port, f'tokens = {{ me = "{OTHER_TOKEN}" }}'))
+        result = await asyncio.to_thread(only, examined)
 
-    assert verdict.state == "warning"
-    assert "something answers 401" in verdict.seen
-    assert OTHER_TOKEN not in verdict.seen
+    assert result.state == "warning"
+    assert "something answers 401" in result.seen
+    assert OTHER_TOKEN not in result.seen
 
 
 @pytest.fixture
@@ -78,25 +78,25 @@ async def test_elsewhere_it_is_known_by_what_it_says_to_somebody_without_a_token
     port = free_port()
     more = f'tokens = {{ me = "{TOKEN}" }}\npublic_url = "http://localhost:{port}/"'
     async with an_agent(tmp_path, port, TOKEN):
-        verdict = await asyncio.to_thread(only, patient(tmp_path, settings(port, more)))
-    assert verdict.state == "ok", verdict
+        result = await asyncio.to_thread(only, checked(tmp_path, settings(port, more)))
+    assert result.state == "ok", result
 
-    assert only(patient(tmp_path, settings(port, more))).seen.startswith("the agent does not run; ")
+    assert only(checked(tmp_path, settings(port, more))).seen.startswith("the agent does not run; ")
 
 
 @pytest.mark.parametrize("runs", [True, False])
 async def test_a_stranger_elsewhere_is_not_told_the_token(
-    tmp_path: Path, stranger: Stranger, localhost_is_elsewhere: None, runs: bool
+    tmp_path: Path, stranger: ForeignServer, localhost_is_elsewhere: None, runs: bool
 ) -> None:
     port = free_port()
     stranger.discovery_status = 401
     elsewhere = stranger.url.replace("127.0.0.1", "localhost")
     more = f'tokens = {{ me = "{TOKEN}" }}\npublic_url = "{elsewhere}"'
     async with an_agent(tmp_path, port, TOKEN) if runs else contextlib.nullcontext():
-        verdict = await asyncio.to_thread(only, patient(tmp_path, settings(port, more)))
+        result = await asyncio.to_thread(only, checked(tmp_path, settings(port, more)))
 
-    assert verdict.state == ("failed" if runs else "warning")
-    assert verdict.seen.startswith(
+    assert result.state == ("failed" if runs else "warning")
+    assert result.seen.startswith(
         f"what answers at {elsewhere} does not say what the agent on"
         if runs
         else "somebody who wants a token answers at"
@@ -107,35 +107,35 @@ async def test_a_stranger_elsewhere_is_not_told_the_token(
 
 def test_the_agent_does_not_run_and_would_be_reached(tmp_path: Path) -> None:
     port = free_port()
-    verdict = only(patient(tmp_path, settings(port, f'public_url = "http://localhost:{port}/"')))
+    result = only(checked(tmp_path, settings(port, f'public_url = "http://localhost:{port}/"')))
 
-    assert verdict.state == "ok"
-    assert f"the agent does not run; http://localhost:{port}/ leads to 127.0.0.1 port {port}" in verdict.seen
+    assert result.state == "ok"
+    assert f"the agent does not run; http://localhost:{port}/ leads to 127.0.0.1 port {port}" in result.seen
     with socket.create_server(("127.0.0.1", port)):
         pass  # nobody listens there any more
 
 
 def test_the_agent_does_not_run_and_would_not_be_reached(tmp_path: Path) -> None:
     port, nowhere = free_port(), free_port()
-    verdict = only(patient(tmp_path, settings(port, f'public_url = "http://127.0.0.1:{nowhere}"')))
+    result = only(checked(tmp_path, settings(port, f'public_url = "http://127.0.0.1:{nowhere}"')))
 
-    assert verdict.state == "failed"
-    assert f"the agent does not run, and what listens on 127.0.0.1 port {port} is not reached at" in verdict.seen
-    assert "Connection refused" in verdict.seen
+    assert result.state == "failed"
+    assert f"the agent does not run, and what listens on 127.0.0.1 port {port} is not reached at" in result.seen
+    assert "Connection refused" in result.seen
 
 
-def test_something_listens_and_is_not_what_is_reached(tmp_path: Path, stranger: Stranger) -> None:
+def test_something_listens_and_is_not_what_is_reached(tmp_path: Path, stranger: ForeignServer) -> None:
     port = int(stranger.url.rpartition(":")[2])
-    verdict = only(patient(tmp_path, settings(port, f'public_url = "http://127.0.0.1:{free_port()}"')))
+    result = only(checked(tmp_path, settings(port, f'public_url = "http://127.0.0.1:{free_port()}"')))
 
-    assert verdict.state == "failed"
-    assert f"But something listens on 127.0.0.1 port {port}" in verdict.seen
-    assert verdict.do == "If it is this agent, public_url does not lead to it: correct it."
+    assert result.state == "failed"
+    assert f"But something listens on 127.0.0.1 port {port}" in result.seen
+    assert result.do == "If it is this agent, public_url does not lead to it: correct it."
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["there", "behind a proxy"])
 def test_something_listens_and_does_not_answer(
-    tmp_path: Path, stranger: Stranger, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+    tmp_path: Path, stranger: ForeignServer, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
     """As an agent that was stopped, or is stuck."""
     monkeypatch.setattr(reachable, "_PATIENCE", 0.5)
@@ -143,51 +143,51 @@ def test_something_listens_and_does_not_answer(
     more = f'public_url = "{stranger.url}"' if elsewhere else ""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        verdict = only(patient(tmp_path, settings(port, more)))
+        result = only(checked(tmp_path, settings(port, more)))
 
-    assert verdict.state == "failed"
-    assert verdict.seen.endswith(f" Something listens on 127.0.0.1 port {port}, and does not answer as an agent does")
-    assert verdict.do.startswith("Look at it: if it is this agent, it hangs or fails, so restart it; ")
+    assert result.state == "failed"
+    assert result.seen.endswith(f" Something listens on 127.0.0.1 port {port}, and does not answer as an agent does")
+    assert result.do.startswith("Look at it: if it is this agent, it hangs or fails, so restart it; ")
 
 
 def test_an_address_that_is_not_one_of_this_machine(tmp_path: Path) -> None:
     nowhere = f'host = "192.0.2.1"\npublic_url = "http://127.0.0.1:{free_port()}"'
-    verdict = only(patient(tmp_path, settings(free_port(), nowhere)))
+    result = only(checked(tmp_path, settings(free_port(), nowhere)))
 
-    assert (verdict.state, verdict.do) == ("failed", "Correct the host that it is to listen on.")
-    assert "Cannot listen on 192.0.2.1" in verdict.seen
+    assert (result.state, result.do) == ("failed", "Correct the host that it is to listen on.")
+    assert "Cannot listen on 192.0.2.1" in result.seen
 
 
-def test_a_proxy_that_leads_elsewhere(tmp_path: Path, stranger: Stranger) -> None:
+def test_a_proxy_that_leads_elsewhere(tmp_path: Path, stranger: ForeignServer) -> None:
     stranger.discovery_status = 502
-    verdict = only(patient(tmp_path, settings(free_port(), f'public_url = "{stranger.url}"')))
+    result = only(checked(tmp_path, settings(free_port(), f'public_url = "{stranger.url}"')))
 
-    assert verdict.state == "failed"
-    assert f"the agent does not run, and something else answers at {stranger.url} (status 502)" in verdict.seen
+    assert result.state == "failed"
+    assert f"the agent does not run, and something else answers at {stranger.url} (status 502)" in result.seen
 
 
 @pytest.mark.parametrize(("status", "document"), [(404, b""), (200, b"<html>"), (200, b"[]"), (200, b"{}")])
-def test_what_is_no_agent(tmp_path: Path, stranger: Stranger, status: int, document: bytes) -> None:
+def test_what_is_no_agent(tmp_path: Path, stranger: ForeignServer, status: int, document: bytes) -> None:
     stranger.discovery_status, stranger.document = status, document
-    verdict = only(patient(tmp_path, settings(free_port(), f'public_url = "{stranger.url}"')))
+    result = only(checked(tmp_path, settings(free_port(), f'public_url = "{stranger.url}"')))
 
-    assert verdict.state == "failed"
-    assert verdict.seen.startswith(f"what answers at {stranger.url} is no agent")
+    assert result.state == "failed"
+    assert result.seen.startswith(f"what answers at {stranger.url} is no agent")
 
 
 def test_an_address_of_this_machine_alone_with_servers_elsewhere(tmp_path: Path) -> None:
-    verdict = only(patient(tmp_path, settings(free_port()), 'url = "https://tools.invalid"'))
+    result = only(checked(tmp_path, settings(free_port()), 'url = "https://tools.invalid"'))
 
-    assert verdict.state == "failed"
-    assert "can be reached from this machine alone, and not on it are: https://tools.invalid." in verdict.seen
-    assert verdict.do == "Set public_url to an address of this agent that they can reach."
+    assert result.state == "failed"
+    assert "can be reached from this machine alone, and not on it are: https://tools.invalid." in result.seen
+    assert result.do == "Set public_url to an address of this agent that they can reach."
 
 
 def test_a_name_that_nobody_knows(tmp_path: Path) -> None:
-    verdict = only(patient(tmp_path, settings(free_port(), 'public_url = "https://agent.invalid"')))
+    result = only(checked(tmp_path, settings(free_port(), 'public_url = "https://agent.invalid"')))
 
-    assert verdict.state == "failed"
-    assert "the name agent.invalid is not known" in verdict.seen
+    assert result.state == "failed"
+    assert "the name agent.invalid is not known" in result.seen
 
 
 @contextlib.contextmanager
@@ -214,31 +214,31 @@ def over_tls(certificate: Path) -> Iterator[int]:
 
 def test_a_certificate_that_nobody_vouches_for(tmp_path: Path, certificate: Path) -> None:
     with over_tls(certificate) as port:
-        verdict = only(patient(tmp_path, settings(free_port(), f'public_url = "https://localhost:{port}"')))
+        result = only(checked(tmp_path, settings(free_port(), f'public_url = "https://localhost:{port}"')))
 
-    assert verdict.state == "failed"
-    assert "cannot prove who it is" in verdict.seen
-    assert verdict.do.startswith("Correct the certificate")
+    assert result.state == "failed"
+    assert "cannot prove who it is" in result.seen
+    assert result.do.startswith("Correct the certificate")
 
 
 def test_what_cannot_be_known_is_skipped(tmp_path: Path) -> None:
-    assert only(patient(tmp_path, "port = 0")).state == "skipped"
-    assert only(patient(tmp_path, f'port = 0\npublic_url = "http://127.0.0.1:{free_port()}"')).state == "skipped"
-    assert only(Patient(Path("x"), None, "", tmp_path)).state == "skipped"
+    assert only(checked(tmp_path, "port = 0")).state == "skipped"
+    assert only(checked(tmp_path, f'port = 0\npublic_url = "http://127.0.0.1:{free_port()}"')).state == "skipped"
+    assert only(CheckedAgent(Path("x"), None, "", tmp_path)).state == "skipped"
 
 
 def test_a_token_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_THERE", raising=False)
-    verdict = only(patient(tmp_path, settings(free_port(), 'tokens = { me = "env:NOT_THERE" }')))
+    result = only(checked(tmp_path, settings(free_port(), 'tokens = { me = "env:NOT_THERE" }')))
 
-    assert verdict.state == "failed"
-    assert "The environment variable NOT_THERE is not set" in verdict.seen
+    assert result.state == "failed"
+    assert "The environment variable NOT_THERE is not set" in result.seen
 
 
-def test_a_token_that_cannot_be_sent(tmp_path: Path, stranger: Stranger) -> None:
+def test_a_token_that_cannot_be_sent(tmp_path: Path, stranger: ForeignServer) -> None:
     port = int(stranger.url.rpartition(":")[2])
-    verdict = only(patient(tmp_path, settings(port, r'tokens = { me = "xyzzy-xyzzy-xyzzy\nplugh" }')))
+    result = only(checked(tmp_path, settings(port, r'tokens = { me = "xyzzy-xyzzy-xyzzy\nplugh" }')))
 
-    assert verdict.state == "failed"
-    assert verdict.seen.startswith("The token cannot be sent: ")
+    assert result.state == "failed"
+    assert result.seen.startswith("The token cannot be sent: ")
     assert stranger.headers == []

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from rapkit.cli.doctor import command
 from rapkit.stores import open_store
 from tests.cli.command import rapkit
-from tests.cli.doctor.patients import PLAN, free_port
-from tests.cli.stranger import Stranger
+from tests.cli.doctor.checked_agents import PLAN, free_port
+from tests.cli.foreign_server import ForeignServer
 
 # Two halves, so that what is cut in two is still known.
 WHOLE = "xyzzy-xyzzy-xyzzy-plugh-plugh-plugh"
@@ -67,7 +67,7 @@ ALL = {f"{place}, {kind}": planted for kind, secret in KINDS.items() for place, 
 
 @pytest.mark.parametrize("planted", [pytest.param(each, id=name) for name, each in (ALL | MISPLACED).items()])
 async def test_no_secret_is_told(
-    tmp_path: Path, stranger: Stranger, monkeypatch: pytest.MonkeyPatch, planted: Planted
+    tmp_path: Path, stranger: ForeignServer, monkeypatch: pytest.MonkeyPatch, planted: Planted
 ) -> None:
     monkeypatch.chdir(tmp_path)
     stranger.offer()
@@ -92,7 +92,7 @@ async def test_no_secret_is_told(
     assert not [half for half in HALVES if half in outcome.stdout]
 
 
-def test_no_key_of_a_model_is_told_that_cannot_be_sent(tmp_path: Path, stranger: Stranger) -> None:
+def test_no_key_of_a_model_is_told_that_cannot_be_sent(tmp_path: Path, stranger: ForeignServer) -> None:
     environment = {"OPENAI_API_KEY": BROKEN, "OPENAI_BASE_URL": stranger.url}
     words = ("--model", "openai:gpt-5-mini", "--port", str(free_port()), "--ask-model")
 

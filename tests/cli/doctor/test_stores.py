@@ -10,14 +10,14 @@ import apsw
 import pytest
 
 from rapkit.cli.doctor import store_file, stores
-from rapkit.cli.doctor.patient import Patient
-from rapkit.cli.doctor.verdict import Verdict
-from rapkit.keys import load_keyring
-from rapkit.mailbox import Fact, Letter, NewBox
+from rapkit.cli.doctor.check_result import CheckResult
+from rapkit.cli.doctor.checked_agent import CheckedAgent
+from rapkit.keyring import load_keyring
+from rapkit.mailbox import Fact, NewBox, NewMail
 from rapkit.runtime.callback_signatures import UNSIGNED
 from rapkit.stores import open_store
 from rapkit.stores.sqlite import SqliteStore
-from tests.cli.doctor.patients import patient
+from tests.cli.doctor.checked_agents import checked
 
 DEAD = """
     INSERT INTO outbox (id, lane, kind, origin, sealed, once, latest, not_before, created_at, dead_at)
@@ -35,13 +35,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / ".rapkit" / "agent.db"
 
 
-async def make(path: Path, *letters: str, since: float = 0.0) -> None:
+async def make(path: Path, *new_mails: str, since: float = 0.0) -> None:
     """A store with a thread, and letters for it that have lain there for so many seconds."""
     await open_store(f"sqlite:///{path}").close()
     store = SqliteStore(str(path), load_keyring(path), clock=lambda: time.time() - since)
     await store.create(NewBox("t1", "thread", b"{}", root="t1"))
-    for letter in letters:
-        await store.accept(Letter("t1", "user", letter.encode()))
+    for new_mail in new_mails:
+        await store.accept(NewMail("t1", "user", new_mail.encode()))
     await store.close()
 
 
@@ -51,7 +51,7 @@ def change(path: Path, statement: str) -> None:
     db.close()
 
 
-def only(examined: Patient) -> Verdict:
+def only(examined: CheckedAgent) -> CheckResult:
     """That of the agent's own store, which comes first."""
     return stores.check(examined)[0]
 
@@ -63,10 +63,10 @@ def files(folder: Path) -> dict[str, bytes]:
 async def test_one_that_is_well(tmp_path: Path, path: Path) -> None:
     await make(path, "hello")
     change(path, "UPDATE boxes SET status = 'waiting'")
-    examined = patient(tmp_path)
+    examined = checked(tmp_path)
     before = files(tmp_path)
 
-    assert only(examined) == Verdict("store", "ok", f"{path}: threads 1 waiting, 1 unread, nobody at work")
+    assert only(examined) == CheckResult("store", "ok", f"{path}: threads 1 waiting, 1 unread, nobody at work")
     assert files(tmp_path) == before
 
 
@@ -76,7 +76,7 @@ async def test_one_that_is_in_use(tmp_path: Path, path: Path) -> None:
     await store.renew("w1")
     names = sorted(each.name for each in path.parent.iterdir())
 
-    assert only(patient(tmp_path)) == Verdict("store", "ok", f"{path}: 1 process at work")
+    assert only(checked(tmp_path)) == CheckResult("store", "ok", f"{path}: 1 process at work")
     assert sorted(each.name for each in path.parent.iterdir()) == names
     await store.close()
 
@@ -84,62 +84,62 @@ async def test_one_that_is_in_use(tmp_path: Path, path: Path) -> None:
 async def test_one_that_was_left_by_kill_9(tmp_path: Path, path: Path) -> None:
     await make(path)
     store = open_store(f"sqlite:///{path}")
-    await store.accept(Letter("t1", "user", b"hello"))
+    await store.accept(NewMail("t1", "user", b"hello"))
     left = tmp_path / "left"
     shutil.copytree(path.parent, left)  # with the log that nobody has closed
     await store.close()
     before = sorted(each.name for each in left.iterdir())
 
-    assert only(patient(tmp_path, f'store = "sqlite:///{left}/agent.db"')).seen.endswith(": 1 unread, nobody at work")
+    assert only(checked(tmp_path, f'store = "sqlite:///{left}/agent.db"')).seen.endswith(": 1 unread, nobody at work")
     assert sorted(each.name for each in left.iterdir()) == before
 
     (left / "agent.db-shm").unlink()
-    verdict = only(patient(tmp_path, f'store = "sqlite:///{left}/agent.db"'))
-    assert "was not closed in order, and cannot be looked at without changing it" in verdict.seen
-    assert verdict.do.startswith("Start what uses it, which puts it in order: ")
+    result = only(checked(tmp_path, f'store = "sqlite:///{left}/agent.db"'))
+    assert "was not closed in order, and cannot be looked at without changing it" in result.seen
+    assert result.do.startswith("Start what uses it, which puts it in order: ")
     assert not (left / "agent.db-shm").exists()
 
 
 def test_one_that_is_not_there_is_not_made(tmp_path: Path, path: Path) -> None:
-    assert only(patient(tmp_path)) == Verdict("store", "ok", f"{path}: not there yet, and made at the first start")
+    assert only(checked(tmp_path)) == CheckResult("store", "ok", f"{path}: not there yet, and made at the first start")
     assert not path.parent.exists()
 
 
 @pytest.mark.parametrize("url", ["sqlite://:memory:", "agent.db"])
 def test_one_that_nothing_can_open_has_failed(tmp_path: Path, url: str) -> None:
-    verdict = only(patient(tmp_path, f'store = "{url}"'))
+    result = only(checked(tmp_path, f'store = "{url}"'))
 
-    assert (verdict.state, verdict.seen) == ("failed", f"{url!r} is no store")
+    assert (result.state, result.seen) == ("failed", f"{url!r} is no store")
 
 
 @pytest.mark.parametrize("url", ["sqlite:///.", "sqlite:////"])
 def test_a_folder_is_none(tmp_path: Path, url: str) -> None:
-    verdict = only(patient(tmp_path, f'store = "{url}"'))
+    result = only(checked(tmp_path, f'store = "{url}"'))
 
-    assert verdict.state == "failed"
-    assert verdict.seen.endswith(" is no store but a folder")
-    assert verdict.do.startswith("Name a file in it, like sqlite:///")
+    assert result.state == "failed"
+    assert result.seen.endswith(" is no store but a folder")
+    assert result.do.startswith("Name a file in it, like sqlite:///")
 
 
 def test_one_in_memory_is_warned_of(tmp_path: Path) -> None:
-    verdict = only(patient(tmp_path, 'store = "sqlite:///:memory:"'))
+    result = only(checked(tmp_path, 'store = "sqlite:///:memory:"'))
 
-    assert (verdict.state, verdict.seen) == ("warning", "threads are kept in memory, and lost when the agent ends")
+    assert (result.state, result.seen) == ("warning", "threads are kept in memory, and lost when the agent ends")
 
 
 def test_what_is_no_store(tmp_path: Path) -> None:
-    assert only(patient(tmp_path, 'store = "postgres://db"')).state == "failed"
+    assert only(checked(tmp_path, 'store = "postgres://db"')).state == "failed"
 
 
 async def test_stores_of_tool_servers_are_found(tmp_path: Path, path: Path) -> None:
     await make(path)
     await make(path.with_name("weather.db"))
 
-    assert [verdict.seen.partition(":")[0] for verdict in stores.check(patient(tmp_path))] == [
+    assert [result.seen.partition(":")[0] for result in stores.check(checked(tmp_path))] == [
         str(path),
         str(path.with_name("weather.db")),
     ]
-    nothing = Patient(Path("rapkit.toml"), None, "There is none.", tmp_path)
+    nothing = CheckedAgent(Path("rapkit.toml"), None, "There is none.", tmp_path)
     assert len(stores.check(nothing)) == 2
 
 
@@ -147,11 +147,11 @@ async def test_messages_that_could_not_be_delivered(tmp_path: Path, path: Path) 
     await make(path)
     change(path, DEAD)
 
-    verdict = only(patient(tmp_path))
+    result = only(checked(tmp_path))
 
-    assert verdict.state == "warning"
-    assert "; 1 message could not be delivered" in verdict.seen
-    assert verdict.do == f"See: rapkit outbox list --store sqlite:///{path}"
+    assert result.state == "warning"
+    assert "; 1 message could not be delivered" in result.seen
+    assert result.do == f"See: rapkit outbox list --store sqlite:///{path}"
 
 
 async def test_callbacks_that_were_not_signed(tmp_path: Path, path: Path) -> None:
@@ -161,31 +161,31 @@ async def test_callbacks_that_were_not_signed(tmp_path: Path, path: Path) -> Non
     await store.note(NewBox("t1", "thread"), Fact("t1", UNSIGNED, "c1", b"A callback was refused."))
     await store.close()
 
-    verdict = only(patient(tmp_path))
+    result = only(checked(tmp_path))
 
-    assert verdict.state == "warning"
-    assert "; callbacks of 1 call were refused (401), because they are not signed" in verdict.seen
-    assert "webhook_secret" in verdict.do
+    assert result.state == "warning"
+    assert "; callbacks of 1 call were refused (401), because they are not signed" in result.seen
+    assert "webhook_secret" in result.do
 
 
 async def test_threads_that_are_parked(tmp_path: Path, path: Path) -> None:
     await make(path)
     change(path, "UPDATE boxes SET status = 'parked'")
 
-    verdict = only(patient(tmp_path))
+    result = only(checked(tmp_path))
 
-    assert (verdict.state, verdict.do) == ("warning", "See why: rapkit threads list")
-    assert "threads 1 parked" in verdict.seen
+    assert (result.state, result.do) == ("warning", "See why: rapkit threads list")
+    assert "threads 1 parked" in result.seen
 
 
 async def test_mail_that_nobody_reads(tmp_path: Path, path: Path) -> None:
     await make(path, "hello", since=7200)
 
-    verdict = only(patient(tmp_path))
+    result = only(checked(tmp_path))
 
-    assert verdict.state == "warning"
-    assert "; mail has waited for 2 h, and nobody works on it" in verdict.seen
-    assert verdict.do.startswith("Start what uses this store")
+    assert result.state == "warning"
+    assert "; mail has waited for 2 h, and nobody works on it" in result.seen
+    assert result.do.startswith("Start what uses this store")
 
 
 async def test_a_key_that_others_may_read(tmp_path: Path, path: Path) -> None:
@@ -193,27 +193,27 @@ async def test_a_key_that_others_may_read(tmp_path: Path, path: Path) -> None:
     key = path.with_name("agent.db.key")
     key.chmod(0o640)
 
-    verdict = only(patient(tmp_path))
+    result = only(checked(tmp_path))
 
-    assert (verdict.state, verdict.do) == ("warning", f"Run: chmod 600 {key}")
-    assert key.read_text().strip() not in verdict.seen
+    assert (result.state, result.do) == ("warning", f"Run: chmod 600 {key}")
+    assert key.read_text().strip() not in result.seen
 
 
 async def test_a_key_of_somebody_else(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await make(path)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
 
-    assert "is somebody else's" in only(patient(tmp_path)).seen
+    assert "is somebody else's" in only(checked(tmp_path)).seen
 
 
 async def test_a_key_that_is_gone(tmp_path: Path, path: Path) -> None:
     await make(path)
     path.with_name("agent.db.key").unlink()
 
-    verdict = only(patient(tmp_path))
+    result = only(checked(tmp_path))
 
-    assert verdict.state == "failed"
-    assert "its key is missing: there is no file" in verdict.seen
+    assert result.state == "failed"
+    assert "its key is missing: there is no file" in result.seen
     assert not path.with_name("agent.db.key").exists()
 
 
@@ -230,20 +230,20 @@ async def test_a_key_that_does_not_fit(
     await make(path)
     monkeypatch.setenv("RAPKIT_SECRET_KEY", key)
 
-    verdict = only(patient(tmp_path))
+    result = only(checked(tmp_path))
 
-    assert verdict.state == "failed"
-    assert said in verdict.seen
-    assert key not in verdict.seen
+    assert result.state == "failed"
+    assert said in result.seen
+    assert key not in result.seen
 
 
 def test_a_file_that_is_no_store(tmp_path: Path, path: Path) -> None:
     path.parent.mkdir()
     path.write_text("not a database, and long enough to be taken for one" * 20)
 
-    verdict = only(patient(tmp_path))
+    result = only(checked(tmp_path))
 
-    assert verdict == Verdict("store", "failed", f"{path}: it is not a SQLite file", "Name another file.")
+    assert result == CheckResult("store", "failed", f"{path}: it is not a SQLite file", "Name another file.")
 
 
 async def test_a_store_whose_beginning_is_damaged_may_still_be_one(tmp_path: Path, path: Path) -> None:
@@ -251,28 +251,28 @@ async def test_a_store_whose_beginning_is_damaged_may_still_be_one(tmp_path: Pat
     with path.open("r+b") as file:
         file.write(b"\0" * 4096)
 
-    verdict = only(patient(tmp_path))
+    result = only(checked(tmp_path))
 
-    assert verdict.seen == f"{path}; it is not a SQLite file, or is damaged"
-    assert verdict.do == "Name another file, or restore it from a copy."
+    assert result.seen == f"{path}; it is not a SQLite file, or is damaged"
+    assert result.do == "Name another file, or restore it from a copy."
 
 
 def test_a_file_that_is_empty_is_filled(tmp_path: Path, path: Path) -> None:
     path.parent.mkdir()
     path.touch()
 
-    assert only(patient(tmp_path)) == Verdict("store", "ok", f"{path}: empty yet, and filled at the first start")
+    assert only(checked(tmp_path)) == CheckResult("store", "ok", f"{path}: empty yet, and filled at the first start")
 
 
 async def test_a_file_of_another_program_or_of_a_newer_rapkit(tmp_path: Path, path: Path) -> None:
     await make(path)
     change(path, "PRAGMA user_version = 99")
-    newer = only(patient(tmp_path))
+    newer = only(checked(tmp_path))
     assert "it was written by a newer rapkit (schema 99" in newer.seen
     assert newer.do == "Run: pip install -U rapkit"
     path.with_name("agent.db.key").unlink()
     change(path, "PRAGMA application_id = 5")
-    another = only(patient(tmp_path))
+    another = only(checked(tmp_path))
     assert "it is a file of another program" in another.seen
     assert another.do == "Name another file."
 
@@ -283,10 +283,10 @@ async def test_one_that_is_damaged(tmp_path: Path, path: Path) -> None:
         file.seek(path.stat().st_size - 3 * 4096)
         file.write(b"\xff" * 3 * 4096)
 
-    verdict = only(patient(tmp_path))
+    result = only(checked(tmp_path))
 
-    assert verdict.state == "failed"
-    assert "damaged" in verdict.seen
+    assert result.state == "failed"
+    assert "damaged" in result.seen
 
 
 async def test_one_that_takes_too_long_to_check_is_not_said_to_be_damaged(
@@ -308,9 +308,9 @@ async def test_a_disk_that_is_nearly_full(
     usage = namedtuple("usage", "free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(free))
 
-    verdict = only(patient(tmp_path))
+    result = only(checked(tmp_path))
 
-    assert (verdict.state, verdict.do) == (state, "Make room.")
+    assert (result.state, result.do) == (state, "Make room.")
 
 
 @pytest.mark.parametrize("left", ["a log without an index", "nothing", "an error of SQLite"])
@@ -331,9 +331,9 @@ async def test_a_disk_that_was_full_when_something_was_written_needs_only_room(
         case _:
             monkeypatch.setattr(apsw, "Connection", fail)
 
-    verdict = only(patient(tmp_path))
+    result = only(checked(tmp_path))
 
-    assert (verdict.state, verdict.do) == ("failed", "Make room.")
+    assert (result.state, result.do) == ("failed", "Make room.")
 
 
 async def test_what_cannot_be_written(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,5 +341,5 @@ async def test_what_cannot_be_written(tmp_path: Path, path: Path, monkeypatch: p
     await make(path)
     monkeypatch.setattr(os, "access", lambda *_: False)
 
-    assert "it cannot be written" in only(patient(tmp_path)).seen
-    assert "cannot be made" in only(patient(tmp_path, 'store = "sqlite:///elsewhere.db"')).seen
+    assert "it cannot be written" in only(checked(tmp_path)).seen
+    assert "cannot be made" in only(checked(tmp_path, 'store = "sqlite:///elsewhere.db"')).seen

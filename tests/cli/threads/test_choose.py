@@ -11,7 +11,7 @@ from rapkit.errors import ConfigError
 from tests.call_ids import plain
 from tests.cli.agent_home import Home, command
 from tests.cli.command import PATIENCE
-from tests.cli.impostor import document, posing, problem
+from tests.cli.fake_agent import document, posing, problem
 
 
 @pytest.mark.parametrize(("given", "city"), [("1", "Oslo"), ("#2", "Rome"), ("Rome", "Rome"), ("oslo", "Oslo")])

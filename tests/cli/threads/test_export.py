@@ -11,7 +11,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from rapkit.cli.threads import journal
+from rapkit.cli.threads import journal_reader
 from tests.cli.agent_home import Home
 from tests.cli.command import PATIENCE
 
@@ -63,7 +63,7 @@ def test_markdown_is_for_people(home: Home, pictured: str) -> None:
 
 def test_a_long_journal_is_read_to_its_end(home: Home, pictured: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = history(home, pictured)
-    monkeypatch.setattr(journal, "_PAGE", 3)
+    monkeypatch.setattr(journal_reader, "_PAGE", 3)
 
     out = home.run("threads", "export", pictured, "--format", "jsonl").out
 

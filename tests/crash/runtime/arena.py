@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from rapkit.delivery.retry import Kind
+from rapkit.delivery.retry import PostKind
 from rapkit.kernel.entries import JournalEntry
 from rapkit.stores import open_store
 from tests.crash.history import Death
@@ -214,7 +214,7 @@ class Arena:
             f"{path.name} has what could not be delivered: {each}"
             for path in self._paths
             for each in dead_letters(path)
-            if not each[2].endswith(("404", "410")) or each[0] == Kind.INVOCATION
+            if not each[2].endswith(("404", "410")) or each[0] == PostKind.INVOCATION
         ]
         unacceptable = [
             f"the model was asked what no provider would take: {line['problem']}"

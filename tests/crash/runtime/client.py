@@ -93,7 +93,7 @@ class Client:
             self.ledger.closed.add(thread_id)
 
     async def look(self, thread_id: str) -> Glance:
-        _, seen = await self._insist("GET", f"/{thread_id}")
+        _, seen = await self._send_until_accepted("GET", f"/{thread_id}")
         asking = {each["call_id"]: Asked(tuple(each["choices"]), each["in_words"]) for each in seen["choices"]}
         pending, subscriptions = _keys(seen["pending_calls"]), _keys(seen["subscriptions"])
         return Glance(seen["status"], pending, subscriptions, asking, tuple(seen["children"]), seen["task"] is not None)
@@ -105,9 +105,9 @@ class Client:
     async def _repeatedly(self, path: str, body: dict[str, Any] | None, key: str) -> list[tuple[int, dict[str, Any]]]:
         """The same once, or twice at the same time, perhaps to different runtimes: a client may be impatient."""
         copies = 2 if self.random.random() < _IMPATIENCE else 1
-        return await asyncio.gather(*(self._insist("POST", path, body, key) for _ in range(copies)))
+        return await asyncio.gather(*(self._send_until_accepted("POST", path, body, key) for _ in range(copies)))
 
-    async def _insist(
+    async def _send_until_accepted(
         self, method: str, path: str, body: dict[str, Any] | None = None, key: str | None = None
     ) -> tuple[int, dict[str, Any]]:
         while True:

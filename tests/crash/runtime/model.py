@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from rapkit.kernel.completion import Question, Reply, WantedCall
-from rapkit.kernel.conversation import Answer, Conversation, Heard, Said
+from rapkit.kernel.conversation import Conversation, Heard, Said, ToolAnswer
 
 _APART = re.compile(r"\w_apart")
 _CHAIN = re.compile(r"chain (\S+) ([1-9]\d*)")
@@ -94,7 +94,7 @@ def _read(text: str) -> dict[str, Any]:
         return {"say": text, "do": []}
 
 
-def _follow_up(answer: Answer) -> Calls:
+def _follow_up(answer: ToolAnswer) -> Calls:
     server = answer.name[:2]
     if _APART.fullmatch(answer.name) and "-e" in answer.call_id:
         return [(f"{server}put", {"key": f"{_text(answer)}!", "seconds": 0.01})]
@@ -105,6 +105,6 @@ def _follow_up(answer: Answer) -> Calls:
     return []
 
 
-def _text(answer: Answer) -> str:
+def _text(answer: ToolAnswer) -> str:
     """The last part of it: before a task stands what the runtime says about tasks."""
     return str(getattr(answer.content[-1], "text", ""))

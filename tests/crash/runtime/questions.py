@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from rapkit.kernel.entries import ChoiceAsked, ChoiceMadeEntry, MadeCall, ModelSaid
-from rapkit.kernel.people import NO, YES_ALWAYS
+from rapkit.kernel.user_requests import NO, YES_ALWAYS
 from tests.crash.runtime.evidence import Evidence, Journal
 from tests.crash.runtime.ledger import Wish
 

@@ -15,27 +15,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from rapkit.delivery.client import HttpClient
 from rapkit.delivery.guard import Guard
-from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
-from rapkit.http.callers import Callers
-from rapkit.http.serving import listen, serve_until_signal
+from rapkit.delivery.http_client import HttpClient
+from rapkit.delivery.retry import POLICIES, PostKind, RetryPolicy
+from rapkit.http.authentication import Callers
+from rapkit.http.http_server import listen, serve_until_signal
 from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.limits import Confirmations, ThreadLimits, Timeouts
 from rapkit.logs import set_up_logging
 from rapkit.mailbox import Lease, Store
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.app import make_app
-from rapkit.runtime.engine import Engine, Surroundings, running
-from rapkit.runtime.in_process import Line
-from rapkit.runtime.plan import Capacity, Patience, Plan
+from rapkit.runtime.config import AgentConfig, Capacity, Patience
+from rapkit.runtime.engine import AgentEngine, AgentEnvironment, run_engine
+from rapkit.runtime.in_process import Transport
 from rapkit.runtime.server import Server
 from rapkit.stores import open_store
 from tests.crash.runtime.hurry import Hurry
 from tests.crash.runtime.model import reply_to
 from tests.crash.runtime.trace import Trace
 from tests.crash.runtime.watching import Moments, WatchedDoor, WatchedLine, WatchedStore
-from tests.kernel import strict
+from tests.kernel import strict_provider
 
 _QUICKLY = RetryPolicy(first=0.2, factor=1.5, cap=1.0, horizon=600)
 _HOST = "127.0.0.1"
@@ -80,7 +80,7 @@ def serve(settings: Settings) -> None:
 
     async def answering(question: Question) -> Reply:
         try:
-            strict.accept_question(question.conversation)
+            strict_provider.accept_question(question.conversation)
         except AssertionError as error:
             trace.write(what="unacceptable", problem=str(error))
         reply = reply_to(question)
@@ -88,7 +88,7 @@ def serve(settings: Settings) -> None:
         await asyncio.sleep(random.uniform(0, settings.slowest))
         return reply
 
-    plan = Plan(
+    config = AgentConfig(
         model=Scripted(answering),
         servers=tuple(Server(url, prefix=prefix) for prefix, url in settings.servers.items()),
         store=settings.store,
@@ -96,28 +96,28 @@ def serve(settings: Settings) -> None:
         limits=replace(LIMITS, question_timeout=settings.question_timeout),
         schedules=hurry.schedules if settings.schedules else (),
         patience=Patience(lease=settings.lease, grace=2.0, rediscover=0.5),
-        policies={**POLICIES, Kind.INVOCATION: _QUICKLY, Kind.ANSWER: _QUICKLY},
+        policies={**POLICIES, PostKind.INVOCATION: _QUICKLY, PostKind.ANSWER: _QUICKLY},
     )
 
     @contextlib.asynccontextmanager
-    async def line(guard: Guard) -> AsyncIterator[Line]:
+    async def line(guard: Guard) -> AsyncIterator[Transport]:
         async with HttpClient(guard) as client:
             yield WatchedLine(client, trace, moments)
 
-    def store(plan: Plan) -> Store:
-        opened = open_store(plan.store, lease=Lease(plan.patience.lease))
+    def store(config: AgentConfig) -> Store:
+        opened = open_store(config.store, lease=Lease(config.patience.lease))
         return cast("Store", WatchedStore(opened, trace, moments, hurry))
 
-    engine: Engine | None = None
+    engine: AgentEngine | None = None
 
-    def found() -> Engine:
+    def found() -> AgentEngine:
         assert engine is not None
         return engine
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: object = None) -> AsyncIterator[None]:
         nonlocal engine
-        async with running(plan, Surroundings(open_store=store, open_line=line)) as engine:
+        async with run_engine(config, AgentEnvironment(open_store=store, open_transport=line)) as engine:
             yield
 
     app = make_app(engine=found, callers=Callers({}), capacity=Capacity(), toolsets=(), lifespan=lifespan)

@@ -11,13 +11,13 @@ from rapkit.kernel.effects import Step
 from rapkit.kernel.entries import JournalEntry, load_entry
 from rapkit.kernel.thread import load_thread
 from rapkit.mailbox import Box, Entry, Store
-from rapkit.runtime.commits import VIEW
-from rapkit.runtime.history import view_of
-from rapkit.runtime.letters import LIVE
+from rapkit.runtime.commit_builder import VIEW
+from rapkit.runtime.history import read_view
+from rapkit.runtime.mail_codec import LIVE
 from rapkit.runtime.toolsets import THREAD
 from tests.crash.runtime.evidence import Journal
 from tests.crash.runtime.runtime_process import LIMITS
-from tests.kernel import strict
+from tests.kernel import strict_provider
 
 _PAGE = 500
 _UNFINISHED = """
@@ -94,8 +94,8 @@ async def lines_after(store: Store, thread: str, number: int) -> list[JournalEnt
 async def _journal(store: Store, box: Box, unread: int, timers: frozenset[str]) -> Journal:
     thread = load_thread(box.state)
     try:
-        view = await view_of(store, thread, Step(thread), LIMITS)
-        strict.accept(view.conversation(LIMITS, room_for(thread, LIMITS, None)))
+        view = await read_view(store, thread, Step(thread), LIMITS)
+        strict_provider.accept(view.conversation(LIMITS, room_for(thread, LIMITS, None)))
         wrong = ""
     except AssertionError as error:
         wrong = str(error) or "it is not valid"

@@ -24,8 +24,8 @@ from rapkit.kernel.entries import (
     UserSaid,
     WokenUp,
 )
-from rapkit.kernel.people import NO, YES, YES_ALWAYS
 from rapkit.kernel.thread import Inherited, SpawnedChild, Summarised, Thread
+from rapkit.kernel.user_requests import NO, YES, YES_ALWAYS
 from tests.crash.history import Death
 from tests.crash.runtime.account import account
 from tests.crash.runtime.evidence import Effect, Evidence, Heard, Journal, Sample, Timetable

@@ -8,8 +8,8 @@ import os
 from collections.abc import AsyncIterator
 
 from rapkit import Context, Durations, Event, Limits, ToolError, Toolset
-from rapkit.delivery.courier import Courier
-from rapkit.delivery.retry import POLICIES, Kind, RetryPolicy
+from rapkit.delivery.outbox_sender import OutboxSender
+from rapkit.delivery.retry import POLICIES, PostKind, RetryPolicy
 from tests.crash.runtime.trace import Trace
 
 NAME = os.environ.get("CRASH_NAME", "tools")
@@ -17,9 +17,9 @@ CHOICES = ("Yes", "No")
 
 # As patient as ever, but not as slow: a runtime that is killed all the time is up again in a second.
 _QUICKLY = RetryPolicy(first=0.2, factor=1.5, cap=1.0, horizon=600)
-_defaults = Courier.__init__.__kwdefaults__
+_defaults = OutboxSender.__init__.__kwdefaults__
 assert _defaults is not None
-_defaults["policies"] = {**POLICIES, Kind.CALLBACK: _QUICKLY, Kind.FINAL: _QUICKLY}
+_defaults["policies"] = {**POLICIES, PostKind.CALLBACK: _QUICKLY, PostKind.FINAL: _QUICKLY}
 
 tools = Toolset(
     NAME,
@@ -69,7 +69,7 @@ async def chain(key: str, left: int, ctx: Context) -> str:
 
 
 @tools.tool(destructive=True)
-async def hold(key: str, ctx: Context) -> str:
+async def claimed_box(key: str, ctx: Context) -> str:
     """Takes so long that somebody will cancel it."""
     await work(key, 5.0, ctx)
     return f"hold {key}"

@@ -9,10 +9,10 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rapkit.delivery.client import Answer, HttpClient
-from rapkit.delivery.retry import Kind
+from rapkit.delivery.http_client import HttpClient, HttpResponse
+from rapkit.delivery.retry import PostKind
 from rapkit.kernel.entries import Answered, load_entry
-from rapkit.mailbox import MAIL_BYTES, Claim, Commit, Fact, Letter, NewBox, Reception, Settlement, Store, Taken
+from rapkit.mailbox import MAIL_BYTES, AcceptResult, Claim, Commit, Fact, NewBox, NewMail, Settlement, Store, TakenPost
 from rapkit.runtime.schedules import SCHEDULE
 from tests.crash.runtime.hurry import Hurry
 from tests.crash.runtime.trace import Trace
@@ -43,9 +43,9 @@ class WatchedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def create(self, box: NewBox, letter: Letter | None = None) -> bool:
+    async def create(self, box: NewBox, new_mail: NewMail | None = None) -> bool:
         self._moments.come("before create")
-        made = await self._store.create(box, letter)
+        made = await self._store.create(box, new_mail)
         self._moments.come("after create")
         return made
 
@@ -54,20 +54,20 @@ class WatchedStore:
         self._moments.come(f"after note {box.kind}")
         return written
 
-    async def accept(self, letter: Letter) -> Reception:
-        kind = letter.kind.partition("/")[0]
+    async def accept(self, new_mail: NewMail) -> AcceptResult:
+        kind = new_mail.kind.partition("/")[0]
         self._moments.come(f"before accept {kind}")
-        reception = await self._store.accept(letter)
+        accept_result = await self._store.accept(new_mail)
         self._moments.come(f"after accept {kind}")
-        return reception
+        return accept_result
 
-    async def accept_claimed(self, letter: Letter, worker: str) -> tuple[Reception, Claim | None]:
-        kind = letter.kind.partition("/")[0]
+    async def accept_claimed(self, new_mail: NewMail, worker: str) -> tuple[AcceptResult, Claim | None]:
+        kind = new_mail.kind.partition("/")[0]
         self._moments.come(f"before accept {kind}")
-        reception, claim = await self._store.accept_claimed(letter, worker)
+        accept_result, claim = await self._store.accept_claimed(new_mail, worker)
         self._moments.come(f"after accept {kind}")
         self._claimed([] if claim is None else [claim])
-        return reception, claim
+        return accept_result, claim
 
     async def claim(self, worker: str, kind: str, limit: int, mail_bytes: int = MAIL_BYTES) -> list[Claim]:
         claims = self._hurry.claims(await self._store.claim(worker, kind, limit, mail_bytes))
@@ -79,7 +79,7 @@ class WatchedStore:
             self._trace.write(what="claimed", box=claim.box.id, epoch=claim.epoch)
             self._moments.come("after claim")
 
-    async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[Taken]:
+    async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[TakenPost]:
         commit = self._hurry.commit(claim, commit)
         name = _name_of(claim, commit)
         self._moments.come(f"before commit {name}")
@@ -89,7 +89,7 @@ class WatchedStore:
         self._moments.come(f"after commit {name}")
         return taken
 
-    async def settle(self, taken: Taken, settlement: Settlement) -> None:
+    async def settle(self, taken: TakenPost, settlement: Settlement) -> None:
         self._moments.come(f"before settle {taken.outgoing.kind}")
         await self._store.settle(taken, settlement)
         self._moments.come(f"after settle {taken.outgoing.kind}")
@@ -99,10 +99,10 @@ def _name_of(claim: Claim, commit: Commit) -> str:
     """What a commit is for."""
     kinds = {entry.kind for entry in commit.entries}
     if claim.box.kind == SCHEDULE:
-        return "firing" if commit.letters else "schedule"
+        return "firing" if commit.new_mails else "schedule"
     if commit.spawn:
         return "spawn" if "assistant" in kinds else "child"
-    if "report" in {letter.kind for letter in commit.letters}:
+    if "report" in {new_mail.kind for new_mail in commit.new_mails}:
         return "report"
     for kind, name in (("closed", "closed"), ("summary", "summary"), ("report", "heard report"), ("schedule", "woken")):
         if kind in kinds:
@@ -110,7 +110,7 @@ def _name_of(claim: Claim, commit: Commit) -> str:
     if claim.timers and "result" in kinds:
         return _name_of_time(commit)
     if "chosen" in kinds:
-        return "permission" if any(each.kind == Kind.INVOCATION for each in commit.outgoing) else "chosen"
+        return "permission" if any(each.kind == PostKind.INVOCATION for each in commit.outgoing) else "chosen"
     if "choice" in kinds and "assistant" in kinds:
         return "question"
     if commit.keep:
@@ -133,7 +133,7 @@ class WatchedLine:
         self._trace = trace
         self._moments = moments
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         message = json.loads(body)
         if "operation" not in message:
             return await self._line.post(url, body, headers)

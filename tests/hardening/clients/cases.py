@@ -72,10 +72,10 @@ def taken(size: int, **how: str) -> Callable[[Endpoint], Iterator[Exchange]]:
 
     def exchanges(endpoint: Endpoint) -> Iterator[Exchange]:
         message = endpoint.message()
-        letters = max(0, size - len(message.head) - len(message.tail))
-        body = {"head": message.head, "fill": str(letters), "tail": message.tail}
+        new_mails = max(0, size - len(message.head) - len(message.tail))
+        body = {"head": message.head, "fill": str(new_mails), "tail": message.tail}
         request = {"url": message.url, "method": "POST", "header": message.headers, **body, **how}
-        yield Exchange(request, 200, lambda: message.arrived(letters))
+        yield Exchange(request, 200, lambda: message.arrived(new_mails))
 
     return exchanges
 
@@ -95,7 +95,7 @@ def refused(name: str, **how: str) -> Callable[[Endpoint], Iterator[Exchange]]:
 
     def exchanges(endpoint: Endpoint) -> Iterator[Exchange]:
         wanted = endpoint.refused()[name]
-        body = {"head": wanted.head, "fill": str(wanted.letters), "tail": wanted.tail}
+        body = {"head": wanted.head, "fill": str(wanted.new_mails), "tail": wanted.tail}
         request = {"url": wanted.url, "method": wanted.method, "header": wanted.headers, **body, **how}
         yield Exchange(request, wanted.status)
 

@@ -62,7 +62,7 @@ class Refused:
     headers: tuple[str, ...] = ()
     head: str = '{"text": "'
     tail: str = '"}'
-    letters: int = FAR_TOO_LARGE
+    new_mails: int = FAR_TOO_LARGE
 
 
 class Endpoint(Protocol):
@@ -105,8 +105,8 @@ class Invocations:
         }
         head, tail = json.dumps(call).split("|")
 
-        def arrived(letters: int) -> None:
-            assert self._runtime.result_of(call)["text"] == str(letters)
+        def arrived(new_mails: int) -> None:
+            assert self._runtime.result_of(call)["text"] == str(new_mails)
 
         return Message(f"{self.url}/invoke", (AUTHORIZED,), head, tail, arrived)
 
@@ -147,8 +147,8 @@ class Callbacks:
         call = self._call()
         head, tail = _result(call)
 
-        def arrived(letters: int) -> None:
-            eventually(lambda: f'"{"x" * letters}"' in self._history(call["group_id"]))
+        def arrived(new_mails: int) -> None:
+            eventually(lambda: f'"{"x" * new_mails}"' in self._history(call["group_id"]))
 
         return Message(call["callback_url"], (), head, tail, arrived)
 
@@ -178,7 +178,7 @@ class Callbacks:
         self._ask(f"/v1/threads/{call['group_id']}/close", {})
         self._server.notices("/close_thread", 1)
         head, tail = _result(call)
-        return Refused(call["callback_url"], 410, head=head, tail=tail, letters=LIMIT - len(head) - len(tail))
+        return Refused(call["callback_url"], 410, head=head, tail=tail, new_mails=LIMIT - len(head) - len(tail))
 
     def _ask(self, path: str, message: Any) -> Json:
         status, body = post(f"{self.url}{path}", message, {"Authorization": f"Bearer {TOKEN}"})

@@ -9,14 +9,14 @@ from typing import Any
 
 from starlette.routing import Router
 
-from rapkit.http.callers import Callers
+from rapkit.http.authentication import Callers
 from rapkit.mailbox import Store
 from rapkit.runtime.api import api_routes
-from rapkit.runtime.api.shapes import AgentDetail
-from rapkit.runtime.hub import Hub
-from rapkit.runtime.threads import Threads
+from rapkit.runtime.api.schemas import AgentDetail
+from rapkit.runtime.broadcast import Broadcast
+from rapkit.runtime.thread_commands import ThreadCommands
 from rapkit.stores import open_store
-from tests.server.served import Reply, exchange, serving_app
+from tests.server.served_toolset import Reply, exchange, serving_app
 from tests.server.sink import PATIENCE
 
 LARGEST = 64 * 1024
@@ -170,8 +170,8 @@ class Api:
 
     port: int
     store: Store
-    threads: Threads
-    hub: Hub
+    threads: ThreadCommands
+    broadcast: Broadcast
 
     def client(self, token: str | None = None) -> Client:
         """A client of it."""
@@ -194,8 +194,8 @@ async def serving_api(
 ) -> AsyncIterator[Api]:
     """The API, and nothing else of an agent."""
     store = open_store(store_url)
-    hub = Hub()
-    threads = Threads(store, hub) if now is None else Threads(store, hub, now)
+    broadcast = Broadcast()
+    threads = ThreadCommands(store, broadcast) if now is None else ThreadCommands(store, broadcast, now)
     try:
         routes = api_routes(
             lambda: threads,
@@ -206,6 +206,6 @@ async def serving_api(
             longest_stream=longest_stream,
         )
         async with serving_app(Router(routes=routes, redirect_slashes=False)) as port:
-            yield Api(port, store, threads, hub)
+            yield Api(port, store, threads, broadcast)
     finally:
         await store.close()

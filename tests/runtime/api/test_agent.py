@@ -17,7 +17,7 @@ async def test_an_agent_says_what_it_is_and_whether_it_works(
     servers = [Server("http://127.0.0.1:9", token="not to be told")]
     agent = Agent(model=Scripted(lambda _: ""), servers=servers, store="sqlite:///agent.db", worker=works)
     async with agent:
-        reply = await Client(int(agent.engine.plan.public_url.rpartition(":")[2])).get("/v1/agent")
+        reply = await Client(int(agent.engine.config.public_url.rpartition(":")[2])).get("/v1/agent")
 
     assert reply.json == {
         "version": __version__,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.agents import Working
+from tests.runtime.agents import RunningAgent
 from tests.runtime.api.client import Client
 
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "http_api.md"
@@ -16,7 +16,7 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
-async def test_the_commands_of_the_page_work(agent: Working) -> None:
+async def test_the_commands_of_the_page_work(agent: RunningAgent) -> None:
     first, *others = (block[1] for block in BLOCK.finditer(PAGE.read_text()))
     made = json.loads((await _run(first.replace("http://127.0.0.1:8700", agent.url))).splitlines()[-1])
     thread = made["thread_id"]

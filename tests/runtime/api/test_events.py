@@ -9,19 +9,19 @@ import pytest
 import uvicorn
 from starlette.routing import Router
 
-from rapkit.http.callers import Callers
+from rapkit.http.authentication import Callers
 from rapkit.kernel.completion import Question, Reply
 from rapkit.kernel.entries import UserSaid, dump_entry
 from rapkit.mailbox import Commit, Entry
 from rapkit.models.errors import ModelError
 from rapkit.runtime.api import api_routes
-from rapkit.runtime.hub import Changed, Delta, Perhaps
-from rapkit.runtime.threads import EventName, ThreadEvent
+from rapkit.runtime.broadcast import Changed, Delta, MaybeChanged
+from rapkit.runtime.thread_commands import EventName, ThreadEvent
 from rapkit.runtime.toolsets import THREAD
-from tests.runtime.agents import Obedient, Working, call, working
+from tests.runtime.agents import RunningAgent, ScriptedReplies, call, working
 from tests.runtime.api.client import Api, Client, Sse, nobody, serving_api
-from tests.runtime.stranger import ANSWER, Invocation, Stranger
-from tests.server.served import until
+from tests.runtime.foreign_toolset import ANSWER, ForeignToolset, Invocation
+from tests.server.served_toolset import until
 from tests.server.sink import PATIENCE
 
 
@@ -30,7 +30,7 @@ def lasting(events: list[Sse]) -> list[Sse]:
     return [event for event in events if event.id is not None and event.name != "status"]
 
 
-async def test_what_happens_is_told_as_it_happens(agent: Working) -> None:
+async def test_what_happens_is_told_as_it_happens(agent: RunningAgent) -> None:
     client = Client(agent.port)
     thread = await client.begin()
 
@@ -50,7 +50,7 @@ async def test_what_happens_is_told_as_it_happens(agent: Working) -> None:
     assert stream.retry
 
 
-async def _shown(agent: Working, stranger: Stranger) -> tuple[str, Invocation]:
+async def _shown(agent: RunningAgent, stranger: ForeignToolset) -> tuple[str, Invocation]:
     """A thread with a question, an authorization and a view, all open."""
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -65,7 +65,7 @@ async def _shown(agent: Working, stranger: Stranger) -> tuple[str, Invocation]:
     return thread, invocation
 
 
-async def test_who_connects_is_shown_what_is_open(agent: Working, stranger: Stranger) -> None:
+async def test_who_connects_is_shown_what_is_open(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CHO-1, OAU-1, VIE-1."""
     thread, invocation = await _shown(agent, stranger)
     client = Client(agent.port)
@@ -95,7 +95,7 @@ async def test_who_connects_is_shown_what_is_open(agent: Working, stranger: Stra
 
 
 async def test_wherever_a_client_takes_it_up_again_nothing_is_lost_and_nothing_comes_twice(
-    agent: Working, stranger: Stranger
+    agent: RunningAgent, stranger: ForeignToolset
 ) -> None:
     thread, _ = await _shown(agent, stranger)
     client = Client(agent.port)
@@ -109,7 +109,7 @@ async def test_wherever_a_client_takes_it_up_again_nothing_is_lost_and_nothing_c
 
 
 async def test_a_client_whose_connection_breaks_after_every_event_has_all_of_them_once(
-    agent: Working, stranger: Stranger
+    agent: RunningAgent, stranger: ForeignToolset
 ) -> None:
     """While everything happens, not afterwards."""
     client = Client(agent.port)
@@ -149,7 +149,7 @@ async def test_a_client_whose_connection_breaks_after_every_event_has_all_of_the
     assert [event.name for event in seen if event.name != "entry"] == ["oauth", "choice"]
 
 
-async def test_what_is_over_is_not_shown_again(agent: Working, stranger: Stranger) -> None:
+async def test_what_is_over_is_not_shown_again(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """Semantics 15: an authorization is forgotten once it was given, a question once it was answered."""
     thread, invocation = await _shown(agent, stranger)
     client = Client(agent.port)
@@ -166,7 +166,9 @@ async def test_what_is_over_is_not_shown_again(agent: Working, stranger: Strange
     assert (look["choices"], look["oauth"], look["views"]) == ([], [], {"progress": {"done": 2}})
 
 
-async def test_questions_of_one_call_are_asked_one_after_the_other(agent: Working, stranger: Stranger) -> None:
+async def test_questions_of_one_call_are_asked_one_after_the_other(
+    agent: RunningAgent, stranger: ForeignToolset
+) -> None:
     client = Client(agent.port)
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -224,13 +226,13 @@ async def test_the_pieces_of_a_reply_come_while_it_is_said_and_are_void_when_it_
     assert again[-1].data["text"] == "Good day"
 
 
-async def test_a_stream_is_taken_up_again_after_a_restart(store: str, stranger: Stranger) -> None:
-    async with working(Obedient(), [stranger.url], store) as agent:
+async def test_a_stream_is_taken_up_again_after_a_restart(store: str, stranger: ForeignToolset) -> None:
+    async with working(ScriptedReplies(), [stranger.url], store) as agent:
         thread, invocation = await _shown(agent, stranger)
         port = agent.port
         async with Client(port).events(thread) as stream:
             before = lasting(await stream.until("status"))
-    async with working(Obedient(), [stranger.url], store, port=port) as agent:
+    async with working(ScriptedReplies(), [stranger.url], store, port=port) as agent:
         client = Client(agent.port)
         async with client.events(thread) as stream:
             assert lasting(await stream.until("status")) == before  # what is open is open still
@@ -242,7 +244,7 @@ async def test_a_stream_is_taken_up_again_after_a_restart(store: str, stranger: 
     assert (result.data["kind"], result.data["text"]) == ("result", "at last")
 
 
-async def test_what_another_process_does_is_told_too(agent: Working, store: str) -> None:
+async def test_what_another_process_does_is_told_too(agent: RunningAgent, store: str) -> None:
     """Less quickly, and without pieces."""
     async with serving_api(store) as other:
         thread = await other.client().begin()
@@ -254,7 +256,7 @@ async def test_what_another_process_does_is_told_too(agent: Working, store: str)
     assert agent.port
 
 
-async def test_a_stream_ends_with_its_thread_and_who_has_all_of_it_is_sent_away(agent: Working) -> None:
+async def test_a_stream_ends_with_its_thread_and_who_has_all_of_it_is_sent_away(agent: RunningAgent) -> None:
     """204 is what stops an EventSource from coming again and again."""
     client = Client(agent.port)
     thread = await client.begin("hello")
@@ -279,7 +281,7 @@ async def test_a_stream_ends_with_its_thread_and_who_has_all_of_it_is_sent_away(
     [("", None, 1), ("", "1", 2), ("?last_event_id=1", None, 2), ("?last_event_id=0", "1", 2)],
 )
 async def test_a_place_is_named_by_the_header_or_where_there_is_none_by_the_query(
-    agent: Working, query: str, header: str | None, first: int
+    agent: RunningAgent, query: str, header: str | None, first: int
 ) -> None:
     """The header counts more: an EventSource comes again to the same URL."""
     talk = await agent.talk("hello")
@@ -292,7 +294,7 @@ async def test_a_place_is_named_by_the_header_or_where_there_is_none_by_the_quer
 
 
 @pytest.mark.parametrize("place", ["x", "-1", "0.1", "1.2", "1.", "01", "9" * 16, "3", "3.1", "²"])
-async def test_a_place_that_is_none_of_the_thread_is_refused(agent: Working, place: str) -> None:
+async def test_a_place_that_is_none_of_the_thread_is_refused(agent: RunningAgent, place: str) -> None:
     talk = await agent.talk("hello")
     await talk.becomes("idle")
 
@@ -316,9 +318,9 @@ async def test_who_is_gone_is_not_told_anything_any_more(api: Api, client: Clien
     thread = await client.begin()
     async with client.events(thread) as stream:
         await stream.until("status")
-        assert api.hub.watched == 1
+        assert api.broadcast.watched == 1
 
-    await until(lambda: api.hub.watched == 0)
+    await until(lambda: api.broadcast.watched == 0)
 
 
 async def test_streams_end_when_the_process_is_to_stop(api: Api, client: Client) -> None:
@@ -326,7 +328,7 @@ async def test_streams_end_when_the_process_is_to_stop(api: Api, client: Client)
     async with client.events(thread) as stream:
         await stream.until("status")
 
-        api.hub.end()
+        api.broadcast.end()
 
         assert await stream.rest() == []
     async with client.events(thread) as stream:
@@ -358,11 +360,11 @@ async def test_pieces_that_come_after_their_entry_are_void(api: Api) -> None:
     events = api.threads.follow(thread_id)
     assert (await anext(events)).name is EventName.STATUS
     await _written(api, thread_id, "hello")
-    for news in (Perhaps(), Delta("he"), Delta("llo")):
-        api.hub.tell(thread_id, news)
+    for news in (MaybeChanged(), Delta("he"), Delta("llo")):
+        api.broadcast.publish(thread_id, news)
     assert await _names(events, 3) == [EventName.ENTRY, EventName.DELTA, EventName.DELTA]
 
-    api.hub.tell(thread_id, Changed())
+    api.broadcast.publish(thread_id, Changed())
 
     assert await _names(events, 1) == [EventName.RESET]
     await events.aclose()

@@ -8,13 +8,13 @@ from rapkit.kernel.entries import ChoiceAsked
 from rapkit.kernel.thread import OpenChoice, Pending, Thread, dump_thread
 from rapkit.mailbox import NewBox
 from rapkit.runtime.toolsets import THREAD
-from tests.runtime.agents import Working, call
+from tests.runtime.agents import RunningAgent, call
 from tests.runtime.api.client import LARGEST, Api, Client
-from tests.runtime.stranger import ANSWER, CANCEL, CLOSE, Invocation, Stranger
-from tests.server.served import failing
+from tests.runtime.foreign_toolset import ANSWER, CANCEL, CLOSE, ForeignToolset, Invocation
+from tests.server.served_toolset import failing
 
 
-async def test_a_message_becomes_an_entry_with_the_id_it_was_taken_under(agent: Working) -> None:
+async def test_a_message_becomes_an_entry_with_the_id_it_was_taken_under(agent: RunningAgent) -> None:
     client = Client(agent.port)
     thread = await client.begin()
 
@@ -26,7 +26,7 @@ async def test_a_message_becomes_an_entry_with_the_id_it_was_taken_under(agent: 
     assert (entry.data["kind"], entry.data["id"]) == ("user", reply.json["message_id"])
 
 
-async def test_who_writes_to_a_closed_thread_is_told_so(agent: Working, stranger: Stranger) -> None:
+async def test_who_writes_to_a_closed_thread_is_told_so(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """Semantics 11."""
     client = Client(agent.port)
     thread = await client.begin()
@@ -45,7 +45,7 @@ async def test_who_writes_to_a_closed_thread_is_told_so(agent: Working, stranger
     assert (await client.post(f"{thread}/budget", {"slices": 1})).status == 409
 
 
-async def test_closing_twice_is_closing_once(agent: Working) -> None:
+async def test_closing_twice_is_closing_once(agent: RunningAgent) -> None:
     client = Client(agent.port)
     thread = await client.begin()
 
@@ -57,7 +57,7 @@ async def test_closing_twice_is_closing_once(agent: Working) -> None:
     assert (await client.post(f"{thread}/close")).status == 202
 
 
-async def test_a_pending_call_is_cancelled(agent: Working, stranger: Stranger) -> None:
+async def test_a_pending_call_is_cancelled(agent: RunningAgent, stranger: ForeignToolset) -> None:
     client = Client(agent.port)
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -69,7 +69,7 @@ async def test_a_pending_call_is_cancelled(agent: Working, stranger: Stranger) -
     assert "ancel" in ((await talk.answered(invocation.id)).text or "")
 
 
-async def test_a_call_that_is_not_there_is_not_found(agent: Working, stranger: Stranger) -> None:
+async def test_a_call_that_is_not_there_is_not_found(agent: RunningAgent, stranger: ForeignToolset) -> None:
     client = Client(agent.port)
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()
@@ -81,7 +81,7 @@ async def test_a_call_that_is_not_there_is_not_found(agent: Working, stranger: S
     assert invocation.id in cancel.detail  # it says which there are
 
 
-async def _asked(agent: Working, stranger: Stranger, *prompts: str) -> tuple[Client, str, Invocation]:
+async def _asked(agent: RunningAgent, stranger: ForeignToolset, *prompts: str) -> tuple[Client, str, Invocation]:
     """A call that has asked these questions."""
     client = Client(agent.port)
     talk = await agent.doing(call("work"))
@@ -97,7 +97,7 @@ async def _asked(agent: Working, stranger: Stranger, *prompts: str) -> tuple[Cli
 
 @pytest.mark.parametrize(("selected", "sent"), [(0, 0), (None, 1)])
 async def test_a_question_is_shown_and_answered_or_dismissed(
-    agent: Working, stranger: Stranger, selected: int | None, sent: int
+    agent: RunningAgent, stranger: ForeignToolset, selected: int | None, sent: int
 ) -> None:
     """CHO-1."""
     client, thread, invocation = await _asked(agent, stranger, "really")
@@ -135,7 +135,9 @@ async def test_of_two_answers_to_one_question_only_one_is_taken(api: Api, client
 
 
 @pytest.mark.parametrize("selected", [2, -1, 10**30])
-async def test_a_choice_that_there_is_not_is_refused(agent: Working, stranger: Stranger, selected: int) -> None:
+async def test_a_choice_that_there_is_not_is_refused(
+    agent: RunningAgent, stranger: ForeignToolset, selected: int
+) -> None:
     client, thread, invocation = await _asked(agent, stranger, "really")
 
     reply = await client.post(f"{thread}/calls/{invocation.id}/choice", {"selected": selected})
@@ -145,7 +147,7 @@ async def test_a_choice_that_there_is_not_is_refused(agent: Working, stranger: S
     assert len((await client.look(thread))["choices"]) == 1
 
 
-async def test_a_tools_question_is_not_answered_in_words(agent: Working, stranger: Stranger) -> None:
+async def test_a_tools_question_is_not_answered_in_words(agent: RunningAgent, stranger: ForeignToolset) -> None:
     """CHO-1: it gets the number of one of its choices, or its default."""
     client, thread, invocation = await _asked(agent, stranger, "really")
 
@@ -156,7 +158,7 @@ async def test_a_tools_question_is_not_answered_in_words(agent: Working, strange
     assert len((await client.look(thread))["choices"]) == 1
 
 
-async def test_a_question_without_choices_is_not_answered_with_the_number_of_one(agent: Working) -> None:
+async def test_a_question_without_choices_is_not_answered_with_the_number_of_one(agent: RunningAgent) -> None:
     client = Client(agent.port)
     talk = await agent.doing(call("ask_user", question="What is your name?"))
     asked = await talk.until(ChoiceAsked)
@@ -177,7 +179,7 @@ async def test_a_call_that_there_is_not_is_not_answered_in_words(client: Client)
     assert "'call_9' is no pending call or active subscription of this thread" in reply.detail
 
 
-async def test_a_call_without_a_question_cannot_be_answered(agent: Working, stranger: Stranger) -> None:
+async def test_a_call_without_a_question_cannot_be_answered(agent: RunningAgent, stranger: ForeignToolset) -> None:
     client = Client(agent.port)
     talk = await agent.doing(call("work"))
     invocation = await stranger.invoked()

@@ -7,12 +7,12 @@ import jsonschema_rs
 import pytest
 from openapi_pydantic.v3.v3_1 import OpenAPI
 
-from rapkit.http.callers import Callers
+from rapkit.http.authentication import Callers
 from rapkit.runtime.api import api_routes, openapi
-from tests.runtime.agents import Working, call, please
+from tests.runtime.agents import RunningAgent, call, please
 from tests.runtime.api.client import Api, Client, Sse, nobody, serving_api
-from tests.runtime.stranger import ANSWER, Stranger
-from tests.server.served import Reply
+from tests.runtime.foreign_toolset import ANSWER, ForeignToolset
+from tests.server.served_toolset import Reply
 
 
 class Description:
@@ -73,7 +73,7 @@ async def test_every_reference_leads_somewhere(client: Client) -> None:
     assert {"ThreadDetail", "ModelSaid", "Problem", "NewThread"} <= references
 
 
-async def test_real_answers_are_as_it_says(agent: Working, stranger: Stranger) -> None:
+async def test_real_answers_are_as_it_says(agent: RunningAgent, stranger: ForeignToolset) -> None:
     client = Client(agent.port)
     description = await _described(client)
     one = "/v1/threads/{thread_id}"
@@ -104,7 +104,7 @@ async def test_real_answers_are_as_it_says(agent: Working, stranger: Stranger) -
     description.check("GET", f"{one}/family", await client.get(f"{thread}/family"))
 
 
-async def test_real_answers_about_families_questions_and_budgets_are_as_it_says(agent: Working) -> None:
+async def test_real_answers_about_families_questions_and_budgets_are_as_it_says(agent: RunningAgent) -> None:
     client = Client(agent.port)
     description = await _described(client)
     one = "/v1/threads/{thread_id}"
@@ -138,7 +138,7 @@ async def test_real_answers_about_families_questions_and_budgets_are_as_it_says(
         description.check("GET", f"{one}/history", await client.get(f"{each}/history"))
 
 
-async def test_real_problems_are_as_it_says(agent: Working) -> None:
+async def test_real_problems_are_as_it_says(agent: RunningAgent) -> None:
     client = Client(agent.port)
     description = await _described(client)
     one = "/v1/threads/{thread_id}"
@@ -176,13 +176,13 @@ async def test_bodies_are_described_by_what_reads_them(client: Client, name: str
 
 
 async def test_it_is_written_once_however_many_agents_there_are(api: Api, store: str) -> None:
-    openapi.written.cache_clear()
+    openapi.encoded_document.cache_clear()
 
     for _ in range(3):
         api_routes(lambda: api.threads, nobody, Callers({}), 1000)
-    assert openapi.written.cache_info().misses == 0  # not before somebody asks
+    assert openapi.encoded_document.cache_info().misses == 0  # not before somebody asks
 
     async with serving_api(store) as other:
         replies = [await each.client().get("/openapi.json") for each in (api, other)]
-    assert openapi.written.cache_info().misses == 1
+    assert openapi.encoded_document.cache_info().misses == 1
     assert replies[0].body == replies[1].body

@@ -9,9 +9,9 @@ from rapkit.kernel.entries import ModelSaid, dump_entry
 from rapkit.kernel.thread import Thread, dump_thread
 from rapkit.mailbox import Commit, Entry, NewBox
 from rapkit.runtime.toolsets import THREAD
-from tests.runtime.agents import Working, call
+from tests.runtime.agents import RunningAgent, call
 from tests.runtime.api.client import Api, Client
-from tests.runtime.stranger import Stranger, tool
+from tests.runtime.foreign_toolset import ForeignToolset, tool
 
 
 async def test_a_thread_is_begun_and_found_where_the_answer_says(client: Client) -> None:
@@ -28,7 +28,7 @@ async def test_a_thread_is_begun_and_found_where_the_answer_says(client: Client)
     assert thread["views"] == {}
 
 
-async def test_a_first_message_is_answered(agent: Working) -> None:
+async def test_a_first_message_is_answered(agent: RunningAgent) -> None:
     client = Client(agent.port)
 
     thread = await client.begin("hello")
@@ -41,7 +41,7 @@ async def test_a_first_message_is_answered(agent: Working) -> None:
     assert (await client.look(thread))["usage"]["requests"] == 1
 
 
-async def test_a_thread_shows_what_it_waits_for(agent: Working, stranger: Stranger) -> None:
+async def test_a_thread_shows_what_it_waits_for(agent: RunningAgent, stranger: ForeignToolset) -> None:
     client = Client(agent.port)
     thread = await client.begin('[["work", {"n": 1}], ["other_work", {}]]')
     first, second = await stranger.invoked_with(n=1), await stranger.invoked_with()
@@ -71,7 +71,7 @@ async def test_a_thread_shows_what_it_waits_for(agent: Working, stranger: Strang
     assert subscription["display"] == "other_work()"
 
 
-async def test_calls_are_shown_to_people_as_their_tool_says_it(agent: Working, stranger: Stranger) -> None:
+async def test_calls_are_shown_to_people_as_their_tool_says_it(agent: RunningAgent, stranger: ForeignToolset) -> None:
     script = 'if args.n == () { "Much work" } else { "Work no. " + args.n }'
     stranger.tools = [tool("work", displayScript=script), tool("other_work")]
     client = Client(agent.port)
@@ -140,7 +140,7 @@ async def test_threads_that_never_ran_are_idle_and_those_with_mail_are_running(
 async def test_a_page_that_is_filtered_to_nothing_has_a_cursor_that_leads_on(
     api: Api, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rapkit.runtime.looking._MOST_LOOKED_AT", 100)
+    monkeypatch.setattr("rapkit.runtime.thread_queries._MOST_LOOKED_AT", 100)
     await _made(api, 0)
     await api.threads.send("thr_0000", "the oldest is the one that runs")
     for number in range(1, 151):
@@ -154,7 +154,7 @@ async def test_a_page_that_is_filtered_to_nothing_has_a_cursor_that_leads_on(
     assert second["next_cursor"] is None
 
 
-async def test_parked_and_closed_threads_are_found_by_their_status(agent: Working) -> None:
+async def test_parked_and_closed_threads_are_found_by_their_status(agent: RunningAgent) -> None:
     client = Client(agent.port)
     open_one, closed = await client.begin("hi"), await client.begin("hi")
     await client.post(f"{closed}/close")
@@ -168,7 +168,7 @@ async def test_parked_and_closed_threads_are_found_by_their_status(agent: Workin
     assert open_one != closed
 
 
-async def test_children_are_found_by_their_parent(agent: Working, stranger: Stranger) -> None:
+async def test_children_are_found_by_their_parent(agent: RunningAgent, stranger: ForeignToolset) -> None:
     client = Client(agent.port)
     thread = await client.begin('[["work", {}]]')
     subscription = await stranger.invoked()
@@ -183,7 +183,7 @@ async def test_children_are_found_by_their_parent(agent: Working, stranger: Stra
     assert listed[0]["parent_id"] == thread.rpartition("/")[2]
 
 
-async def test_a_journal_is_read_in_pages_the_oldest_entry_first(agent: Working) -> None:
+async def test_a_journal_is_read_in_pages_the_oldest_entry_first(agent: RunningAgent) -> None:
     client = Client(agent.port)
     talk = await agent.talk("one")
     await talk.hears("one")
@@ -202,7 +202,7 @@ async def test_a_journal_is_read_in_pages_the_oldest_entry_first(agent: Working)
 
 
 async def test_a_page_of_a_journal_ends_before_it_gets_too_large(
-    agent: Working, stranger: Stranger, monkeypatch: pytest.MonkeyPatch
+    agent: RunningAgent, stranger: ForeignToolset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rapkit.runtime.api.operations._LARGEST_PAGE", 1000)
     client = Client(agent.port)

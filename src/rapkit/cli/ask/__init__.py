@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from rapkit.cli.agent_api import AgentAway, AgentLate, AgentRefused
-from rapkit.cli.agents import Reached, Wanted, agent_options, reached
-from rapkit.cli.ask.awaiting import Awaiting, Beginning, Outcome
-from rapkit.cli.ask.resuming import beginning_of
+from rapkit.cli.agent_api import AgentRefused, AgentTimeout, AgentUnreachable
+from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, agent_options, reach_agent
+from rapkit.cli.ask.answer_wait import AnswerOutcome, AnswerWait, WaitStart
+from rapkit.cli.ask.resume import beginning_of
+from rapkit.cli.command_hints import CommandHints
 from rapkit.cli.options import in_seconds
-from rapkit.cli.said import Said
-from rapkit.cli.threads.naming import complete_thread, find_thread, path_of
-from rapkit.cli.threads.paper import Paper, print_json, when_it_works
 from rapkit.cli.threads.questions import show_authorization, show_question
+from rapkit.cli.threads.terminal_writer import TerminalWriter, print_json, when_it_works
+from rapkit.cli.threads.thread_lookup import complete_thread, find_thread, path_of
 from rapkit.errors import ConfigError
 from rapkit.logs import set_up_logging
 from rapkit.printable import printable
@@ -45,7 +45,7 @@ _LAST_LOOK = 5.0  # at the thread when the time is over, for those who want to k
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object about what became of it.")
 @agent_options
 def command(
-    wanted: Wanted,
+    selection: AgentSelection,
     text: str | None,
     thread: str | None,
     user_id: str | None,
@@ -89,11 +89,11 @@ def command(
     begun = time.monotonic()
     ends_at = None if timeout is None else begun + timeout
     try:
-        with reached(wanted, working=not no_wait, ends_at=ends_at and max(ends_at, begun + _TO_ASK)) as agent:
-            asking = _Asking(agent, said, ends_at, patient=wait_for_user)
+        with reach_agent(selection, working=not no_wait, ends_at=ends_at and max(ends_at, begun + _TO_ASK)) as agent:
+            asking = _AskCommand(agent, said, ends_at, waits_for_user=wait_for_user)
             try:
                 thread_id = asking.ask(thread, user_id)
-                outcome = Outcome("sent") if no_wait else asking.wait()
+                outcome = AnswerOutcome("sent") if no_wait else asking.wait()
             except KeyboardInterrupt:
                 asking.interrupted()
                 sys.exit(_INTERRUPTED)
@@ -107,10 +107,10 @@ def command(
             elif no_wait:
                 click.echo(thread_id)
             asking.explain(outcome, timeout)
-    except AgentLate:
+    except AgentTimeout:
         if as_json:
-            print_json(_document(Outcome("late")))
-        _tell(f"rapkit: The agent did not answer within {timeout:g} s. {_perhaps(wanted.said)}")
+            print_json(_document(AnswerOutcome("late")))
+        _tell(f"rapkit: The agent did not answer within {timeout:g} s. {_perhaps(selection.said)}")
         code = _CODES["late"]
     sys.exit(code)
 
@@ -147,11 +147,11 @@ def _tell(line: str) -> None:
     click.echo(printable(line).replace("\n", "\n  "), err=True)
 
 
-def _perhaps(said: Said) -> str:
+def _perhaps(said: CommandHints) -> str:
     return f"Perhaps it was asked all the same: see {said.threads('list')}"
 
 
-def _document(outcome: Outcome, thread: Mapping[str, Any] | None = None, **known: Any) -> dict[str, Any]:
+def _document(outcome: AnswerOutcome, thread: Mapping[str, Any] | None = None, **known: Any) -> dict[str, Any]:
     """What `--json` prints."""
     about = {
         "thread_id": None,
@@ -166,18 +166,18 @@ def _document(outcome: Outcome, thread: Mapping[str, Any] | None = None, **known
     return about | {key: (thread or {}).get(key) for key in _OF_THE_THREAD}
 
 
-class _Asking:
+class _AskCommand:
     """One message to a thread, and what becomes of it."""
 
-    def __init__(self, agent: Reached, text: str | None, ends_at: float | None, *, patient: bool) -> None:
+    def __init__(self, agent: ReachedAgent, text: str | None, ends_at: float | None, *, waits_for_user: bool) -> None:
         self._agent = agent
         self._api = agent.api
         self._text = text
         self._ends_at = ends_at
-        self._patient = patient
+        self._waits_for_user = waits_for_user
         self._thread_id = ""
-        self._beginning = Beginning()
-        self._awaiting: Awaiting | None = None
+        self._beginning = WaitStart()
+        self._awaiting: AnswerWait | None = None
 
     def ask(self, thread: str | None, user_id: str | None) -> str:
         """Say it, once and durably; the id of the thread."""
@@ -193,38 +193,38 @@ class _Asking:
             self._beginning = beginning_of(self._api, found)
             return self._thread_id
         sent = self._api.post(path_of(self._thread_id, "messages"), {"text": self._text}, patience=_PATIENCE)
-        self._beginning = Beginning(str(found["length"]), sent["message_id"])
+        self._beginning = WaitStart(str(found["length"]), sent["message_id"])
         return self._thread_id
 
-    def wait(self) -> Outcome:
+    def wait(self) -> AnswerOutcome:
         """For the answer to that, and no other; or if nothing was said, for what the thread is at."""
         if not self._agent.works:
             _tell(self._nobody_works)
-        self._awaiting = Awaiting(
+        self._awaiting = AnswerWait(
             self._api,
             self._thread_id,
             self._beginning,
             said=self._agent.said,
             ends_at=self._ends_at,
-            patient=self._patient,
+            waits_for_user=self._waits_for_user,
             tell=_tell,
             show=self._note,
         )
         return self._awaiting.wait()
 
     def interrupted(self) -> None:
-        """Say what becomes of it when nobody waits any longer; on a terminal not behind the ^C."""
+        """Say what becomes of it when the command stops waiting; on a terminal not behind the ^C."""
         self._note("")
         _tell(f"Not waiting any longer. {self.what_next()}")
 
     def _note(self, line: str) -> None:
-        """What goes on meanwhile, for somebody who watches."""
+        """Show what goes on meanwhile on the terminal."""
         if sys.stderr.isatty():
             _tell(line)
 
     # What became of it
 
-    def as_json(self, outcome: Outcome) -> Any:
+    def as_json(self, outcome: AnswerOutcome) -> Any:
         """What `--json` prints."""
         return _document(
             outcome,
@@ -240,10 +240,10 @@ class _Asking:
         self._api.ends_at = max(self._api.ends_at or 0.0, time.monotonic() + _LAST_LOOK)
         try:
             return self._api.get(path_of(self._thread_id))
-        except (AgentAway, AgentLate, AgentRefused):
+        except (AgentUnreachable, AgentTimeout, AgentRefused):
             return None
 
-    def explain(self, outcome: Outcome, timeout: float | None) -> None:
+    def explain(self, outcome: AnswerOutcome, timeout: float | None) -> None:
         """Say on standard error why there is no answer, and what to do; and what the model had to do without."""
         if outcome.word != "sent":
             self._tell_of_missing_tools()
@@ -275,7 +275,7 @@ class _Asking:
         return f"Thread {self._thread_id}"
 
     def what_next(self) -> str:
-        """What becomes of the thread when nobody waits, and how to wait again."""
+        """What becomes of the thread when the command stops waiting, and how to wait again."""
         if not self._thread_id:
             return _perhaps(self._agent.said)
         goes_on = f"goes on {when_it_works(self._agent)}" if self._agent.is_ours else "goes on"
@@ -295,9 +295,9 @@ class _Asking:
         if thread is None:
             _tell(f"The agent does not say what just now. See: {self._show}")
             thread = {"choices": (), "oauth": ()}
-        paper = Paper(error=True)
+        writer = TerminalWriter(error=True)
         for question in thread["choices"]:
-            show_question(paper, self._thread_id, question, self._agent.said, named=len(thread["choices"]) > 1)
+            show_question(writer, self._thread_id, question, self._agent.said, named=len(thread["choices"]) > 1)
         for each in thread["oauth"]:
-            show_authorization(paper, each)
+            show_authorization(writer, each)
         _tell(f"Then: {self._resume}")

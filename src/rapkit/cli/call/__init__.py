@@ -9,18 +9,18 @@ from urllib.parse import urlsplit
 
 import click
 
-from rapkit.cli.access import Access, access_options
 from rapkit.cli.arguments import read_arguments
-from rapkit.cli.call.answering import Answering
+from rapkit.cli.call.callback_listener import CallbackListener
 from rapkit.cli.call.keyboard import Typed
-from rapkit.cli.call.leaving import Told, hearing_the_first
-from rapkit.cli.call.listener import Listener
-from rapkit.cli.call.made_call import MadeCall
+from rapkit.cli.call.outgoing_call import OutgoingCall
+from rapkit.cli.call.question_prompt import QuestionPrompt
+from rapkit.cli.call.termination import Terminated, raise_on_first_signal
+from rapkit.cli.credentials import Credentials, credential_options
 from rapkit.cli.options import in_seconds
 from rapkit.cli.progress import PROGRESS, read_progress
-from rapkit.cli.remote import fetch_toolset
+from rapkit.cli.tool_server_client import fetch_toolset
 from rapkit.errors import ConfigError, DeliveryError
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.printable import printable
 from rapkit.protocol import (
     Callback,
@@ -42,7 +42,7 @@ _LONGEST_VIEW = 100
 @click.argument("url")
 @click.argument("operation")
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...")
-@access_options
+@credential_options
 @click.option("--callback-url", metavar="URL", help="Have the answer sent there instead of waiting for it here.")
 @click.option(
     "--timeout",
@@ -55,7 +55,7 @@ def command(
     url: str,
     operation: str,
     arguments: tuple[str, ...],
-    access: Access,
+    credentials: Credentials,
     callback_url: str | None,
     timeout: float | None,
     as_json: bool,
@@ -80,7 +80,7 @@ def command(
                3  no answer came in time
              130  Ctrl-C
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
-    document = fetch_toolset(url, access).document
+    document = fetch_toolset(url, credentials).document
     tool = _find(document, operation, url)
     invocation = {
         "operation": operation,
@@ -89,7 +89,7 @@ def command(
         "group_id": f"cli_{secrets.token_hex(6)}",
         "toolset_version": document.version,
     }
-    call = MadeCall(url, document.endpoint, invocation, access)
+    call = OutgoingCall(url, document.endpoint, invocation, credentials)
     if callback_url:
         call.send(callback_url)
         click.echo(f"accepted as {call.id}; the answer goes to {callback_url}", err=True)
@@ -101,7 +101,7 @@ def command(
         )
     try:
         code = _call_and_wait(call, timeout, as_json)
-    except Told as told:
+    except Terminated as told:
         code = told.exit_code
     sys.exit(code)
 
@@ -114,11 +114,11 @@ def _find(document: ToolsetDocument, operation: str, url: str) -> ToolDefinition
     raise ConfigError(f"toolset {document.name!r} at {url} has no operation {operation!r}. It offers: {known}.")
 
 
-def _call_and_wait(call: MadeCall, timeout: float | None, as_json: bool) -> int:
-    """The exit code, once it has ended or it is time; or `Told`. If it has not ended by then, it is cancelled."""
+def _call_and_wait(call: OutgoingCall, timeout: float | None, as_json: bool) -> int:
+    """The exit code, once it has ended or it is time; or `Terminated`. If it has not ended by then, it is cancelled."""
     ends_at = None if timeout is None else time.monotonic() + timeout
-    with Listener() as listener, hearing_the_first():
-        answering = Answering(call, listener.hand_on, as_json=as_json)
+    with CallbackListener() as listener, raise_on_first_signal():
+        answering = QuestionPrompt(call, listener.hand_on, as_json=as_json)
         try:
             call.send(listener.url)
             while message := listener.next(_left(ends_at)):
@@ -140,8 +140,8 @@ def _call_and_wait(call: MadeCall, timeout: float | None, as_json: bool) -> int:
                 call.cancel()  # perhaps it came there all the same, and only the acknowledgement was lost
             raise
         except BaseException as left:
-            # Also when nobody reads any more what we print, as after `| head -1`.
-            if isinstance(left, Told) and sys.stderr.isatty():
+            # Also when the output is closed, as after `| head -1`.
+            if isinstance(left, Terminated) and sys.stderr.isatty():
                 click.echo(err=True)  # not behind the ^C
             _cancel(call, listener, "not waiting any longer")
             raise
@@ -150,7 +150,7 @@ def _call_and_wait(call: MadeCall, timeout: float | None, as_json: bool) -> int:
     return 3
 
 
-def _cancel(call: MadeCall, listener: Listener, why: str) -> None:
+def _cancel(call: OutgoingCall, listener: CallbackListener, why: str) -> None:
     if call.has_ended:
         return
     problem = call.cancel()
@@ -160,7 +160,7 @@ def _cancel(call: MadeCall, listener: Listener, why: str) -> None:
     click.echo(f"{why}; cancelled the call {call.id} on the server", err=True)
     if call.is_subscription:
         return
-    # What it still has to say is that it was cancelled, and that is sent for days unless somebody takes it.
+    # What it still has to say is that it was cancelled, and that is retried for days unless it is received.
     ends_at = time.monotonic() + _LAST_WORDS
     while message := listener.next(_left(ends_at)):
         if not isinstance(message, Typed) and call.heard(message):

@@ -1,4 +1,4 @@
-"""What somebody types while a command waits for something else, too."""
+"""Read keyboard input while a command also waits for something else."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ class Typed:
 
 
 class Keyboard:
-    """The terminal that is our standard input. Each line is handed on when it is complete, from a thread that nobody waits for."""
+    """The terminal that is our standard input. Each line is handed on when it is complete, from a daemon thread."""
 
     def __init__(self, hand_on: Callable[[Typed], None]) -> None:
         self._hand_on = hand_on

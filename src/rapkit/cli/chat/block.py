@@ -1,4 +1,4 @@
-"""A piece of the transcript: some text, a mark before it, and how it is fitted into a width."""
+"""A block of the chat's output: text, a leading mark, and wrapping to a width."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ _WORD = re.compile(rf"[^\S{_UNBREAKING}]*[\S{_UNBREAKING}]+")
 class Block:
     """Text that stands together, in one style. `apart`: after an empty line. `whole`: never broken, so that a URL can be copied.
 
-    The text may be a stranger's: only what can be printed is left of it.
+    The text may be untrusted: only what can be printed is left of it.
     """
 
     text: str

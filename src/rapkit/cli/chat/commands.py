@@ -1,4 +1,4 @@
-"""What can be typed instead of a message: `/threads`, `/switch` and the like."""
+"""The chat's slash commands: `/threads`, `/switch` and the like."""
 
 import asyncio
 import difflib
@@ -12,12 +12,12 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from rapkit.cli.agent_api import AgentApi, AgentRefused
+from rapkit.cli.chat.background_feed import in_thread
 from rapkit.cli.chat.block import Block, clipped
-from rapkit.cli.chat.blocking import in_thread
+from rapkit.cli.chat.journal_renderer import note, problem, short_id
 from rapkit.cli.chat.picker import Picker
 from rapkit.cli.chat.toolbar import ago
-from rapkit.cli.chat.transcript import note, problem, short_id
-from rapkit.cli.threads.naming import matching, path_of
+from rapkit.cli.threads.thread_lookup import matching, path_of
 from rapkit.errors import RapkitError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Commands:
             return
         blocks = [Block("")]
         for number, (id, line) in enumerate(zip(self.ids, self._lines(listed), strict=True), start=1):
-            is_here = id == self._chat.followed.id
+            is_here = id == self._chat.displayed.id
             mark = f"{'*' if is_here else ' '} {number:2} "
             text = clipped(line, self._chat.columns - len(mark))
             blocks.append(Block(text, mark, "bold" if is_here else "", whole=True))
@@ -170,15 +170,15 @@ class Commands:
         numbered = {str(number): id for number, id in enumerate(self.ids, start=1)}
         if argument in numbered:
             return numbered[argument]
-        if argument.startswith("-") and self._chat.followed.id:
-            return self._chat.followed.id + argument
+        if argument.startswith("-") and self._chat.displayed.id:
+            return self._chat.displayed.id + argument
         ending = [id for id in self.ids if id.endswith(argument.removeprefix("…"))]
         return ending[0] if len(ending) == 1 else argument
 
     async def _cancel(self, argument: str) -> None:
-        followed = self._chat.followed
+        displayed = self._chat.displayed
         await self._chat.look()
-        calls = [*followed.pending, *followed.subscriptions]
+        calls = [*displayed.pending, *displayed.subscriptions]
         if not calls:
             self._chat.print([note("Nothing is pending here, so there is nothing to cancel.")])
             return
@@ -196,16 +196,16 @@ class Commands:
     async def _cancel_call(self, call_id: str) -> None:
         api, thread_id = self._chat.api, self._thread()
         await in_thread(lambda: api.post(path_of(thread_id, "calls", call_id, "cancel")))
-        self._chat.print([note(f"{self._chat.followed.transcript.name(call_id)} is being cancelled.")])
+        self._chat.print([note(f"{self._chat.displayed.transcript.name(call_id)} is being cancelled.")])
 
     async def _close(self) -> None:
         api, thread_id = self._chat.api, self._thread()
         await in_thread(lambda: api.post(path_of(thread_id, "close")))
 
     def _thread(self) -> str:
-        if self._chat.followed.id is None:
+        if self._chat.displayed.id is None:
             raise RapkitError("There is no thread yet: your first message begins one. /threads lists others.")
-        return self._chat.followed.id
+        return self._chat.displayed.id
 
 
 class CommandCompleter(Completer):

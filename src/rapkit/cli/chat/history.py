@@ -1,4 +1,4 @@
-"""What the user typed, in this chat and in earlier ones."""
+"""The input history of this and earlier chats."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Choosing one of several things with the arrow keys."""
+"""A picker: choose one of several options with the arrow keys."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,8 @@ class Picker:
     `picked` is called with the number of the option, from 0; `said` with what was typed instead, if words will do; `dismissed` if it is,
     where that is possible. The mark is `at` one of the options; if at none, Enter takes none before the user has moved it.
 
-    Nobody may answer what they cannot read: what does not fit (`is_cut`) is to be printed as a `whole` above, which `is_read_out` notes.
+    Users must be able to read what they answer: what does not fit (`is_cut`) is to be printed as a `whole` above, which `is_read_out`
+    notes.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The terminal: what was said scrolls away at the top; below it is what goes on, the line the user types in, and the toolbar."""
+"""The chat's screen: scrolling output on top; below it the live text, the input line and the toolbar."""
 
 import asyncio
 import os
@@ -28,8 +28,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from rapkit.cli.chat.aftermath import Aftermath
 from rapkit.cli.chat.block import Block
+from rapkit.cli.chat.grace_period import GracePeriod
 from rapkit.cli.chat.picker import Fragments, Picker
 
 _STYLE = Style.from_dict(
@@ -83,7 +83,7 @@ class Screen:
         self._live, self._toolbar = live, toolbar
         self._to_print: list[Block] = []
         self._nothing_printed = True
-        self._aftermath = Aftermath(clock)
+        self._grace_period = GracePeriod(clock)
         self.picker: Picker | None = None
         self.ended_by: signal.Signals | None = None
         self.buffer = Buffer(
@@ -149,13 +149,13 @@ class Screen:
         """Take away what the user can choose from: it is over, and not by what they did."""
         picker, self.picker = self.picker, None
         if picker is not None:
-            self._aftermath.begin(words_begun=picker.said is not None and bool(self.buffer.text.strip()))
+            self._grace_period.begin(words_begun=picker.said is not None and bool(self.buffer.text.strip()))
         self.redraw()
 
     def clear(self) -> None:
         """Empty the line that the user types in."""
         self.buffer.reset()
-        self._aftermath.forget_words()
+        self._grace_period.forget_words()
 
     def redraw(self) -> None:
         """Show what has changed."""
@@ -238,7 +238,7 @@ class Screen:
         return fragments[:1] if self.picker is not None and self._rows < _LOW else fragments
 
     def _read_out(self, _app: Application[None]) -> None:
-        """Before it is shown: nobody may answer what they cannot read, so what does not fit here is printed above, all of it."""
+        """Before it is shown: users must be able to read what they answer, so what does not fit here is printed above, all of it."""
         picker = self.picker
         if picker is not None and not picker.is_read_out and picker.is_cut(self.columns, self._picker_room()):
             picker.is_read_out = True
@@ -246,7 +246,7 @@ class Screen:
 
     def _changed(self, _buffer: Buffer) -> None:
         if not self.buffer.text:
-            self._aftermath.forget_words()
+            self._grace_period.forget_words()
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -300,7 +300,7 @@ class Screen:
         def ignore(event: KeyPressEvent) -> None:
             """For a question that is not there any more. Else a number, or an old line and Enter, would be said to the agent."""
 
-        too_late = Condition(lambda: self._aftermath.is_now and not self.buffer.text)
+        too_late = Condition(lambda: self._grace_period.is_now and not self.buffer.text)
         for key in (*"123456789", "up", "down", "s-tab", "tab", "enter", "c-x"):
             keys.add(key, filter=too_late, eager=True)(ignore)
         return keys
@@ -316,7 +316,7 @@ class Screen:
             if picker and picker.pick() and self.picker is picker:
                 self.picker = None
             return
-        if not text.startswith("/") and self._aftermath.claim_words():
+        if not text.startswith("/") and self._grace_period.claim_words():
             self._held()
             return
         self.buffer.append_to_history()

@@ -1,13 +1,13 @@
-"""Sending what the user says, until the agent has it."""
+"""Send the user's messages until the agent has accepted them."""
 
 import asyncio
 import time
 from collections.abc import Callable
 
-from rapkit.cli.agent_api import AgentApi, AgentAway, AgentRefused
-from rapkit.cli.chat.blocking import in_thread
-from rapkit.cli.chat.followed import Followed
-from rapkit.cli.chat.unsent import Message, Unsent
+from rapkit.cli.agent_api import AgentApi, AgentRefused, AgentUnreachable
+from rapkit.cli.chat.background_feed import in_thread
+from rapkit.cli.chat.displayed_thread import DisplayedThread
+from rapkit.cli.chat.unsent import Unsent, UnsentMessage
 
 _PAUSES = (0.3, 0.6, 1.0, 2.0)
 
@@ -24,8 +24,8 @@ class Sender:
         api: AgentApi,
         user_id: str | None,
         *,
-        begun: Callable[[Followed], None],
-        refused: Callable[[Message, str], None],
+        begun: Callable[[DisplayedThread], None],
+        refused: Callable[[UnsentMessage, str], None],
         changed: Callable[[], None],
     ) -> None:
         self._api = api
@@ -34,9 +34,9 @@ class Sender:
         self._awake = asyncio.Event()
         self.unsent = Unsent()
 
-    def say(self, to: Followed, text: str) -> None:
+    def say(self, to: DisplayedThread, text: str) -> None:
         """Send this, as soon as it can be."""
-        self.unsent.add(Message(to, text))
+        self.unsent.add(UnsentMessage(to, text))
         self.hurry()
         self._changed()
 
@@ -56,14 +56,14 @@ class Sender:
             try:
                 await self._send(message)
                 failures = 0
-            except AgentAway:
+            except AgentUnreachable:
                 if message.to.id is None:  # else the stream tells that it is away
                     message.to.away_since = message.to.away_since or time.time()
                 await self._pause(_PAUSES[min(failures, len(_PAUSES) - 1)])
                 failures += 1
             self._changed()
 
-    async def _send(self, message: Message) -> None:
+    async def _send(self, message: UnsentMessage) -> None:
         try:
             thread_id = await in_thread(lambda: message.send(self._api, self._user_id))
         except AgentRefused as error:

@@ -1,4 +1,4 @@
-"""One chat in a terminal: a thread that is followed, what is said to it, and what it asks."""
+"""A chat session in a terminal: follow a thread, send messages, answer its questions."""
 
 import asyncio
 import signal
@@ -8,25 +8,25 @@ from functools import partial
 from typing import Any
 
 from rapkit.cli.agent_api import AgentApi, StreamEvent
-from rapkit.cli.chat.asking import Asking, is_question
+from rapkit.cli.chat.background_feed import BackgroundFeed, FeedEnded, in_thread
 from rapkit.cli.chat.block import Block
-from rapkit.cli.chat.blocking import Feed, Over, in_thread
-from rapkit.cli.chat.child_words import last_words
+from rapkit.cli.chat.child_messages import last_words
 from rapkit.cli.chat.commands import CommandCompleter, Commands
-from rapkit.cli.chat.followed import Followed
+from rapkit.cli.chat.displayed_thread import DisplayedThread
 from rapkit.cli.chat.history import History, history_path
-from rapkit.cli.chat.joining import join
-from rapkit.cli.chat.live import live_text
+from rapkit.cli.chat.join_thread import join
+from rapkit.cli.chat.journal_renderer import note, problem
+from rapkit.cli.chat.live_text import live_text
 from rapkit.cli.chat.picker import Fragments, Picker
+from rapkit.cli.chat.question_picker import QuestionPicker, is_question
 from rapkit.cli.chat.screen import Screen
 from rapkit.cli.chat.sender import Sender
-from rapkit.cli.chat.servers import Look, Servers
+from rapkit.cli.chat.server_watch import Look, ServerWatch
 from rapkit.cli.chat.toolbar import toolbar
-from rapkit.cli.chat.transcript import note, problem
-from rapkit.cli.chat.unsent import Message
-from rapkit.cli.chat.warned import warned
-from rapkit.cli.following import Back, Lost
-from rapkit.cli.threads.naming import path_of
+from rapkit.cli.chat.unsent import UnsentMessage
+from rapkit.cli.chat.warning_handler import show_warnings
+from rapkit.cli.reconnecting_stream import ConnectionLost, Reconnected
+from rapkit.cli.threads.thread_lookup import path_of
 from rapkit.errors import RapkitError
 
 _SETTLING = 0.05  # entries come in bursts: one look for all of them
@@ -38,7 +38,7 @@ _HELD = "Not sent: you began this as the answer to a question that is over. Ente
 
 
 class Chat:
-    """Until the user leaves; `when_left` says what becomes of threads then. `followed` is the thread on the screen.
+    """Until the user leaves; `when_left` says what becomes of threads then. `displayed` is the thread on the screen.
 
     `look_at_servers` asks those of an agent in this process.
     """
@@ -47,14 +47,14 @@ class Chat:
 
     def __init__(self, api: AgentApi, user_id: str | None = None, look_at_servers: Look | None = None) -> None:
         self.api = api
-        self.followed = Followed()
-        self._feed: Feed | None = None
+        self.displayed = DisplayedThread()
+        self._feed: BackgroundFeed | None = None
         self._typed: list[str] = []
         self._entering, self._looking = asyncio.Event(), asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._hint: tuple[str, float] | None = None
-        self._commands, self._asking = Commands(self), Asking(self)
+        self._commands, self._asking = Commands(self), QuestionPicker(self)
         self._screen = Screen(
             live=self._live,
             toolbar=self._toolbar,
@@ -65,7 +65,7 @@ class Chat:
             completer=CommandCompleter(self._commands),
             history=History(history_path()),
         )
-        self._servers = Servers(look_at_servers or (lambda: None), self._warn)
+        self._servers = ServerWatch(look_at_servers or (lambda: None), self._warn)
         self._sender = Sender(api, user_id, begun=self._begun, refused=self._refused, changed=self._screen.redraw)
 
     async def run(self, greeting: Iterable[Block], thread_id: str | None) -> None:
@@ -78,7 +78,7 @@ class Chat:
         self.start(self._look_again_and_again())
         self.start(self._servers.run())
         try:
-            with warned(self._servers.warn):
+            with show_warnings(self._servers.warn):
                 await self._screen.run()
         finally:
             self._stop_following()
@@ -131,7 +131,7 @@ class Chat:
         self._screen.leave()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside; it ends with the chat. If it fails in a way that nobody has thought of, the chat ends with it."""
+        """Do something beside; it ends with the chat. An unexpected failure ends the chat."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -144,19 +144,19 @@ class Chat:
 
     async def follow(self, thread_id: str) -> None:
         """Go to a thread, and show its last lines. `AgentRefused` if there is none."""
-        followed, blocks, after = await in_thread(lambda: join(self.api, thread_id))
+        displayed, blocks, after = await in_thread(lambda: join(self.api, thread_id))
         self._stop_following()
-        self.followed = followed
+        self.displayed = displayed
         self.print(blocks)
-        if not followed.is_closed:
-            self._listen(followed, after)
+        if not displayed.is_closed:
+            self._listen(displayed, after)
         self._asking.offer()
         self._looking.set()
 
     def begin(self) -> None:
         """Leave the thread as it is; the next message begins another."""
         self._stop_following()
-        self.followed = Followed()
+        self.displayed = DisplayedThread()
         self.print([note("A new thread: it begins with your next message.")])
 
     def look_soon(self) -> None:
@@ -165,7 +165,7 @@ class Chat:
 
     async def look(self) -> None:
         """Learn how the thread on the screen is right now."""
-        await self._look(self.followed)
+        await self._look(self.displayed)
 
     def ask_again(self) -> None:
         """Show a question that was left open."""
@@ -198,16 +198,16 @@ class Chat:
                 self._typed.remove(text)
 
     def _say(self, text: str) -> None:
-        if self.followed.is_closed:
+        if self.displayed.is_closed:
             self._stop_following()
-            self.followed = Followed()
-        self._sender.say(self.followed, text.strip())
+            self.displayed = DisplayedThread()
+        self._sender.say(self.displayed, text.strip())
 
     def _interrupted(self) -> None:
         if self._screen.buffer.text:
             self._screen.clear()
             self._hint = ("Ctrl-C again leaves", time.monotonic() + _HINT_SECONDS)
-        elif self.followed.status == "running" and not self._hinted():
+        elif self.displayed.status == "running" and not self._hinted():
             self._hint = ("it goes on; Ctrl-C again leaves, /cancel stops a call", time.monotonic() + _HINT_SECONDS)
         else:
             self.leave()
@@ -220,44 +220,48 @@ class Chat:
 
     # What the agent does
 
-    def _told(self, followed: Followed, happened: StreamEvent | Lost | Back | Over) -> None:
-        if followed is not self.followed:
+    def _told(
+        self, displayed: DisplayedThread, happened: StreamEvent | ConnectionLost | Reconnected | FeedEnded
+    ) -> None:
+        if displayed is not self.displayed:
             return
-        if isinstance(happened, Over):
+        if isinstance(happened, FeedEnded):
             if happened.problem is not None:
                 self.print([problem(happened.problem)])
-            elif followed.is_closed:
+            elif displayed.is_closed:
                 self.print([Block("Your next message begins a new thread; /threads lists the others.", "  ", "dim")])
-                self._sender.unsent.drop_stored(followed)
+                self._sender.unsent.drop_stored(displayed)
             return
         if isinstance(happened, StreamEvent) and happened.kind == "entry" and happened.data["kind"] == "user":
-            self._sender.unsent.heard(followed, happened.data)
-        blocks = followed.take(happened)
+            self._sender.unsent.heard(displayed, happened.data)
+        blocks = displayed.take(happened)
         if blocks:
             self.print(blocks)
-        if isinstance(happened, Back):
+        if isinstance(happened, Reconnected):
             self._sender.hurry()
-        if isinstance(happened, Back) or (isinstance(happened, StreamEvent) and happened.kind != "delta"):
+        if isinstance(happened, Reconnected) or (isinstance(happened, StreamEvent) and happened.kind != "delta"):
             self._looking.set()
         self._asking.offer()
         self._screen.redraw()
 
-    def _begun(self, followed: Followed) -> None:
-        if followed is self.followed:
-            self._listen(followed, None)
+    def _begun(self, displayed: DisplayedThread) -> None:
+        if displayed is self.displayed:
+            self._listen(displayed, None)
 
-    def _refused(self, message: Message, why: str) -> None:
+    def _refused(self, message: UnsentMessage, why: str) -> None:
         self.print([problem(f"Not sent: {why}")])
         self.give_back(message.text)
 
-    def _listen(self, followed: Followed, after: str | None) -> None:
-        self._feed = Feed(self.api, str(followed.id), after, lambda happened: self._told(followed, happened))
+    def _listen(self, displayed: DisplayedThread, after: str | None) -> None:
+        self._feed = BackgroundFeed(
+            self.api, str(displayed.id), after, lambda happened: self._told(displayed, happened)
+        )
 
     def _stop_following(self) -> None:
         if self._feed is not None:
             self._feed.close()
             self._feed = None
-        self._sender.unsent.drop_stored(self.followed)
+        self._sender.unsent.drop_stored(self.displayed)
         self._screen.picker = None
 
     # Beside
@@ -272,32 +276,32 @@ class Chat:
             await asyncio.sleep(_SETTLING)
             self._looking.clear()
             try:
-                await self._look(self.followed)
+                await self._look(self.displayed)
             except RapkitError:
                 await asyncio.sleep(_FAMILY_INTERVAL / 2)  # the stream tells if it is away
 
     @property
     def _look_interval(self) -> float | None:
         """Neither a child's questions nor that a callback was refused show in the stream."""
-        if self.followed.children:
+        if self.displayed.children:
             return _FAMILY_INTERVAL
-        return _CALLS_INTERVAL if self.followed.pending or self.followed.subscriptions else None
+        return _CALLS_INTERVAL if self.displayed.pending or self.displayed.subscriptions else None
 
-    async def _look(self, followed: Followed) -> None:
-        if followed.id is None or followed.is_closed:
-            followed.pending, followed.subscriptions, followed.children, followed.questions = [], [], [], {}
+    async def _look(self, displayed: DisplayedThread) -> None:
+        if displayed.id is None or displayed.is_closed:
+            displayed.pending, displayed.subscriptions, displayed.children, displayed.questions = [], [], [], {}
             self._asking.offer()
             return
-        path = path_of(followed.id)
+        path = path_of(displayed.id)
         detail = await in_thread(lambda: self.api.get(path))
-        blocks = followed.look(detail)
-        if followed.children or followed.asking_children:
+        blocks = displayed.look(detail)
+        if displayed.children or displayed.asking_children:
             family = await in_thread(lambda: self.api.get(f"{path}/family"))
-            for child in followed.talking_children(family):
+            for child in displayed.talking_children(family):
                 words = await in_thread(partial(last_words, self.api, child))
-                blocks += followed.transcript.child_said(child, words)
-            blocks += followed.look_at_family(family)
-        if followed is self.followed:
+                blocks += displayed.transcript.child_said(child, words)
+            blocks += displayed.look_at_family(family)
+        if displayed is self.displayed:
             if blocks:
                 self.print(blocks)
             self._asking.offer()
@@ -308,7 +312,7 @@ class Chat:
         return self._hint[0] if self._hint and time.monotonic() < self._hint[1] else None
 
     def _toolbar(self, width: int) -> Fragments:
-        return toolbar(self.followed, len(self._sender.unsent.not_stored), self._hinted(), width)
+        return toolbar(self.displayed, len(self._sender.unsent.not_stored), self._hinted(), width)
 
     def _live(self, width: int) -> Fragments:
-        return live_text(self.followed, self._sender.unsent, width)
+        return live_text(self.displayed, self._sender.unsent, width)

@@ -1,4 +1,4 @@
-"""What stands below the line that the user types in: the thread, and what it waits for."""
+"""The toolbar below the input line: the thread, and what it waits for."""
 
 import time
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from rich.cells import cell_len
 
 from rapkit.cli.chat.block import clipped
-from rapkit.cli.chat.followed import Followed
+from rapkit.cli.chat.displayed_thread import DisplayedThread
+from rapkit.cli.chat.journal_renderer import short_id
 from rapkit.cli.chat.picker import Fragments
-from rapkit.cli.chat.transcript import short_id
 from rapkit.cli.progress import Progress
 
 _MOST_LINES = 5
@@ -18,15 +18,15 @@ _AWAITS = {"tool": "", "permission": "needs your permission", "user": "waits for
 _STATUS = {"new": "your first message begins it", "running": "thinking…"}
 
 
-def toolbar(followed: Followed, unsent: int, hint: str | None, width: int) -> Fragments:
+def toolbar(displayed: DisplayedThread, unsent: int, hint: str | None, width: int) -> Fragments:
     """Its lines: the first always the thread and its state, then a line for each call, subscription and child that matters now."""
     now = time.time()
-    calls = [_call(call, followed, now, width) for call in followed.pending]
-    calls += [_subscription(each, followed, now, width) for each in followed.subscriptions]
+    calls = [_call(call, displayed, now, width) for call in displayed.pending]
+    calls += [_subscription(each, displayed, now, width) for each in displayed.subscriptions]
     if (more := len(calls) - _MOST_LINES) > 0:
         calls = [*calls[:_MOST_LINES], f" {clipped(f'… and {more} more', width - 1)}"]
-    asking = [_asking(id, followed, width) for id in followed.asking_children]
-    fragments: Fragments = [_first(followed, unsent, hint, width, now)]
+    asking = [_asking(id, displayed, width) for id in displayed.asking_children]
+    fragments: Fragments = [_first(displayed, unsent, hint, width, now)]
     for style, lines in (("class:toolbar.call", calls), ("class:toolbar.asks", asking)):
         for line in lines:
             fragments += [("", "\n"), (style, line)]
@@ -41,17 +41,17 @@ def ago(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
-def _first(followed: Followed, unsent: int, hint: str | None, width: int, now: float) -> tuple[str, str]:
-    parts = [short_id(followed.id) if followed.id else "new thread"]
+def _first(displayed: DisplayedThread, unsent: int, hint: str | None, width: int, now: float) -> tuple[str, str]:
+    parts = [short_id(displayed.id) if displayed.id else "new thread"]
     style = "class:toolbar.status"
-    if followed.away_since is not None:
+    if displayed.away_since is not None:
         style = "class:toolbar.away"
-        parts.append(f"the agent is away for {ago(now - followed.away_since)}, trying again")
+        parts.append(f"the agent is away for {ago(now - displayed.away_since)}, trying again")
         if unsent:
             parts.append(f"{unsent} {'message' if unsent == 1 else 'messages'} to send")
     else:
-        parts.append(_STATUS.get(followed.status, followed.status))
-        parts += _counts(followed)
+        parts.append(_STATUS.get(displayed.status, displayed.status))
+        parts += _counts(displayed)
     if hint:
         parts = [parts[0], hint]
     line = clipped(" · ".join(parts), width - 2)
@@ -59,32 +59,32 @@ def _first(followed: Followed, unsent: int, hint: str | None, width: int, now: f
     return style, f" {line} "
 
 
-def _counts(followed: Followed) -> list[str]:
+def _counts(displayed: DisplayedThread) -> list[str]:
     counted = (
-        (len(followed.pending), "call", "calls"),
-        (len(followed.subscriptions), "subscription", "subscriptions"),
-        (len(followed.children), "child", "children"),
-        (len(followed.questions), "question", "questions"),
+        (len(displayed.pending), "call", "calls"),
+        (len(displayed.subscriptions), "subscription", "subscriptions"),
+        (len(displayed.children), "child", "children"),
+        (len(displayed.questions), "question", "questions"),
     )
     return [f"{count} {one if count == 1 else many}" for count, one, many in counted if count]
 
 
-def _call(call: dict[str, Any], followed: Followed, now: float, width: int) -> str:
+def _call(call: dict[str, Any], displayed: DisplayedThread, now: float, width: int) -> str:
     state = [ago(now - call["made_at"])]
-    if call["call_id"] in followed.authorizing:
+    if call["call_id"] in displayed.authorizing:
         state.append("wants to be authorised, see above")
-    elif call["call_id"] in followed.questions:
+    elif call["call_id"] in displayed.questions:
         state.append("asks you")
     elif about := _AWAITS.get(call["awaits"], call["awaits"]):
         state.append(about)
     if call["until"] is not None and call["awaits"] == "time":
         state.append(f"{ago(call['until'] - now)} more")
-    return _line(f"→ {call['display']}", state, followed.progress.get(call["call_id"]), width)
+    return _line(f"→ {call['display']}", state, displayed.progress.get(call["call_id"]), width)
 
 
-def _subscription(each: dict[str, Any], followed: Followed, now: float, width: int) -> str:
+def _subscription(each: dict[str, Any], displayed: DisplayedThread, now: float, width: int) -> str:
     state = [f"for {ago(now - each['since'])}"]
-    return _line(f"◇ {each['display']}", state, followed.progress.get(each["call_id"]), width)
+    return _line(f"◇ {each['display']}", state, displayed.progress.get(each["call_id"]), width)
 
 
 def _line(left: str, state: list[str], progress: Progress | None, width: int) -> str:
@@ -104,6 +104,6 @@ def _aligned(left: str, right: str, width: int) -> str:
     return f" {left}  {right}"
 
 
-def _asking(child: str, followed: Followed, width: int) -> str:
-    text = f"? a child asks you: /switch {child.removeprefix(followed.id or '')}"
+def _asking(child: str, displayed: DisplayedThread, width: int) -> str:
+    text = f"? a child asks you: /switch {child.removeprefix(displayed.id or '')}"
     return f" {clipped(text, width - 1)}"

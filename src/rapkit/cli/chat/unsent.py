@@ -1,4 +1,4 @@
-"""What the user has said and the thread has not heard yet."""
+"""Messages that the user has typed and the thread has not received yet."""
 
 import secrets
 from collections.abc import Iterator
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.chat.followed import Followed
-from rapkit.cli.threads.naming import path_of
+from rapkit.cli.chat.displayed_thread import DisplayedThread
+from rapkit.cli.threads.thread_lookup import path_of
 
 
 @dataclass(slots=True, eq=False)
-class Message:
+class UnsentMessage:
     """Something said to a thread. It is sent with a key of its own, so that it arrives once, however often it is sent."""
 
-    to: Followed
+    to: DisplayedThread
     text: str
     key: str = field(default_factory=secrets.token_urlsafe)
     id: str | None = None
@@ -35,24 +35,24 @@ class Unsent:
     """Messages in the order in which they were said; each is gone once it stands in its thread's journal."""
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
+        self._messages: list[UnsentMessage] = []
         self._heard: set[str] = set()
 
-    def add(self, message: Message) -> None:
+    def add(self, message: UnsentMessage) -> None:
         """One more."""
         self._messages.append(message)
 
-    def next(self) -> Message | None:
+    def next(self) -> UnsentMessage | None:
         """The first that is not stored yet."""
         return next((message for message in self._messages if not message.is_stored), None)
 
-    def stored(self, message: Message) -> None:
+    def stored(self, message: UnsentMessage) -> None:
         """It is safe with the agent now. The journal may have been faster than the answer that says so."""
         message.is_stored = True
         if message.id in self._heard:
             self.drop(message)
 
-    def heard(self, to: Followed, entry: dict[str, Any]) -> None:
+    def heard(self, to: DisplayedThread, entry: dict[str, Any]) -> None:
         """A `user` entry of that thread: whose it is need not be shown any more."""
         if entry.get("id"):
             self._heard.add(entry["id"])
@@ -62,20 +62,20 @@ class Unsent:
                 self.drop(message)
                 return
 
-    def drop(self, message: Message) -> None:
+    def drop(self, message: UnsentMessage) -> None:
         """It does not count any more."""
         if message in self._messages:
             self._messages.remove(message)
 
-    def drop_stored(self, to: Followed) -> None:
-        """Those that are safe with a thread that nobody looks at any more."""
+    def drop_stored(self, to: DisplayedThread) -> None:
+        """Drop those that are stored in a thread that is no longer displayed."""
         self._messages = [each for each in self._messages if each.to is not to or not each.is_stored]
 
-    def of(self, to: Followed) -> Iterator[Message]:
+    def of(self, to: DisplayedThread) -> Iterator[UnsentMessage]:
         """Those for a thread."""
         return (message for message in self._messages if message.to is to)
 
     @property
-    def not_stored(self) -> list[Message]:
+    def not_stored(self) -> list[UnsentMessage]:
         """Those that would be lost if we ended now."""
         return [message for message in self._messages if not message.is_stored]

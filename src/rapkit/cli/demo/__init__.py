@@ -9,16 +9,16 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from rapkit.cli.demo.cast import SCRIPT, Cast
+from rapkit.cli.demo.demo_script import DemoScript
+from rapkit.cli.demo.demo_state import DemoState
 from rapkit.cli.demo.failure import DemoFailed
-from rapkit.cli.demo.household import Household, check_that_there_is_room
-from rapkit.cli.demo.live import live_model
-from rapkit.cli.demo.picture import SMALLEST, Picture
-from rapkit.cli.demo.plain import PlainLines, summary, told
+from rapkit.cli.demo.live_display import SMALLEST, LiveDisplay
+from rapkit.cli.demo.live_model import live_model
+from rapkit.cli.demo.participants import SCRIPT, Participants
+from rapkit.cli.demo.plain_output import PlainOutput, summary, told
 from rapkit.cli.demo.process import is_alive
-from rapkit.cli.demo.scene import Scene
-from rapkit.cli.demo.signals import Stopped, hearing_signals
-from rapkit.cli.demo.story import Story
+from rapkit.cli.demo.sandbox import Sandbox, check_that_there_is_room
+from rapkit.cli.demo.signals import DemoStopped, raise_on_signals
 from rapkit.errors import ConfigError
 
 _PATIENCE = 30.0
@@ -41,29 +41,29 @@ def command(live: bool) -> None:
     model = live_model() if live else SCRIPT
     check_that_there_is_room()
     console = Console(highlight=False, emoji=False)
-    picture = Picture(console) if _can_show_pictures(console) else None
-    lines = PlainLines(console, shutil.get_terminal_size().columns if console.is_terminal else None)
-    scene = Scene(picture or lines, model if live else "scripted model, no key, no network")
-    household = Household()
+    display = LiveDisplay(console) if _can_show_pictures(console) else None
+    lines = PlainOutput(console, shutil.get_terminal_size().columns if console.is_terminal else None)
+    demo_state = DemoState(display or lines, model if live else "scripted model, no key, no network")
+    sandbox = Sandbox()
     try:
-        with hearing_signals() as stop, household, picture or contextlib.nullcontext():
+        with raise_on_signals() as stop, sandbox, display or contextlib.nullcontext():
             patience = _PATIENCE_WITH_A_MODEL if live else _PATIENCE
-            Story(scene, Cast(household, model), stop, patience).tell()
-        _check_that_nothing_is_left(household, scene)
+            DemoScript(demo_state, Participants(sandbox, model), stop, patience).tell()
+        _check_that_nothing_is_left(sandbox, demo_state)
     except DemoFailed as failure:
-        _end(console, scene, picture)
+        _end(console, demo_state, display)
         _complain(f"This should not have happened. {failure}")
         sys.exit(1)
-    except Stopped as stopped:
+    except DemoStopped as stopped:
         _complain("Stopped half-way. The processes and their files are gone.")
         sys.exit(stopped.exit_code)
-    _end(console, scene, picture)
+    _end(console, demo_state, display)
     console.print(Text("\nNothing was lost, nothing came twice. Measured in this run:\n", "bold green"))
     after = Text(f"\n{_NEXT}", "dim")
-    if picture is None:
-        lines.end(scene.facts, after)
+    if display is None:
+        lines.end(demo_state.facts, after)
     else:
-        console.print(summary(scene.facts))
+        console.print(summary(demo_state.facts))
         console.print(after)
 
 
@@ -72,19 +72,19 @@ def _can_show_pictures(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal and console.encoding == "utf-8" and large_enough
 
 
-def _end(console: Console, scene: Scene, picture: Picture | None) -> None:
+def _end(console: Console, demo_state: DemoState, display: LiveDisplay | None) -> None:
     """What was seen stays in the scrollback. Plain lines are there already."""
-    if picture is not None:
-        console.print(told(scene))
+    if display is not None:
+        console.print(told(demo_state))
 
 
-def _check_that_nothing_is_left(household: Household, scene: Scene) -> None:
-    workers = scene.workers.came if scene.workers else []
-    left = [pid for pid in (*household.pids, *workers) if is_alive(pid)]
-    if left or household.folder.exists():
-        raise DemoFailed(f"Nothing should be left, but there are processes {left} or the folder {household.folder}.")
-    scene.fact("left behind", f"{len(left)} of {len(household.pids) + len(workers)} processes, no file")
-    scene.fact("in all", f"{scene.elapsed:.1f} s")
+def _check_that_nothing_is_left(sandbox: Sandbox, demo_state: DemoState) -> None:
+    workers = demo_state.workers.came if demo_state.workers else []
+    left = [pid for pid in (*sandbox.pids, *workers) if is_alive(pid)]
+    if left or sandbox.folder.exists():
+        raise DemoFailed(f"Nothing should be left, but there are processes {left} or the folder {sandbox.folder}.")
+    demo_state.fact("left behind", f"{len(left)} of {len(sandbox.pids) + len(workers)} processes, no file")
+    demo_state.fact("in all", f"{demo_state.elapsed:.1f} s")
 
 
 def _complain(text: str) -> None:

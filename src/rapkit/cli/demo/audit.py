@@ -1,4 +1,4 @@
-"""Which calls the agent has sent where: its workers' own audit lines, in the log of the receiver that starts them."""
+"""Read from the receiver's log which calls the agent has sent, by its workers' audit lines."""
 
 import json
 from dataclasses import dataclass

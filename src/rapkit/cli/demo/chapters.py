@@ -1,6 +1,6 @@
-"""The chapters of the demo, and what they mean."""
+"""The chapters of the demo and their captions."""
 
-from rapkit.cli.demo.scene import Chapter
+from rapkit.cli.demo.demo_state import Chapter
 
 CHAPTERS = (
     Chapter(

@@ -1,13 +1,13 @@
-"""The thread of the demo, as its client API shows it: every line of its journal, and of its children's, is told once."""
+"""The demo's thread as the client API shows it. Each journal entry, also of its children, is reported once."""
 
 import json
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from rapkit.cli.agent_api import AgentApi, AgentAway
+from rapkit.cli.agent_api import AgentApi, AgentUnreachable
 from rapkit.cli.demo.audit import Audit, Post
-from rapkit.cli.demo.scene import Scene, ThreadSeen
+from rapkit.cli.demo.demo_state import DemoState, ThreadSeen
 from rapkit.printable import printable
 
 _LONG = 160
@@ -21,7 +21,7 @@ class Conversation:
     `servers` are the names of servers by what they offer.
     """
 
-    def __init__(self, api: AgentApi, audit: Audit, scene: Scene, servers: Mapping[str, str]) -> None:
+    def __init__(self, api: AgentApi, audit: Audit, demo_state: DemoState, servers: Mapping[str, str]) -> None:
         self.id = ""
         self.now: Mapping[str, Any] = {}
         self.entries: list[Entry] = []
@@ -29,7 +29,7 @@ class Conversation:
         self.posts: list[Post] = []
         self._api = api
         self._audit = audit
-        self._scene = scene
+        self._demo_state = demo_state
         self._servers = servers
         self._untold: list[Post] = []
         self._calls: dict[tuple[str, str], Entry] = {}
@@ -39,7 +39,7 @@ class Conversation:
         began = time.monotonic()
         self.id = self._api.post("threads", {"text": text, "user_id": "demo"})["thread_id"]
         took = time.monotonic() - began
-        self._scene.say("user", "you", text, f"on disk after {took * 1000:.0f} ms")
+        self._demo_state.say("user", "you", text, f"on disk after {took * 1000:.0f} ms")
         return took
 
     def answer(self, question: Mapping[str, Any], choice: int) -> None:
@@ -48,7 +48,7 @@ class Conversation:
         body = {"selected": choice, "asked_at": question["asked_at"]}
         self._api.post(f"threads/{self.id}/calls/{question['call_id']}/choice", body)
         aside = f"on disk after {(time.monotonic() - began) * 1000:.0f} ms"
-        self._scene.say("user", "you", _short(question["choices"][choice]), aside)
+        self._demo_state.say("user", "you", _short(question["choices"][choice]), aside)
 
     def close(self) -> None:
         """Close it."""
@@ -64,7 +64,7 @@ class Conversation:
                 news += self._news(child, entries)
             # Last: what it says is true of all that was read.
             self.now = self._api.get(f"threads/{self.id}")
-        except AgentAway:
+        except AgentUnreachable:
             return
         self._untold += self._audit.new()
         for thread_id, entry in sorted(news, key=lambda each: each[1]["at"]):
@@ -132,7 +132,7 @@ class Conversation:
         return [(thread_id, entry) for entry in news]
 
     def _tell(self, thread_id: str, entry: Entry) -> None:
-        say, speaker = self._scene.say, "agent" if thread_id == self.id else "child"
+        say, speaker = self._demo_state.say, "agent" if thread_id == self.id else "child"
         match entry:
             case {"kind": "assistant", "text": text, "calls": calls}:
                 if text:
@@ -170,7 +170,7 @@ class Conversation:
         call = self._calls[post.thread_id, post.call_id]
         arguments = ", ".join(f"{key}={json.dumps(value)}" for key, value in call["arguments"].items())
         text = _short(f"{post.operation}({arguments})")
-        self._scene.say("out", post.server, text, f"acknowledged after {post.seconds * 1000:.0f} ms")
+        self._demo_state.say("out", post.server, text, f"acknowledged after {post.seconds * 1000:.0f} ms")
 
 
 def _short(text: str) -> str:

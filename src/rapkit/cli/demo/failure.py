@@ -1,4 +1,4 @@
-"""What is raised when the demo cannot go on."""
+"""The error raised when the demo cannot continue."""
 
 
 class DemoFailed(Exception):

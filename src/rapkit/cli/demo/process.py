@@ -1,4 +1,4 @@
-"""A process of the demo, to be killed and started again."""
+"""A process of the demo that can be killed and restarted."""
 
 import contextlib
 import http.client
@@ -26,7 +26,7 @@ _TAIL = 8
 _TOO_LITTLE = 1024**2
 
 
-class Process:
+class DemoProcess:
     """`rapkit …` with a port of its own, in a process group of its own: killed, it takes with it what it has started."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Process:
 
     @property
     def log(self) -> Path:
-        """What it has printed, in all its lives."""
+        """What it has printed, in all its runs."""
         return self._folder / f"{self.name}.log"
 
     def start(self, **environment: str) -> None:
@@ -113,7 +113,7 @@ class Process:
         return code
 
     def is_reachable(self) -> bool:
-        """Whether anybody listens on its port."""
+        """Whether a process listens on its port."""
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
@@ -159,7 +159,7 @@ class Process:
 
 
 def free_port(*taken: int) -> int:
-    """A port nobody listens on, and none of those."""
+    """A free port that is none of those."""
     # Below the ports that connections are given, or one of them could take ours while its server is dead.
     for _ in range(100):
         port = 20_000 + secrets.randbelow(12_000)
@@ -174,10 +174,10 @@ def free_port(*taken: int) -> int:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process of ours, and more of it than an exit code that nobody asks for."""
+    """Whether there is such a process of ours, and not a zombie."""
     try:
         os.kill(pid, 0)
-    except (ProcessLookupError, PermissionError):  # gone, or somebody else's by now
+    except (ProcessLookupError, PermissionError):  # gone, or another user's by now
         return False
     try:
         return not Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].startswith(" Z")

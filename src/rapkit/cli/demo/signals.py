@@ -1,4 +1,4 @@
-"""Ctrl-C and being told to end."""
+"""Handle SIGINT and SIGTERM in the demo."""
 
 import contextlib
 import signal
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 _HEARD = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-class Stopped(Exception):
-    """Somebody wants the demo to end; `exit_code` is what shells expect then."""
+class DemoStopped(Exception):
+    """A signal told the demo to end; `exit_code` is what shells expect then."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"signal {number}")
@@ -16,8 +16,8 @@ class Stopped(Exception):
 
 
 @contextlib.contextmanager
-def hearing_signals() -> Iterator[Callable[[], None]]:
-    """Signals are noted, and do nothing by themselves; what this gives raises `Stopped` if there was one.
+def raise_on_signals() -> Iterator[Callable[[], None]]:
+    """Signals are noted, and do nothing by themselves; what this gives raises `DemoStopped` if there was one.
 
     So they never come between the start of a process and the note that it has to be ended.
     """
@@ -27,7 +27,7 @@ def hearing_signals() -> Iterator[Callable[[], None]]:
 
     def check() -> None:
         if noted:
-            raise Stopped(noted[0])
+            raise DemoStopped(noted[0])
 
     try:
         yield check

@@ -1,33 +1,38 @@
-"""Looking on, until what is to happen has happened."""
+"""Wait for expected events of the demo."""
 
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rapkit.cli.demo.cast import Cast
 from rapkit.cli.demo.conversation import Conversation, Entry
+from rapkit.cli.demo.demo_state import DemoState
 from rapkit.cli.demo.failure import DemoFailed
-from rapkit.cli.demo.scene import Scene
+from rapkit.cli.demo.participants import Participants
 from rapkit.printable import printable
 
 T = TypeVar("T")
 
 _TO_READ_A_LINE = 2.0
 _AT_REST = 20.0  # without a worker and without a call: nothing will come of it
-_ENOUGH = 42.0  # after this nobody is given more time to read
+_ENOUGH = 42.0  # after this no more time to read is given
 
 
 class Watch:
-    """Sees all that goes on and keeps the scene up to date. Nothing is waited for longer than `patience` seconds.
+    """Observes what goes on and keeps the demo's state up to date. Nothing is waited for longer than `patience` seconds.
 
-    `stopped` raises if somebody wants the demo to end.
+    `stopped` raises if a signal has told the demo to end.
     """
 
     def __init__(
-        self, scene: Scene, cast: Cast, thread: Conversation, stopped: Callable[[], None], patience: float
+        self,
+        demo_state: DemoState,
+        participants: Participants,
+        thread: Conversation,
+        stopped: Callable[[], None],
+        patience: float,
     ) -> None:
-        self._scene = scene
-        self._cast = cast
+        self._demo_state = demo_state
+        self._participants = participants
         self._thread = thread
         self._stopped = stopped
         self._patience = patience
@@ -42,27 +47,27 @@ class Watch:
         while not (found := happened()):
             self.look()
             if why := self._hopeless() or ("that takes too long" if time.monotonic() > deadline else ""):
-                raise DemoFailed(f"Expected: {what}. But {why}. {self._seen()}", self._cast.tails())
+                raise DemoFailed(f"Expected: {what}. But {why}. {self._seen()}", self._participants.tails())
         return found
 
     def let_read(self, seconds: float) -> None:
         """Until the chapter has been there for so long, and what was said last for a moment."""
-        scene = self._scene
-        while scene.shown.paced and scene.elapsed < _ENOUGH:
-            if time.monotonic() - scene.chapter_began >= seconds and scene.quiet_for >= _TO_READ_A_LINE:
+        demo_state = self._demo_state
+        while demo_state.shown.paced and demo_state.elapsed < _ENOUGH:
+            if time.monotonic() - demo_state.chapter_began >= seconds and demo_state.quiet_for >= _TO_READ_A_LINE:
                 return
             self.look()
 
     def look(self) -> None:
         """The world goes on for a moment."""
         self._stopped()
-        for process in self._cast.processes:
+        for process in self._participants.processes:
             process.check_that_it_runs()
-        self._scene.doing = self._cast.doing()
-        self._scene.thread = self._thread.seen()
-        for pid, comes in self._cast.workers.changes():
-            self._scene.say("worker", "worker", f"pid {pid} {'is started' if comes else 'has ended'}")
-        if self._cast.runtime.state == "alive":
+        self._demo_state.doing = self._participants.doing()
+        self._demo_state.thread = self._thread.seen()
+        for pid, comes in self._participants.workers.changes():
+            self._demo_state.say("worker", "worker", f"pid {pid} {'is started' if comes else 'has ended'}")
+        if self._participants.runtime.state == "alive":
             self._thread.read()
         time.sleep(0.05)
 
@@ -72,7 +77,11 @@ class Watch:
         if now.get("status") == "parked":
             return f"the thread was parked: {str(now['reason']).rstrip('.')}"
         at_rest = now.get("status") in ("idle", "waiting") and not now["pending_calls"]
-        if at_rest and self._cast.runtime.state == "alive" and self._cast.workers.quiet_for() > _AT_REST:
+        if (
+            at_rest
+            and self._participants.runtime.state == "alive"
+            and self._participants.workers.quiet_for() > _AT_REST
+        ):
             return "the agent is at rest"
         return ""
 
@@ -81,5 +90,5 @@ class Watch:
         pending = ", ".join(call["name"] for call in now.get("pending_calls", ())) or "none"
         said = [entry["text"] for entry in self._thread.all("assistant") if entry["text"]]
         words = f' The model said last: "{printable(said[-1])}"' if said else ""
-        status, workers = now.get("status", "not there"), len(self._cast.workers.now)
+        status, workers = now.get("status", "not there"), len(self._participants.workers.now)
         return f"The thread is {status}, pending calls: {pending}, workers alive: {workers}.{words}"

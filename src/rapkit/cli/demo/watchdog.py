@@ -1,4 +1,4 @@
-"""A process beside the demo that ends what the demo leaves behind when it is killed itself.
+"""A watchdog process that ends the demo's processes if the demo itself is killed.
 
 Its standard input is a pipe that only the demo holds: `+PID` is a process group to end, `-PID` one that has ended, and `done` says that
 nothing is left. If the pipe ends without that, the demo is gone. Started as a file, so it imports nothing of ours.

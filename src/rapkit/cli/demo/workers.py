@@ -1,4 +1,4 @@
-"""The workers of an agent that has none: processes that its receiver starts when there is something to do."""
+"""The demo's workers: processes that the receiver starts when there is something to do."""
 
 import contextlib
 import queue

@@ -8,13 +8,13 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from rapkit.cli.doctor.examining import PATIENCE, examine
-from rapkit.cli.doctor.patient import Patient
-from rapkit.cli.doctor.report import as_json, is_well, show, waiting
-from rapkit.cli.doctor.sources import Sources, servers_outside
+from rapkit.cli.doctor.checked_agent import CheckedAgent
+from rapkit.cli.doctor.report import all_passed, as_json, show, waiting
+from rapkit.cli.doctor.run_checks import PATIENCE, run_checks
+from rapkit.cli.doctor.setting_sources import SettingSources, servers_outside
 from rapkit.cli.settings_options import listening_options, settings_options
 from rapkit.errors import ConfigError
-from rapkit.settings import Flags, load_settings
+from rapkit.settings.settings import Flags, load_settings
 
 _PATIENCE_WITH_MODELS = 120.0
 _NAMED_BY = {ParameterSource.COMMANDLINE: "-c", ParameterSource.ENVIRONMENT: "RAPKIT_CONFIG"}
@@ -30,22 +30,22 @@ def command(config: Path, flags: Flags, ask_model: bool, json_: bool) -> None:
 
     Nothing is changed, and no tool is called. Give it the options you give to `rapkit up`. Ends with 0 if nothing failed, else with 1.
     """
-    patient = dataclasses.replace(_patient(config, flags), ask_model=ask_model)
+    checked = dataclasses.replace(_checked(config, flags), ask_model=ask_model)
     with waiting(Console(stderr=True)) as on_wait:
-        verdicts = examine(patient, on_wait, patience=_PATIENCE_WITH_MODELS if ask_model else PATIENCE)
+        results = run_checks(checked, on_wait, patience=_PATIENCE_WITH_MODELS if ask_model else PATIENCE)
     if json_:
-        click.echo(as_json(verdicts))
+        click.echo(as_json(results))
     else:
-        show(verdicts, Console(highlight=False))
-    raise click.exceptions.Exit(0 if is_well(verdicts) else 1)
+        show(results, Console(highlight=False))
+    raise click.exceptions.Exit(0 if all_passed(results) else 1)
 
 
-def _patient(config: Path, flags: Flags) -> Patient:
+def _checked(config: Path, flags: Flags) -> CheckedAgent:
     source = click.get_current_context().get_parameter_source("config")
     named_by = None if source is None else _NAMED_BY.get(source)
     try:
         settings = load_settings(config, flags)
-        sources = Sources(named_by, servers_outside(config, flags, os.environ))
+        sources = SettingSources(named_by, servers_outside(config, flags, os.environ))
     except ConfigError as error:
-        return Patient(config, None, str(error), Path(), sources=Sources(named_by))
-    return Patient(config, settings, None, Path(), sources=sources)
+        return CheckedAgent(config, None, str(error), Path(), sources=SettingSources(named_by))
+    return CheckedAgent(config, settings, None, Path(), sources=sources)

@@ -1,16 +1,16 @@
-"""Whether the clock can be believed: timers, schedules, leases and signatures go by it."""
+"""Check the clock, on which timers, schedules, leases and signatures depend."""
 
 import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from zoneinfo import ZoneInfo
 
-from rapkit.cli.apart import apart
-from rapkit.cli.doctor.fetching import fetch
-from rapkit.cli.doctor.patient import Patient
+from rapkit.cli.daemon_thread import run_in_daemon_thread
+from rapkit.cli.doctor.check_result import CheckResult
+from rapkit.cli.doctor.checked_agent import CheckedAgent
+from rapkit.cli.doctor.fetch import fetch
 from rapkit.cli.doctor.store_file import StoreFile
-from rapkit.cli.doctor.verdict import Verdict
-from rapkit.cli.spans import span
+from rapkit.cli.duration_text import format_duration
 from rapkit.errors import DeliveryError, RapkitError
 from rapkit.printable import printable
 from rapkit.runtime.discovery import PATH
@@ -24,24 +24,24 @@ _MOMENT = 0.1
 _SET_IT = "Set the clock of this machine, and keep it right (NTP)."
 
 
-def check(patient: Patient) -> list[Verdict]:
+def check(checked: CheckedAgent) -> list[CheckResult]:
     """Compare it with itself, with what servers say, and with what stands in the store."""
     seen = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC"
-    wrong = _wrong_by_itself() or next(_wrong_beside_others(patient), None)
+    wrong = _wrong_by_itself() or next(_wrong_beside_others(checked), None)
     if wrong is not None:
-        return [Verdict(_CHECK, "failed", f"{seen}: {wrong}", _SET_IT)]
+        return [CheckResult(_CHECK, "failed", f"{seen}: {wrong}", _SET_IT)]
     try:
         ZoneInfo("Europe/Berlin")
     except (LookupError, OSError):
         return [
-            Verdict(
+            CheckResult(
                 _CHECK,
                 "warning",
                 f"{seen}; no time zones but UTC are known here, for schedules",
                 "Run: pip install tzdata",
             )
         ]
-    return [Verdict(_CHECK, "ok", seen)]
+    return [CheckResult(_CHECK, "ok", seen)]
 
 
 def _wrong_by_itself() -> str | None:
@@ -53,19 +53,19 @@ def _wrong_by_itself() -> str | None:
     return f"it was set by {step:+.0f} s just now" if abs(step) > _STEP else None
 
 
-def _wrong_beside_others(patient: Patient) -> Iterator[str]:
-    if patient.settings is None:
+def _wrong_beside_others(checked: CheckedAgent) -> Iterator[str]:
+    if checked.settings is None:
         return
-    latest = _latest(patient.settings.store)
+    latest = _latest(checked.settings.store)
     if latest is not None and latest - time.time() > _FAR_OFF:
-        yield f"the store has something from {span(latest - time.time())} later"
-    servers = patient.settings.servers
-    asked = [apart(_off, server.base + PATH) for server in servers]
+        yield f"the store has something from {format_duration(latest - time.time())} later"
+    servers = checked.settings.servers
+    asked = [run_in_daemon_thread(_off, server.base + PATH) for server in servers]
     for server, answer in zip(servers, asked, strict=True):
         off = answer.result()
         if off is not None and abs(off) > _FAR_OFF:
             where = "ahead of" if off > 0 else "behind"
-            yield f"it is {span(abs(off))} {where} that of {printable(server.key)}"
+            yield f"it is {format_duration(abs(off))} {where} that of {printable(server.key)}"
 
 
 def _latest(store: str) -> float | None:

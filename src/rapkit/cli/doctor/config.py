@@ -1,42 +1,42 @@
-"""Whether there are settings, and what they say."""
+"""Check that settings exist and are valid."""
 
 import re
 import shlex
 from urllib.parse import urlsplit
 
-from rapkit.cli.doctor.patient import Patient
-from rapkit.cli.doctor.verdict import Verdict
-from rapkit.cli.reaching import check_who_may_call, public_url
+from rapkit.cli.doctor.check_result import CheckResult
+from rapkit.cli.doctor.checked_agent import CheckedAgent
+from rapkit.cli.public_url import check_who_may_call, public_url
 from rapkit.errors import ConfigError
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.http.plain_http import check_plain_http
 from rapkit.models.scripted import Scripted
 from rapkit.runtime.agent import Agent
-from rapkit.settings import DEFAULT_FILE, Settings
-from rapkit.settings_missing import no_settings
+from rapkit.settings.missing_file import missing_file_error
+from rapkit.settings.settings import DEFAULT_FILE, Settings
 
 _CONFIG = "config"
 _ANY_PORT = 1  # in place of the free one that `rapkit up` would take
 _OUTSIDE = re.compile(r"--[a-z-]+|RAPKIT_[A-Z_]+")  # how a problem begins that is not one of the file
 
 
-def check(patient: Patient) -> list[Verdict]:
+def check(checked: CheckedAgent) -> list[CheckResult]:
     """Every key is known, every value possible, and `rapkit up` would start with them; or what is wrong."""
-    settings = patient.settings
+    settings = checked.settings
     if settings is None:
-        return [_without(patient)]
+        return [_without(checked)]
     try:
         _check_that_it_would_start(settings)
     except ConfigError as error:
-        return [Verdict(_CONFIG, "failed", str(error), "Correct it: `rapkit up` does not start like this.")]
-    where = str(patient.config) if patient.config.exists() else f"no {patient.config}, and none is needed"
+        return [CheckResult(_CONFIG, "failed", str(error), "Correct it: `rapkit up` does not start like this.")]
+    where = str(checked.config) if checked.config.exists() else f"no {checked.config}, and none is needed"
     servers, schedules = len(settings.servers), len(settings.schedules)
     parts = [
         f"model {settings.model}",
         _counted(servers, "server"),
         *([_counted(schedules, "schedule")] if schedules else []),
     ]
-    return [Verdict(_CONFIG, "ok", f"{where}: {', '.join(parts)}")]
+    return [CheckResult(_CONFIG, "ok", f"{where}: {', '.join(parts)}")]
 
 
 def _check_that_it_would_start(settings: Settings) -> None:
@@ -59,33 +59,33 @@ def _check_that_it_would_start(settings: Settings) -> None:
         check_plain_http(public_url(settings, settings.port or _ANY_PORT), allowed=False)
 
 
-def _without(patient: Patient) -> Verdict:
-    if patient.problem == no_settings(patient.config):
-        return Verdict(
+def _without(checked: CheckedAgent) -> CheckResult:
+    if checked.problem == missing_file_error(checked.config):
+        return CheckResult(
             _CONFIG,
             "warning",
-            f"there is no {patient.config} here, and no model is named: nothing of an agent is looked at",
+            f"there is no {checked.config} here, and no model is named: nothing of an agent is looked at",
             "Run this where its settings are, or name them with -c. `rapkit up` says how to write some.",
         )
-    what, _, example = (patient.problem or "").partition("\n\n")
+    what, _, example = (checked.problem or "").partition("\n\n")
     if example:
         # What to write does not fit here: the last sentence leads over to it.
-        return Verdict(_CONFIG, "failed", f"{what.rpartition('. ')[0]}.", _what_to_write(patient))
-    return Verdict(_CONFIG, "failed", what, f"Correct {' and '.join(_wrong(what, patient))}.")
+        return CheckResult(_CONFIG, "failed", f"{what.rpartition('. ')[0]}.", _what_to_write(checked))
+    return CheckResult(_CONFIG, "failed", what, f"Correct {' and '.join(_wrong(what, checked))}.")
 
 
-def _what_to_write(patient: Patient) -> str:
-    config, named_by = patient.config, patient.sources.config
+def _what_to_write(checked: CheckedAgent) -> str:
+    config, named_by = checked.config, checked.sources.config
     up = "`rapkit up`" if config == DEFAULT_FILE else f"`rapkit up -c {shlex.quote(str(config))}`"
     if named_by is None or config.exists():
         return f"{up} says what to write."
     return f"Correct {named_by}, or write that file: {up} says how."
 
 
-def _wrong(what: str, patient: Patient) -> list[str]:
+def _wrong(what: str, checked: CheckedAgent) -> list[str]:
     """Where the problems are, of which each has a line."""
-    named_by = patient.sources.config
-    file = named_by if named_by is not None and patient.config.is_dir() else str(patient.config)
+    named_by = checked.sources.config
+    file = named_by if named_by is not None and checked.config.is_dir() else str(checked.config)
     outside = [_OUTSIDE.match(line) for line in what.splitlines()]
     return list(dict.fromkeys(file if found is None else found[0] for found in outside))
 

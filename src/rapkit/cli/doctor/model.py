@@ -1,45 +1,45 @@
-"""Whether the model can be used."""
+"""Check that the model can be used."""
 
 import asyncio
 import time
 
-from rapkit.cli.doctor.patient import Patient
-from rapkit.cli.doctor.verdict import Verdict
+from rapkit.cli.doctor.check_result import CheckResult
+from rapkit.cli.doctor.checked_agent import CheckedAgent
 from rapkit.errors import ConfigError
 from rapkit.kernel.completion import Question
 from rapkit.kernel.conversation import Heard
 from rapkit.models.errors import ModelError
 from rapkit.models.model import Model
-from rapkit.models.opening import open_model
+from rapkit.models.registry import open_model
 
 _CHECK = "model"
 _SCRIPTED = "scripted:"
 
 
-def check(patient: Patient) -> list[Verdict]:
+def check(checked: CheckedAgent) -> list[CheckResult]:
     """Open it, which shows that its name, its package and its key are there; with `ask_model`, ask it for one word."""
-    settings = patient.settings
+    settings = checked.settings
     if settings is None:
-        return [Verdict(_CHECK, "skipped", "without settings nobody knows which it is")]
+        return [CheckResult(_CHECK, "skipped", "without settings nobody knows which it is")]
     try:
         model = open_model(settings.model)
     except ConfigError as error:
-        return [Verdict(_CHECK, "failed", str(error), "Set what it needs, or name another model.")]
-    if patient.ask_model:
+        return [CheckResult(_CHECK, "failed", str(error), "Set what it needs, or name another model.")]
+    if checked.ask_model:
         return [asyncio.run(_asked(model))]
     if settings.model.startswith(_SCRIPTED):
-        return [Verdict(_CHECK, "ok", f"{model.name}, a script that needs no key")]
-    return [Verdict(_CHECK, "ok", f"{model.name}: there is a key; whether it is good shows `--ask-model`")]
+        return [CheckResult(_CHECK, "ok", f"{model.name}, a script that needs no key")]
+    return [CheckResult(_CHECK, "ok", f"{model.name}: there is a key; whether it is good shows `--ask-model`")]
 
 
-async def _asked(model: Model) -> Verdict:
+async def _asked(model: Model) -> CheckResult:
     began = time.monotonic()
     question = Question("You are being tested. Answer with one word.", (Heard(texts=("Say: ready",)),), ())
     try:
         reply = await model.complete(question, lambda _: None)
     except ModelError as error:
         later = "Try again later." if error.retryable else "Check the key, the name of the model and the account."
-        return Verdict(_CHECK, "failed", f"{model.name}: {error}", later)
+        return CheckResult(_CHECK, "failed", f"{model.name}: {error}", later)
     took = f"{time.monotonic() - began:.1f} s, {reply.usage.input_tokens + reply.usage.output_tokens} tokens"
     cost = f", ${reply.usage.cost:.4f}" if reply.usage.cost else ""
-    return Verdict(_CHECK, "ok", f"{model.name} answered: {took}{cost}")
+    return CheckResult(_CHECK, "ok", f"{model.name} answered: {took}{cost}")

@@ -1,4 +1,4 @@
-"""A store that is only looked at: it is opened read-only, and nothing beside it is made or removed."""
+"""Inspect a store file read-only, without creating or removing any file beside it."""
 
 import contextlib
 import time
@@ -12,7 +12,7 @@ from urllib.parse import quote
 import apsw
 
 from rapkit.errors import StoreError, WrongKey
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.stores.sqlite import statements as sql
 from rapkit.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
@@ -79,7 +79,7 @@ class StoreFile:
                 "it was not closed in order, and cannot be looked at without changing it",
                 "Start what uses it, which puts it in order: rapkit up, rapkit wake or rapkit serve.",
             )
-        # Without a log nobody has it open, and it is what the file says. To say so keeps SQLite from making one.
+        # Without a log no process has it open, and it is what the file says. To say so keeps SQLite from making one.
         how = "mode=ro" if log.exists() else "mode=ro&immutable=1"
         with _our_words():
             flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -156,7 +156,7 @@ class StoreFile:
         return Contents(dict(counted), unread, oldest, dead, workers, unsigned)
 
     def latest(self) -> float | None:
-        """When the newest thing in it happened, by the clock of whoever wrote it."""
+        """When the newest thing in it happened, by the clock of the process that wrote it."""
         row = self._row(_LATEST)
         return None if row is None else row[0]
 

@@ -1,7 +1,7 @@
-"""Whether a server takes the token that it is shown, seen without calling a tool.
+"""Check whether a server accepts its token, without calling a tool.
 
-Discovery need not tell: a server may answer that to anybody. So an empty object is sent to where tools are called. It is no message of the
-protocol, so that whoever gets it can do nothing but refuse it; what counts is whether that is for its sender or for what it says.
+Discovery need not tell: a server may answer that without a token. So an empty object is sent to where tools are called. It is no message of
+the protocol, so the server can only refuse it; what counts is whether it refuses the credentials or the content.
 """
 
 import socket
@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from rapkit.cli.doctor.fetching import post
-from rapkit.cli.doctor.patient import Patient
+from rapkit.cli.doctor.checked_agent import CheckedAgent
+from rapkit.cli.doctor.fetch import post
 from rapkit.delivery.guard import Guard
-from rapkit.http.callers import is_loopback_host
+from rapkit.http.authentication import is_loopback_host
 from rapkit.protocol import ToolsetDocument
 from rapkit.runtime.server import Server
 
@@ -23,8 +23,8 @@ _REFERENCES = ("env:", "file:")
 InThread = Callable[..., Awaitable[Any]]
 
 
-class Knocking:
-    """Knocks where tools are called, within what an agent with these servers would dial."""
+class TokenProbe:
+    """Probes the invocation endpoints of servers, within what an agent with these servers would dial."""
 
     def __init__(self, servers: Sequence[Server], in_thread: InThread) -> None:
         async def resolve(host: str, port: int) -> list[str]:
@@ -57,14 +57,14 @@ def what_is_wrong(server: Server, status: int) -> str:
     return f"calls are answered {status}: it wants a token, and {source} is not one it knows"
 
 
-def what_to_do(server: Server, patient: Patient) -> str:
+def what_to_do(server: Server, checked: CheckedAgent) -> str:
     """What to write, and where."""
     if server.auth is not None:
-        return f"Correct how the agent proves to this server who it is, in {patient.config}."
+        return f"Correct how the agent proves to this server who it is, in {checked.config}."
     if server.token is None:
         entry = f'[[servers]] with url = "{server.url}" and token = "env:VARIABLE" or "file:PATH", or sigv4 or client_certificate'
-        source = patient.sources.of(server)
+        source = checked.sources.of(server)
         if source is not None:
-            return f"Correct {source}. If it is right, it cannot hold credentials, but {patient.config} can: {entry}."
-        return f"Put credentials for it into {patient.config}: {entry}."
-    return f"Correct the token of this server in {patient.config}, or what it refers to: it has to be one that the server was started with."
+            return f"Correct {source}. If it is right, it cannot hold credentials, but {checked.config} can: {entry}."
+        return f"Put credentials for it into {checked.config}: {entry}."
+    return f"Correct the token of this server in {checked.config}, or what it refers to: it has to be one that the server was started with."

@@ -1,4 +1,4 @@
-"""What a project can be called."""
+"""Validate project names."""
 
 import keyword
 import os

@@ -1,4 +1,4 @@
-"""The files of a new project."""
+"""Write the files of a new project."""
 
 import contextlib
 from importlib.resources import files
@@ -60,7 +60,7 @@ def _filled_in(template: str, project: ProjectName) -> str:
 
 def _remove(made: list[Path]) -> None:
     for path in reversed(made):
-        with contextlib.suppress(OSError):  # somebody else has put something there, or has removed it
+        with contextlib.suppress(OSError):  # another process has put something there, or has removed it
             path.rmdir() if path.is_dir() else path.unlink()
 
 

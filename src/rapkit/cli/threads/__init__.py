@@ -1,4 +1,4 @@
-"""`rapkit threads`: one file a subcommand."""
+"""`rapkit threads`: one module per subcommand."""
 
 import click
 

@@ -2,9 +2,9 @@
 
 import click
 
-from rapkit.cli.agents import Wanted, looking_options, reached
-from rapkit.cli.threads.naming import find_call, find_thread, path_of, thread_argument
-from rapkit.cli.threads.paper import say_done
+from rapkit.cli.agent_selection import AgentSelection, query_options, reach_agent
+from rapkit.cli.threads.terminal_writer import say_done
+from rapkit.cli.threads.thread_lookup import find_call, find_thread, path_of, thread_argument
 from rapkit.cli.threads.timeline import call_text
 from rapkit.errors import ConfigError
 
@@ -12,13 +12,13 @@ from rapkit.errors import ConfigError
 @click.command(short_help="Cancel a pending call, or a subscription.")
 @thread_argument
 @click.argument("call", required=False)
-@looking_options
-def cancel(wanted: Wanted, thread: str, call: str | None) -> None:
+@query_options
+def cancel(selection: AgentSelection, thread: str, call: str | None) -> None:
     """Cancel a CALL of a THREAD that is pending, or a subscription. If there is only one, it need not be named.
 
     The model is told, and so is the tool, which may have done something already.
     """
-    with reached(wanted, working=False) as agent:
+    with reach_agent(selection, working=False) as agent:
         found = find_thread(agent.api, thread, agent.said)
         live = {each["call_id"]: call_text(each) for each in (*found["pending_calls"], *found["subscriptions"])}
         if not live:

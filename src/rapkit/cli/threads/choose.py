@@ -6,11 +6,11 @@ from typing import Any
 import click
 
 from rapkit import call_ids
-from rapkit.cli.agents import Reached, Wanted, looking_options, reached
-from rapkit.cli.said import Said
-from rapkit.cli.threads.naming import find_call, find_thread, path_of, thread_argument
-from rapkit.cli.threads.paper import Paper, print_json, say_done
+from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, query_options, reach_agent
+from rapkit.cli.command_hints import CommandHints
 from rapkit.cli.threads.questions import number_of, show_authorization, show_question
+from rapkit.cli.threads.terminal_writer import TerminalWriter, print_json, say_done
+from rapkit.cli.threads.thread_lookup import find_call, find_thread, path_of, thread_argument
 from rapkit.errors import ConfigError
 from rapkit.printable import printable
 
@@ -23,8 +23,10 @@ _MOST_WORDS = 2
 @click.option("--text", metavar="TEXT", help="Answer in words, where the model asks.")
 @click.option("--dismiss", is_flag=True, help="Do not answer: what the question says for that case stands.")
 @click.option("--json", "as_json", is_flag=True, help="Print the open questions as the HTTP API has them.")
-@looking_options
-def choose(wanted: Wanted, thread: str, words: tuple[str, ...], text: str | None, dismiss: bool, as_json: bool) -> None:
+@query_options
+def choose(
+    selection: AgentSelection, thread: str, words: tuple[str, ...], text: str | None, dismiss: bool, as_json: bool
+) -> None:
     """Answer what a THREAD asks: with the number of a CHOICE (from 1), or its label.
 
     Without a choice the questions are shown, and on a terminal you are asked. CALL is which of several questions is meant, by the id of
@@ -38,7 +40,7 @@ def choose(wanted: Wanted, thread: str, words: tuple[str, ...], text: str | None
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
     if len(words) > _MOST_WORDS:
         raise click.UsageError("Give at most a call and a choice. A label of several words is put in quotes.")
-    with reached(wanted, working=False) as agent:
+    with reach_agent(selection, working=False) as agent:
         found = find_thread(agent.api, thread, agent.said)
         if as_json:
             print_json({key: found[key] for key in ("thread_id", "choices", "oauth")})
@@ -50,7 +52,7 @@ def choose(wanted: Wanted, thread: str, words: tuple[str, ...], text: str | None
             _show_all(found, agent.said)
             return
         if choice is None and text is None and not dismiss:
-            show_question(Paper(), found["thread_id"], question, None if _is_terminal() else agent.said)
+            show_question(TerminalWriter(), found["thread_id"], question, None if _is_terminal() else agent.said)
             if not _is_terminal():
                 return
             choice, text = _asked(question)
@@ -60,7 +62,7 @@ def choose(wanted: Wanted, thread: str, words: tuple[str, ...], text: str | None
         _answer(agent, found["thread_id"], question, choice, text)
 
 
-def _meant(found: Any, words: tuple[str, ...], said: Said, *, answers: bool) -> tuple[Any, str | None]:
+def _meant(found: Any, words: tuple[str, ...], said: CommandHints, *, answers: bool) -> tuple[Any, str | None]:
     """The question that is meant, and the choice. None is meant if there are several, and nothing was said of them."""
     open_ = {each["call_id"]: each for each in found["choices"]}
     if not open_:
@@ -84,13 +86,13 @@ def _meant(found: Any, words: tuple[str, ...], said: Said, *, answers: bool) -> 
     return None, None
 
 
-def _show_all(found: Any, said: Said) -> None:
-    paper = Paper()
+def _show_all(found: Any, said: CommandHints) -> None:
+    writer = TerminalWriter()
     for question in found["choices"]:
-        show_question(paper, found["thread_id"], question, said, named=True)
-        paper.line()
+        show_question(writer, found["thread_id"], question, said, named=True)
+        writer.line()
     for each in found["oauth"]:
-        show_authorization(paper, each)
+        show_authorization(writer, each)
 
 
 def _is_terminal() -> bool:
@@ -98,10 +100,10 @@ def _is_terminal() -> bool:
 
 
 def _asked(question: Any) -> tuple[str | None, str | None]:
-    """What somebody at the terminal says: a choice, a text, or neither."""
-    wanted = "Your choice" if question["choices"] else "Your answer"
+    """What the user at the terminal answers: a choice, a text, or neither."""
+    selection = "Your choice" if question["choices"] else "Your answer"
     while True:
-        given = click.prompt(f"{wanted} (nothing to leave it open)", default="", show_default=False).strip()
+        given = click.prompt(f"{selection} (nothing to leave it open)", default="", show_default=False).strip()
         if not given:
             return None, None
         try:
@@ -114,7 +116,7 @@ def _asked(question: Any) -> tuple[str | None, str | None]:
         return given, None
 
 
-def _answer(agent: Reached, thread_id: str, question: Any, choice: str | None, text: str | None) -> None:
+def _answer(agent: ReachedAgent, thread_id: str, question: Any, choice: str | None, text: str | None) -> None:
     call_id, when = question["call_id"], {"asked_at": question["asked_at"]}
     if text is not None:
         agent.api.post(path_of(thread_id, "calls", call_id, "answer"), {"text": text, **when})

@@ -2,22 +2,22 @@
 
 import click
 
-from rapkit.cli.agents import Wanted, looking_options, reached
-from rapkit.cli.threads.naming import complete_thread, find_thread, path_of
-from rapkit.cli.threads.paper import say_done
+from rapkit.cli.agent_selection import AgentSelection, query_options, reach_agent
+from rapkit.cli.threads.terminal_writer import say_done
+from rapkit.cli.threads.thread_lookup import complete_thread, find_thread, path_of
 
 
 @click.command(short_help="Close threads for good.")
 @click.argument("threads", nargs=-1, required=True, metavar="THREAD...", shell_complete=complete_thread)
-@looking_options
-def close(wanted: Wanted, threads: tuple[str, ...]) -> None:
+@query_options
+def close(selection: AgentSelection, threads: tuple[str, ...]) -> None:
     """Close threads for good: they take nothing more, what is pending is cancelled, and every tool server is told.
 
     The servers are told once. A subscription whose server is down just then ends when it next sends something, which is refused.
 
     Their children go on: close them by name, if they are to end too. Closing one that is closed changes nothing.
     """
-    with reached(wanted, working=False) as agent:
+    with reach_agent(selection, working=False) as agent:
         # All are found before the first is closed: who mistypes one has closed none.
         for thread in [find_thread(agent.api, each, agent.said) for each in threads]:
             if thread["status"] == "closed":

@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.agents import Wanted, looking_options, reached
-from rapkit.cli.threads.journal import read_journal
+from rapkit.cli.agent_selection import AgentSelection, query_options, reach_agent
+from rapkit.cli.threads.journal_reader import read_journal
 from rapkit.cli.threads.markdown import in_markdown
-from rapkit.cli.threads.naming import all_threads, find_thread, path_of, thread_argument
-from rapkit.cli.threads.paper import as_json
+from rapkit.cli.threads.terminal_writer import as_json
+from rapkit.cli.threads.thread_lookup import all_threads, find_thread, path_of, thread_argument
 from rapkit.errors import ConfigError
 from rapkit.printable import printable
 
@@ -35,8 +35,8 @@ Journals = Iterable[tuple[Any, Iterator[Any]]]
 )
 @click.option("-o", "--output", metavar="FILE", help="Where to.  [default: standard output]")
 @click.option("--family", is_flag=True, help="Also all threads that came of it.")
-@looking_options
-def export(wanted: Wanted, thread: str, format_: str, output: str | None, family: bool) -> None:
+@query_options
+def export(selection: AgentSelection, thread: str, format_: str, output: str | None, family: bool) -> None:
     """Write all of a THREAD: as it is now, and its whole journal.
 
     \b
@@ -46,7 +46,7 @@ def export(wanted: Wanted, thread: str, format_: str, output: str | None, family
 
     A file is complete or not there: it is put in its place when all of it is written.
     """  # noqa: D301 - to click, a backspace means: leave the lines of this paragraph as they are
-    with reached(wanted, working=False) as agent:
+    with reach_agent(selection, working=False) as agent:
         found = find_thread(agent.api, thread, agent.said)
         threads = list(_family(agent.api, found)) if family else [found]
         with _writing(output) as write, _progress(output) as counted:

@@ -11,11 +11,11 @@ import click
 from rich.text import Text
 
 from rapkit.cli.agent_api import AgentApi
-from rapkit.cli.agents import Wanted, looking_options, reached
-from rapkit.cli.spans import span
-from rapkit.cli.threads.journal import read_journal
-from rapkit.cli.threads.naming import all_threads, complete_thread, find_thread, path_of
-from rapkit.cli.threads.paper import Paper, print_json, status_text
+from rapkit.cli.agent_selection import AgentSelection, query_options, reach_agent
+from rapkit.cli.duration_text import format_duration
+from rapkit.cli.threads.journal_reader import read_journal
+from rapkit.cli.threads.terminal_writer import TerminalWriter, print_json, status_text
+from rapkit.cli.threads.thread_lookup import all_threads, complete_thread, find_thread, path_of
 from rapkit.cli.threads.timeline import dollars
 from rapkit.printable import printable
 
@@ -49,13 +49,13 @@ class _Row:
     help="How many to show at most.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what the HTTP API says of them: {threads, more}.")
-@looking_options
-def list_(wanted: Wanted, status: str | None, parent: str | None, limit: int, as_json: bool) -> None:
+@query_options
+def list_(selection: AgentSelection, status: str | None, parent: str | None, limit: int, as_json: bool) -> None:
     """List threads, the latest first: what they are doing, and what was last said in them.
 
     "asks you" is where somebody waits for your answer: see `rapkit threads show`. Calls are those that are not answered yet.
     """
-    with reached(wanted, working=False) as agent:
+    with reach_agent(selection, working=False) as agent:
         parent_id = None if parent is None else find_thread(agent.api, parent, agent.said)["thread_id"]
         found = all_threads(agent.api, status=status, parent=parent_id, limit=min(limit + 1, 200))
         threads = list(itertools.islice(found, limit + 1))
@@ -75,7 +75,7 @@ def _row(api: AgentApi, summary: Any) -> _Row:
     return _Row(
         id=thread["thread_id"],
         status=status_text(thread),
-        age=span(time.time() - thread["created_at"]),
+        age=format_duration(time.time() - thread["created_at"]),
         calls=str(len(thread["pending_calls"]) or ""),
         cost=dollars(thread["usage"]["cost"]) if thread["usage"]["cost"] else "",
         words=_last_words(api, thread),
@@ -96,22 +96,22 @@ def _last_words(api: AgentApi, thread: Any) -> str:
 
 
 def _print(rows: Sequence[_Row], to_see_more: str | None) -> None:
-    paper = Paper()
+    writer = TerminalWriter()
     if not rows:
-        paper.line("There are no such threads.")
+        writer.line("There are no such threads.")
         return
     head = _Row("thread", Text("status"), "age", "calls", "cost", "last words")
     widths = [_width([_cells(row)[number] for row in rows], cell) for number, cell in enumerate(_cells(head))]
-    left = paper.width - sum(width + _GAP for width in widths if width)
+    left = writer.width - sum(width + _GAP for width in widths if width)
     if left < _ROOM_FOR_WORDS:
         for row in rows:
-            _print_narrow(paper, row)
+            _print_narrow(writer, row)
     else:
         for row in (head, *rows):
-            _print_wide(paper, row, widths, left, "dim" if row is head else "")
+            _print_wide(writer, row, widths, left, "dim" if row is head else "")
     if to_see_more is not None:
-        paper.line()
-        paper.whole(f"There are more: {to_see_more}")
+        writer.line()
+        writer.whole(f"There are more: {to_see_more}")
 
 
 def _cells(row: _Row) -> list[Text]:
@@ -124,7 +124,7 @@ def _width(cells: list[Text], head: Text) -> int:
     return max(widest, head.cell_len) if widest else 0
 
 
-def _print_wide(paper: Paper, row: _Row, widths: list[int], left: int, style: str) -> None:
+def _print_wide(writer: TerminalWriter, row: _Row, widths: list[int], left: int, style: str) -> None:
     line = Text(style=style)
     for number, (cell, width) in enumerate(zip(_cells(row), widths, strict=True)):
         if not width:
@@ -136,17 +136,17 @@ def _print_wide(paper: Paper, row: _Row, widths: list[int], left: int, style: st
     words.truncate(left, overflow="ellipsis")
     line += words
     line.rstrip()
-    paper.whole(line)
+    writer.whole(line)
 
 
-def _print_narrow(paper: Paper, row: _Row) -> None:
-    paper.whole(Text(row.id, "bold"))
+def _print_narrow(writer: TerminalWriter, row: _Row) -> None:
+    writer.whole(Text(row.id, "bold"))
     about = row.status.copy()
     calls = f"{row.calls} call{'s' * (row.calls != '1')}" if row.calls else ""
     for part in filter(None, (row.age, calls, row.cost)):
         about.append(f", {part}")
-    paper.line(about, indent=2)
+    writer.line(about, indent=2)
     if row.words:
         words = Text(row.words)
-        words.truncate(max(1, paper.width - 2), overflow="ellipsis")
-        paper.line(words, indent=2)
+        words.truncate(max(1, writer.width - 2), overflow="ellipsis")
+        writer.line(words, indent=2)

@@ -1,11 +1,11 @@
-"""A thread as Markdown, for people to read."""
+"""Render a thread as Markdown."""
 
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rapkit.cli.threads.time_format import clock, day, lasted
 from rapkit.cli.threads.timeline import Timeline, dollars
-from rapkit.cli.threads.times import clock, day, lasted
 
 _SPOKEN = ("user", "assistant", "schedule", "task", "parent", "report")
 _TICKS = re.compile(r"`+")

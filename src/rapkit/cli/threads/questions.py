@@ -1,4 +1,4 @@
-"""What somebody is asked in a thread, and how it is answered."""
+"""Show a thread's open questions, and how to answer them."""
 
 import time
 from collections.abc import Sequence
@@ -6,26 +6,28 @@ from typing import Any
 
 from rich.text import Text
 
-from rapkit.cli.said import Said
-from rapkit.cli.threads.paper import Paper
-from rapkit.cli.threads.times import ago
+from rapkit.cli.command_hints import CommandHints
+from rapkit.cli.threads.terminal_writer import TerminalWriter
+from rapkit.cli.threads.time_format import ago
 from rapkit.errors import ConfigError
 
 _INDENT = 2
 
 
-def show_choices(paper: Paper, prompt: str, choices: Sequence[str], default: int | None, stands: str) -> None:
+def show_choices(writer: TerminalWriter, prompt: str, choices: Sequence[str], default: int | None, stands: str) -> None:
     """A question with its choices, numbered from 1 as people count; `stands` says why the default is one."""
-    paper.line(Text(prompt, "bold"), indent=_INDENT, first="? ")
+    writer.line(Text(prompt, "bold"), indent=_INDENT, first="? ")
     for number, choice in enumerate(choices):
         note = f" ({stands})" if number == default else ""
-        paper.line(choice + note, indent=_INDENT + 4, first=f"  {number + 1:>2}")
+        writer.line(choice + note, indent=_INDENT + 4, first=f"  {number + 1:>2}")
 
 
-def show_question(paper: Paper, thread_id: str, question: Any, said: Said | None, *, named: bool = False) -> None:
+def show_question(
+    writer: TerminalWriter, thread_id: str, question: Any, said: CommandHints | None, *, named: bool = False
+) -> None:
     """A question, and how it is answered, unless `said` is None; `named`: the answer has to say which call it is for."""
-    show_choices(paper, question["prompt"], question["choices"], question["default"], "if dismissed")
-    paper.line(
+    show_choices(writer, question["prompt"], question["choices"], question["default"], "if dismissed")
+    writer.line(
         Text(f"asked {ago(question['asked_at'], time.time())} by {question['call_id']}", "dim"),
         indent=_INDENT,
         first="  ",
@@ -33,18 +35,18 @@ def show_question(paper: Paper, thread_id: str, question: Any, said: Said | None
     if said is not None:
         answer = "NUMBER" if question["choices"] else '--text "…"'
         call = f" {question['call_id']}" if named else ""
-        paper.whole(f"  Answer: {said.threads(f'choose {thread_id}{call} {answer}')}")
+        writer.whole(f"  Answer: {said.threads(f'choose {thread_id}{call} {answer}')}")
 
 
-def show_authorization(paper: Paper, authorization: Any) -> None:
+def show_authorization(writer: TerminalWriter, authorization: Any) -> None:
     """Where to authorise a tool. The URL is not wrapped: a broken one cannot be opened."""
-    paper.line(Text("A tool wants to be authorised. Open:", "bold"), indent=_INDENT, first="? ")
-    paper.whole(f"  {authorization['auth_url']}")
-    paper.line(Text(f"asked by {authorization['call_id']}", "dim"), indent=_INDENT, first="  ")
+    writer.line(Text("A tool wants to be authorised. Open:", "bold"), indent=_INDENT, first="? ")
+    writer.whole(f"  {authorization['auth_url']}")
+    writer.line(Text(f"asked by {authorization['call_id']}", "dim"), indent=_INDENT, first="  ")
 
 
 def number_of(given: str, choices: Sequence[str]) -> int:
-    """The choice somebody means, counted from 0: by its number from 1, like 2 or #2, or by its label in any case."""
+    """The choice that the user means, counted from 0: by its number from 1, like 2 or #2, or by its label in any case."""
     labels = [choice.casefold() for choice in choices]
     meant = {number for number, label in enumerate(labels) if label == given.strip().casefold()}
     if given in choices:

@@ -7,16 +7,16 @@ from typing import Any
 import click
 from rich.text import Text
 
-from rapkit.cli.agents import Reached, Wanted, looking_options, reached
+from rapkit.cli.agent_selection import AgentSelection, ReachedAgent, query_options, reach_agent
+from rapkit.cli.duration_text import format_duration
 from rapkit.cli.progress import PROGRESS, read_progress
-from rapkit.cli.spans import span
-from rapkit.cli.threads.journal import read_journal
-from rapkit.cli.threads.naming import find_thread, path_of, thread_argument
-from rapkit.cli.threads.paper import Paper, print_json, status_text, when_it_works
+from rapkit.cli.threads.journal_reader import read_journal
 from rapkit.cli.threads.questions import show_authorization, show_question
+from rapkit.cli.threads.terminal_writer import TerminalWriter, print_json, status_text, when_it_works
+from rapkit.cli.threads.thread_lookup import find_thread, path_of, thread_argument
+from rapkit.cli.threads.time_format import ago, clock, day, lasted, until
 from rapkit.cli.threads.timeline import Moment, Timeline, call_text, dollars
-from rapkit.cli.threads.times import ago, clock, day, lasted, until
-from rapkit.cli.threads.undelivered import is_undelivered, what_to_do
+from rapkit.cli.threads.undelivered_choice import is_undelivered, what_to_do
 
 _INDENT = 2
 _WIDE = 72
@@ -46,18 +46,18 @@ _TURNS = {
 @click.option(
     "--json", "as_json", is_flag=True, help="Print what the HTTP API says: {thread, family, entries}, with all entries."
 )
-@looking_options
-def show(wanted: Wanted, thread: str, limit: int, everything: bool, as_json: bool) -> None:
+@query_options
+def show(selection: AgentSelection, thread: str, limit: int, everything: bool, as_json: bool) -> None:
     """Show a THREAD: its family, its timeline, whose turn it is, what it asks, and what it has cost.
 
     Times in the timeline say how long it took: a model to reply, a tool to answer, a person to choose.
     """
-    with reached(wanted, working=False) as agent:
+    with reach_agent(selection, working=False) as agent:
         found = find_thread(agent.api, thread, agent.said)
         family = agent.api.get(path_of(found["thread_id"], "family"))
         after = 0 if everything or as_json else max(0, found["length"] - limit)
         entries = list(read_journal(agent.api, found["thread_id"], after))
-        page = _Page(Paper(), found, agent)
+        page = _Page(TerminalWriter(), found, agent)
     if as_json:
         print_json({"thread": found, "family": family, "entries": entries})
         return
@@ -72,8 +72,8 @@ def show(wanted: Wanted, thread: str, limit: int, everything: bool, as_json: boo
 class _Page:
     """One thread on a page, from top to bottom: what is read last, and stays on the screen, is what there is to do."""
 
-    def __init__(self, paper: Paper, thread: Any, agent: Reached) -> None:
-        self._paper = paper
+    def __init__(self, writer: TerminalWriter, thread: Any, agent: ReachedAgent) -> None:
+        self._writer = writer
         self._thread = thread
         self._said = agent.said
         self._goes_on = None if agent.works else when_it_works(agent)
@@ -81,16 +81,16 @@ class _Page:
 
     def head(self) -> None:
         thread = self._thread
-        self._paper.whole(Text(thread["thread_id"], "bold"))
+        self._writer.whole(Text(thread["thread_id"], "bold"))
         status = status_text(thread)
         if thread["reason"]:
             status.append(f": {thread['reason']}", "")
-        self._paper.line(status, indent=_INDENT, first="  ")
+        self._writer.line(status, indent=_INDENT, first="  ")
         made = f"made {ago(thread['created_at'], self._now)}"
         user = f", for user {thread['user_id']}" if thread["user_id"] else ""
         self._note(f"{made}{user}")
         if thread["parent_id"]:
-            self._paper.whole(Text(f"  child of {thread['parent_id']}", "dim"))
+            self._writer.whole(Text(f"  child of {thread['parent_id']}", "dim"))
         if thread["task"]:
             self._note(f"task: {_cut(thread['task'], _LONGEST_TEXT)}")
         self._note(_used(thread["budget"]))
@@ -98,7 +98,7 @@ class _Page:
     def family(self, family: Any) -> None:
         if not family["children"] and not family["more_children"]:
             return
-        self._paper.title("Family")
+        self._writer.title("Family")
         self._relative(family, "", "")
 
     def _relative(self, relative: Any, first: str, rest: str) -> None:
@@ -107,22 +107,22 @@ class _Page:
         if task:
             about.append(f"  {_cut(task, 80)}")
         line = Text(f"{first}{relative['thread_id']}")
-        if line.cell_len + 2 + about.cell_len <= self._paper.width:
-            self._paper.whole(line + Text("  ") + about)
+        if line.cell_len + 2 + about.cell_len <= self._writer.width:
+            self._writer.whole(line + Text("  ") + about)
         else:
             under = f"{rest}{'│' if relative['children'] else ' '}  "
-            self._paper.whole(line)
-            self._paper.line(about, indent=len(under), first=under)
+            self._writer.whole(line)
+            self._writer.line(about, indent=len(under), first=under)
         children = relative["children"]
         for number, child in enumerate(children):
             is_last = number == len(children) - 1 and not relative["more_children"]
             self._relative(child, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
         if relative["more_children"]:
             more = self._said.threads(f"list --parent {relative['thread_id']}")
-            self._paper.whole(f"{rest}└─ and more: {more}")
+            self._writer.whole(f"{rest}└─ and more: {more}")
 
     def timeline(self, entries: list[Any], after: int, *, longest: int | None) -> None:
-        self._paper.title("Timeline")
+        self._writer.title("Timeline")
         if after:
             self._note(f"{after} earlier entries are not shown: --limit {after * 2}, or --all")
         if not entries:
@@ -149,32 +149,34 @@ class _Page:
         took = "" if moment.took is None else lasted(moment.took)
         speaker = _cut(moment.who, who).ljust(who)
         head = Text("  ") + Text(clock(moment.at), "dim")
-        if self._paper.width >= _WIDE:
+        if self._writer.width >= _WIDE:
             head += Text(f"{took:>8}  ", "dim") + Text(speaker, "bold") + Text("  ")
-            self._paper.line(Text(text, style), indent=head.cell_len, first=head)
+            self._writer.line(Text(text, style), indent=head.cell_len, first=head)
             return
         head += Text(f"  {speaker.rstrip()}", "bold") + Text(f"  {took}" if took else "", "dim")
-        self._paper.line(head)
-        self._paper.line(Text(text, style), indent=4, first="    ")
+        self._writer.line(head)
+        self._writer.line(Text(text, style), indent=4, first="    ")
 
     def pending(self) -> None:
         thread = self._thread
         if thread["pending_calls"]:
-            self._paper.title("Pending")
+            self._writer.title("Pending")
         for call in thread["pending_calls"]:
             turn, end = _TURNS[self._awaits(call)]
-            parts = [turn, f"for {span(self._now - call['made_at'])}"]
+            parts = [turn, f"for {format_duration(self._now - call['made_at'])}"]
             if call["until"] is not None:
                 parts.append(f"{end} {until(call['until'], self._now)}")
             if call["still_running_shown"]:
                 parts.append("the model goes on meanwhile")
             self._live(call, ", ".join([*self._progress(call), *parts]))
         if thread["subscriptions"]:
-            self._paper.title("Subscriptions")
+            self._writer.title("Subscriptions")
         for each in thread["subscriptions"]:
-            self._live(each, ", ".join([*self._progress(each), f"active for {span(self._now - each['since'])}"]))
+            self._live(
+                each, ", ".join([*self._progress(each), f"active for {format_duration(self._now - each['since'])}"])
+            )
         if others := [name for name in thread["views"] if name != PROGRESS]:
-            self._paper.title("Views")
+            self._writer.title("Views")
             self._note(", ".join(others))
 
     def _progress(self, call: Any) -> list[str]:
@@ -183,47 +185,47 @@ class _Page:
         return [progress.in_words] if progress is not None and progress.call_id == call["call_id"] else []
 
     def _awaits(self, call: Any) -> str:
-        """Whose turn it is. A tool may have asked somebody something."""
+        """Whose turn it is. A tool may have asked the user something."""
         for asking, awaits in (("choices", "choice"), ("oauth", "oauth")):
             if call["awaits"] == "tool" and any(each["call_id"] == call["call_id"] for each in self._thread[asking]):
                 return awaits
         return str(call["awaits"])
 
     def _live(self, call: Any, about: str) -> None:
-        self._paper.line(call_text(call), indent=_INDENT)
-        self._paper.line(Text(about, "dim"), indent=4, first="    ")
+        self._writer.line(call_text(call), indent=_INDENT)
+        self._writer.line(Text(about, "dim"), indent=4, first="    ")
         if problem := call.get("callback_problem"):
-            self._paper.line(Text(problem, "red"), indent=4, first="    ")
-        self._paper.whole(Text(f"    {call['call_id']}", "dim"))
+            self._writer.line(Text(problem, "red"), indent=4, first="    ")
+        self._writer.whole(Text(f"    {call['call_id']}", "dim"))
 
     def questions(self) -> None:
         thread = self._thread
         if thread["choices"] or thread["oauth"]:
-            self._paper.title("Asks you")
+            self._writer.title("Asks you")
         for question in thread["choices"]:
             named = len(thread["choices"]) > 1
-            show_question(self._paper, thread["thread_id"], question, self._said, named=named)
+            show_question(self._writer, thread["thread_id"], question, self._said, named=named)
         for each in thread["oauth"]:
-            show_authorization(self._paper, each)
+            show_authorization(self._writer, each)
 
     def end(self) -> None:
-        """What to do next, if somebody has to."""
+        """What the user has to do next, if anything."""
         thread = self._thread
         if thread["status"] == "parked":
-            self._paper.title("To go on")
+            self._writer.title("To go on")
             if _is_used_up(thread["budget"]):
                 self._note(
                     f"Grant it more: POST /v1/threads/{thread['thread_id']}/budget. See the guide of the HTTP API."
                 )
             else:
                 again = f'--thread {thread["thread_id"]} "…"'
-                self._paper.whole(f"  {self._said.ask(again)}")
+                self._writer.whole(f"  {self._said.ask(again)}")
         if thread["status"] in ("running", "waiting") and self._goes_on is not None:
-            self._paper.line()
-            self._paper.whole(Text(f"  Nobody works on threads now. It goes on {self._goes_on}.", "dim"))
+            self._writer.line()
+            self._writer.whole(Text(f"  Nobody works on threads now. It goes on {self._goes_on}.", "dim"))
 
     def _note(self, text: str) -> None:
-        self._paper.line(Text(text, "dim"), indent=_INDENT, first="  ")
+        self._writer.line(Text(text, "dim"), indent=_INDENT, first="  ")
 
 
 def _used(budget: Any) -> str:

@@ -1,4 +1,4 @@
-"""A command that is nothing without one of its subcommands."""
+"""A click group that requires a subcommand."""
 
 import click
 

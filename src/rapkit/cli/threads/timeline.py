@@ -1,4 +1,4 @@
-"""What happened in a thread, entry by entry, in words for people: who, what, and how long it took."""
+"""The timeline of a thread in words: who did what, and how long it took."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ HEARD = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An entry in words. `took` is how many seconds it took, as far as that can be said; `is_trouble` if somebody should look."""
+    """An entry in words. `took` is how many seconds it took, as far as that can be said; `is_trouble` if a person should look."""
 
     seq: int
     at: float
@@ -69,7 +69,7 @@ class Timeline:
             begun = self._begun.get(entry["call_id"])
         else:
             begun = None
-        # The clock of whoever wrote the one may be ahead of the other's.
+        # The clock of the process that wrote the one may be ahead of the other's.
         return None if begun is None else max(0.0, entry["at"] - begun)
 
     def _remember(self, entry: Entry) -> None:
@@ -145,9 +145,9 @@ def call_text(call: Entry) -> str:
     if display:
         return display
     # Here, and not above: messages as they are on the wire are loaded with it, and most commands that show threads see none.
-    from rapkit.protocol.display_script import in_words
+    from rapkit.protocol.display_script import describe_call
 
-    return in_words(call["name"], call["arguments"])
+    return describe_call(call["name"], call["arguments"])
 
 
 def _call(call: Entry) -> str:

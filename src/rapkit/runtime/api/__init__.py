@@ -4,18 +4,18 @@ from collections.abc import Callable
 
 from starlette.routing import Route
 
-from rapkit.http.callers import Callers
-from rapkit.runtime.api.endpoint import Endpoint
+from rapkit.http.authentication import Callers
+from rapkit.runtime.api.endpoint import ApiEndpoint
+from rapkit.runtime.api.event_stream import StreamTiming
 from rapkit.runtime.api.openapi import OpenApi
 from rapkit.runtime.api.operations import OPERATIONS, About
-from rapkit.runtime.api.streaming import Pace
-from rapkit.runtime.threads import Threads
+from rapkit.runtime.thread_commands import ThreadCommands
 
 _OPENAPI = "/openapi.json"
 
 
 def api_routes(
-    threads: Callable[[], Threads],
+    threads: Callable[[], ThreadCommands],
     about: About,
     callers: Callers,
     largest: int,
@@ -29,12 +29,12 @@ def api_routes(
     A stream of events says every `keep_alive` seconds that it lives, and ends after `longest_stream` seconds. Clients come again by
     themselves, and a server that wants to stop does not wait for them for ever.
     """
-    pace = Pace(keep_alive, longest_stream)
+    pace = StreamTiming(keep_alive, longest_stream)
     paths = dict.fromkeys(operation.path for operation in OPERATIONS)
     routes = [
         Route(
             path,
-            Endpoint(
+            ApiEndpoint(
                 [each for each in OPERATIONS if each.path == path], threads, about, callers, largest, pace, values
             ),
         )

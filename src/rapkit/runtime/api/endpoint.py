@@ -1,4 +1,4 @@
-"""From a request to an answer: who asks, what for, and what is said when that does not work."""
+"""The endpoint of the client API: authenticate, validate, run the operation, write the response."""
 
 import logging
 import re
@@ -9,31 +9,31 @@ from pydantic import BaseModel, ValidationError
 from starlette.types import Receive, Scope, Send
 
 from rapkit.errors import RapkitError
-from rapkit.http.callers import Callers
+from rapkit.http.authentication import Callers
 from rapkit.http.requests import Refusal, Request, read_request
 from rapkit.protocol.problems import problems
-from rapkit.runtime.api.answers import problem, refusal_of
-from rapkit.runtime.api.operations import About, Asked, Operation, Sendable
-from rapkit.runtime.api.streaming import Pace
-from rapkit.runtime.threads import Threads
-from rapkit.tracing import arriving
+from rapkit.runtime.api.event_stream import StreamTiming
+from rapkit.runtime.api.operations import About, ApiRequest, Operation, Sendable
+from rapkit.runtime.api.responses import problem_response, refusal_of
+from rapkit.runtime.thread_commands import ThreadCommands
+from rapkit.tracing import request_span
 
 log = logging.getLogger("rapkit.api")
 
 _KEY = re.compile(rb"[\x21-\x7e]{1,255}")
 
 
-class Endpoint:
+class ApiEndpoint:
     """All operations of one path."""
 
     def __init__(
         self,
         operations: Sequence[Operation],
-        threads: Callable[[], Threads],
+        threads: Callable[[], ThreadCommands],
         about: About,
         callers: Callers,
         largest: int,
-        pace: Pace,
+        pace: StreamTiming,
         values: int | None = None,
     ) -> None:
         self._operations = {operation.method: operation for operation in operations}
@@ -46,7 +46,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        with arriving(scope["headers"]):
+        with request_span(scope["headers"]):
             answer = await self._answer(scope, receive)
         await answer.send(receive, send)
 
@@ -63,10 +63,10 @@ class Endpoint:
             )
             return await operation.handler(self._asked(operation, scope, request))
         except (Refusal, RapkitError) as error:
-            return problem(refusal_of(error))
+            return problem_response(refusal_of(error))
         except Exception as error:
             log.critical("a request failed", exc_info=error)
-            return problem(Refusal(500, "Something went wrong here. The log of the agent says what."))
+            return problem_response(Refusal(500, "Something went wrong here. The log of the agent says what."))
 
     def _operation(self, method: str) -> Operation:
         if method not in self._operations:
@@ -78,9 +78,9 @@ class Endpoint:
             )
         return self._operations[method]
 
-    def _asked(self, operation: Operation, scope: Scope, request: Request) -> Asked:
+    def _asked(self, operation: Operation, scope: Scope, request: Request) -> ApiRequest:
         last_event_id = request.headers.get(b"last-event-id", b"").decode("latin-1")
-        return Asked(
+        return ApiRequest(
             threads=self._threads(),
             about=self._about,
             path=scope["path_params"],

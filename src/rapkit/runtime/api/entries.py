@@ -1,4 +1,4 @@
-"""The lines of a journal as clients see them: numbered, dated, and without what only the model's provider understands."""
+"""Journal entries as API documents: numbered, with their time, and without provider-specific data."""
 
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic_core import from_json
 
 from rapkit.kernel.entries import JournalEntry, dump_entry
-from rapkit.runtime.following import Line
+from rapkit.runtime.event_feed import JournalLine
 
 _HIDDEN = "thoughts"
 
 
-def document_of(line: Line) -> dict[str, Any]:
+def document_of(line: JournalLine) -> dict[str, Any]:
     """A line as JSON."""
     document: dict[str, Any] = {"seq": line.seq, "at": line.at, **from_json(dump_entry(line.entry))}
     document.pop(_HIDDEN, None)
@@ -58,7 +58,7 @@ EntryPage: type[BaseModel] = create_model(
 )
 
 
-def page_of(lines: Iterable[Line], room: int) -> tuple[list[dict[str, Any]], int]:
+def page_of(lines: Iterable[JournalLine], room: int) -> tuple[list[dict[str, Any]], int]:
     """Lines as JSON, as long as there is room for them, in bytes; and the room that is left, below 0 if the last one took more."""
     documents: list[dict[str, Any]] = []
     for line in lines:

@@ -1,4 +1,4 @@
-"""/openapi.json: the API described by the models it is read and written with."""
+"""/openapi.json, generated from the models that requests and responses are validated with."""
 
 import re
 from collections.abc import Iterable
@@ -12,20 +12,20 @@ from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
 from rapkit.http.requests import Refusal
-from rapkit.runtime.api import shapes
-from rapkit.runtime.api.answers import json_answer, problem
+from rapkit.runtime.api import schemas
 from rapkit.runtime.api.entries import SHAPES, EntryPage
 from rapkit.runtime.api.operations import Operation
+from rapkit.runtime.api.responses import json_response, problem_response
 
 _REF = "#/components/schemas/{model}"
 _EVENTS: dict[str, type[BaseModel] | None] = {
     "entry": None,  # one of many
-    "status": shapes.StatusEvent,
-    "choice": shapes.OpenQuestion,
-    "oauth": shapes.Authorization,
-    "view": shapes.ViewEvent,
-    "delta": shapes.DeltaEvent,
-    "reset": shapes.ResetEvent,
+    "status": schemas.StatusEvent,
+    "choice": schemas.OpenQuestion,
+    "oauth": schemas.Authorization,
+    "view": schemas.ViewEvent,
+    "delta": schemas.DeltaEvent,
+    "reset": schemas.ResetEvent,
 }
 _ALWAYS = (400, 401, 413, 503)
 _KEY = {
@@ -121,7 +121,7 @@ def _problems(operation: Operation) -> dict[str, Any]:
         statuses.add(HTTPStatus.UNSUPPORTED_MEDIA_TYPE.value)
     if operation.method == "POST":
         statuses.add(HTTPStatus.UNPROCESSABLE_ENTITY.value)
-    content = {"application/problem+json": {"schema": _ref(shapes.Problem)}}
+    content = {"application/problem+json": {"schema": _ref(schemas.Problem)}}
     return {str(status): {"description": HTTPStatus(status).phrase, "content": content} for status in sorted(statuses)}
 
 
@@ -141,7 +141,7 @@ def _parameters(operation: Operation) -> Iterable[dict[str, Any]]:
 
 
 def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:
-    models: dict[type[BaseModel], JsonSchemaMode] = {shapes.Problem: "serialization", EntryPage: "serialization"}
+    models: dict[type[BaseModel], JsonSchemaMode] = {schemas.Problem: "serialization", EntryPage: "serialization"}
     for operation in operations:
         if operation.body is not None:
             models[operation.body] = "validation"
@@ -151,8 +151,8 @@ def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:
         if model is not None:
             models[model] = "serialization"
     _, schema = models_json_schema(list(models.items()), ref_template=_REF)
-    schemas: dict[str, Any] = schema["$defs"]
-    return schemas
+    definitions: dict[str, Any] = schema["$defs"]
+    return definitions
 
 
 def _ref(model: type[BaseModel]) -> dict[str, str]:
@@ -160,13 +160,13 @@ def _ref(model: type[BaseModel]) -> dict[str, str]:
 
 
 @lru_cache
-def written(operations: tuple[Operation, ...], path: str) -> bytes:
+def encoded_document(operations: tuple[Operation, ...], path: str) -> bytes:
     """The document as it is sent. It takes a while, and it is the same for every agent of a process."""
     return to_json(describe(operations, path))
 
 
 class OpenApi:
-    """The document, for everybody: it tells nothing of any thread. It is written when somebody asks for it."""
+    """The document is public: it contains nothing about any thread. It is generated at the first request."""
 
     def __init__(self, operations: tuple[Operation, ...], path: str) -> None:
         self._operations = operations
@@ -175,6 +175,6 @@ class OpenApi:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["method"] == "GET":
-            await json_answer(written(self._operations, self._path)).send(receive, send)
+            await json_response(encoded_document(self._operations, self._path)).send(receive, send)
         else:
-            await problem(Refusal(405, "Send GET.", ((b"allow", b"GET"),))).send(receive, send)
+            await problem_response(Refusal(405, "Send GET.", ((b"allow", b"GET"),))).send(receive, send)

@@ -1,4 +1,4 @@
-"""What clients can ask for. One table: it makes the routes, and /openapi.json."""
+"""The operations of the client API: one table, from which the routes and /openapi.json are built."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,35 +9,35 @@ from pydantic_core import to_json
 from starlette.types import Receive, Send
 
 from rapkit.http.requests import Refusal
-from rapkit.off_loop import off_loop
-from rapkit.protocol.display_script import in_words
-from rapkit.runtime.api import shapes
-from rapkit.runtime.api.answers import Answer, answer, json_answer
+from rapkit.protocol.display_script import describe_call
+from rapkit.runtime.api import schemas
 from rapkit.runtime.api.entries import EntryPage, page_of
-from rapkit.runtime.api.streaming import EventStream, Pace, read_id
-from rapkit.runtime.following import choice_shown
-from rapkit.runtime.threads import Family, Look, Threads
+from rapkit.runtime.api.event_stream import EventStream, StreamTiming, read_id
+from rapkit.runtime.api.responses import ApiResponse, document_response, json_response
+from rapkit.runtime.event_feed import choice_shown
+from rapkit.runtime.thread_commands import ThreadCommands, ThreadFamily, ThreadSnapshot
+from rapkit.work.offload import offload
 
 _LARGEST_PAGE = 8 * 1024 * 1024
 _LINES_AT_ONCE = 50
 
 
-About = Callable[[], shapes.AgentDetail]
+About = Callable[[], schemas.AgentDetail]
 """What the agent is."""
 
 
 class Sendable(Protocol):
-    """An answer, whole or bit by bit."""
+    """A response, whole or streamed."""
 
     async def send(self, receive: Receive, send: Send) -> None:
         """Send it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request that was read: by its operation's models, or there is none."""
+class ApiRequest:
+    """A request, validated by its operation's models."""
 
-    threads: Threads
+    threads: ThreadCommands
     about: About
     path: Mapping[str, str]
     query: Any = None
@@ -45,7 +45,7 @@ class Asked:
     key: str | None = None
     last_event_id: str | None = None
     root: str = ""
-    pace: Pace = field(default_factory=Pace)
+    pace: StreamTiming = field(default_factory=StreamTiming)
 
     @property
     def thread_id(self) -> str:
@@ -53,7 +53,7 @@ class Asked:
         return self.path["thread_id"]
 
 
-Handler = Callable[[Asked], Awaitable[Sendable]]
+Handler = Callable[[ApiRequest], Awaitable[Sendable]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,44 +75,44 @@ class Operation:
 # The agent
 
 
-async def get_agent(asked: Asked) -> Sendable:
+async def get_agent(asked: ApiRequest) -> Sendable:
     """Look at the agent itself."""
-    return answer(asked.about())
+    return document_response(asked.about())
 
 
 # Threads
 
 
-async def create_thread(asked: Asked) -> Sendable:
+async def create_thread(asked: ApiRequest) -> Sendable:
     """Begin one."""
-    body: shapes.NewThread = asked.body
+    body: schemas.NewThread = asked.body
     thread_id = await asked.threads.create(text=body.text, user_id=body.user_id, key=asked.key)
     location = (b"location", f"{asked.root}/v1/threads/{thread_id}".encode("latin-1", "replace"))
-    return answer(shapes.ThreadMade(thread_id=thread_id), 201, (location,))
+    return document_response(schemas.ThreadMade(thread_id=thread_id), 201, (location,))
 
 
-async def list_threads(asked: Asked) -> Sendable:
+async def list_threads(asked: ApiRequest) -> Sendable:
     """Page through them."""
-    query: shapes.ThreadsQuery = asked.query
+    query: schemas.ThreadsQuery = asked.query
     page = await asked.threads.newest(
         parent=query.parent, status=query.status, after=query.cursor or "", limit=query.limit
     )
-    threads = [shapes.ThreadSummary(**_summary(look)) for look in page.looks]
-    return answer(shapes.ThreadPage(threads=threads, next_cursor=page.next))
+    threads = [schemas.ThreadSummary(**_summary(look)) for look in page.looks]
+    return document_response(schemas.ThreadPage(threads=threads, next_cursor=page.next))
 
 
-async def get_thread(asked: Asked) -> Sendable:
+async def get_thread(asked: ApiRequest) -> Sendable:
     """Look at one."""
     look = await asked.threads.look(asked.thread_id)
     thread = look.thread
     calls = [
-        shapes.PendingCall(
+        schemas.PendingCall(
             call_id=call_id,
             name=call.name,
             operation=call.operation,
             server=call.server,
             arguments=call.arguments,
-            display=call.display or in_words(call.name, call.arguments),
+            display=call.display or describe_call(call.name, call.arguments),
             made_at=call.made_at,
             still_running_shown=call.detached,
             awaits=call.awaits,
@@ -122,11 +122,11 @@ async def get_thread(asked: Asked) -> Sendable:
         for call_id, call in thread.pending.items()
     ]
     subscriptions = [
-        shapes.ActiveSubscription(
+        schemas.ActiveSubscription(
             call_id=call_id,
             name=each.name,
             arguments=each.arguments,
-            display=each.display or in_words(each.name, each.arguments),
+            display=each.display or describe_call(each.name, each.arguments),
             since=each.since,
             callback_problem=look.unsigned.get(call_id),
         )
@@ -134,36 +134,36 @@ async def get_thread(asked: Asked) -> Sendable:
     ]
     # An answer is for the first question of a call, so that is the one that is shown.
     questions = [
-        shapes.OpenQuestion(**choice_shown(call_id, asked_now[0], thread))
+        schemas.OpenQuestion(**choice_shown(call_id, asked_now[0], thread))
         for call_id, asked_now in thread.choices.items()
     ]
-    detail = shapes.ThreadDetail(
+    detail = schemas.ThreadDetail(
         **_summary(look),
         length=thread.length,
         pending_calls=calls,
         subscriptions=subscriptions,
         choices=questions,
-        oauth=[shapes.Authorization(call_id=call, auth_url=url) for call, url in look.authorizations.items()],
+        oauth=[schemas.Authorization(call_id=call, auth_url=url) for call, url in look.authorizations.items()],
         views=look.views,
         children=[*thread.children, *thread.spawned],
         missing_toolsets=[
-            shapes.MissingToolset(server=server, reason=reason) for server, reason in thread.missing_toolsets.items()
+            schemas.MissingToolset(server=server, reason=reason) for server, reason in thread.missing_toolsets.items()
         ],
-        budget=shapes.ThreadBudget(
-            **{each.name: shapes.Used(used=each.used, limit=each.limit) for each in asked.threads.budget(thread)}
+        budget=schemas.ThreadBudget(
+            **{each.name: schemas.Used(used=each.used, limit=each.limit) for each in asked.threads.budget(thread)}
         ),
     )
-    return answer(detail)
+    return document_response(detail)
 
 
-async def get_family(asked: Asked) -> Sendable:
+async def get_family(asked: ApiRequest) -> Sendable:
     """See all that came of one."""
-    return answer(_relative(await asked.threads.family(asked.thread_id)))
+    return document_response(_relative(await asked.threads.family(asked.thread_id)))
 
 
-def _relative(family: Family) -> shapes.Relative:
+def _relative(family: ThreadFamily) -> schemas.Relative:
     thread = family.look.thread
-    return shapes.Relative(
+    return schemas.Relative(
         **_summary(family.look),
         for_event=thread.for_event,
         children=[_relative(child) for child in family.children],
@@ -171,7 +171,7 @@ def _relative(family: Family) -> shapes.Relative:
     )
 
 
-def _summary(look: Look) -> dict[str, Any]:
+def _summary(look: ThreadSnapshot) -> dict[str, Any]:
     thread = look.thread
     return {
         "thread_id": thread.id,
@@ -186,84 +186,84 @@ def _summary(look: Look) -> dict[str, Any]:
     }
 
 
-async def get_history(asked: Asked) -> Sendable:
+async def get_history(asked: ApiRequest) -> Sendable:
     """Read the journal. A page ends early when it gets large: entries may hold images."""
-    query: shapes.HistoryQuery = asked.query
+    query: schemas.HistoryQuery = asked.query
     entries: list[dict[str, Any]] = []
     after, size, more = query.cursor, _LARGEST_PAGE, True
     while more and len(entries) < query.limit and size > 0:
         wanted = min(_LINES_AT_ONCE, query.limit - len(entries))
         lines = await asked.threads.history(asked.thread_id, after, wanted, size)
-        documents, size = await off_loop(sum(line.size for line in lines), page_of, lines, size)
+        documents, size = await offload(sum(line.size for line in lines), page_of, lines, size)
         entries += documents
         after = documents[-1]["seq"] if documents else after
-        length, _ = await asked.threads.standing(asked.thread_id)
+        length, _ = await asked.threads.journal_end(asked.thread_id)
         more = bool(lines) and after < length
     page = {"entries": entries, "next_cursor": str(after) if more else None}
-    return json_answer(await off_loop(_LARGEST_PAGE - size, to_json, page))
+    return json_response(await offload(_LARGEST_PAGE - size, to_json, page))
 
 
-async def stream_events(asked: Asked) -> Sendable:
+async def stream_events(asked: ApiRequest) -> Sendable:
     """Follow one. Who has everything of a closed thread is told to stay away: 204 is what ends an EventSource."""
-    query: shapes.EventsQuery = asked.query
+    query: schemas.EventsQuery = asked.query
     given = asked.last_event_id or query.last_event_id
     after, skip = read_id(given) if given else (0, 0)
-    length, is_all = await asked.threads.standing(asked.thread_id)
+    length, is_all = await asked.threads.journal_end(asked.thread_id)
     if after + skip > length:
         raise Refusal(400, f"Last-Event-ID: the thread has {length} entries. Leave it out to begin at the beginning.")
     if given and is_all and after == length:
-        return Answer(204)
+        return ApiResponse(204)
     return EventStream(asked.threads.follow(asked.thread_id, after, skip), asked.pace)
 
 
 # Saying something
 
 
-async def send_message(asked: Asked) -> Sendable:
+async def send_message(asked: ApiRequest) -> Sendable:
     """Say something."""
-    body: shapes.NewMessage = asked.body
+    body: schemas.NewMessage = asked.body
     message_id = await asked.threads.send(asked.thread_id, body.text, asked.key)
-    return answer(shapes.MessageTaken(message_id=message_id), 202)
+    return document_response(schemas.MessageTaken(message_id=message_id), 202)
 
 
-async def close_thread(asked: Asked) -> Sendable:
+async def close_thread(asked: ApiRequest) -> Sendable:
     """End it."""
     await asked.threads.close(asked.thread_id)
-    return answer(shapes.Taken(), 202)
+    return document_response(schemas.Taken(), 202)
 
 
-async def cancel_call(asked: Asked) -> Sendable:
+async def cancel_call(asked: ApiRequest) -> Sendable:
     """Cancel a call or a subscription."""
     await asked.threads.cancel(asked.thread_id, asked.path["call_id"], asked.key)
-    return answer(shapes.Taken(), 202)
+    return document_response(schemas.Taken(), 202)
 
 
-async def choose(asked: Asked) -> Sendable:
+async def choose(asked: ApiRequest) -> Sendable:
     """Answer a question."""
-    body: shapes.Selection = asked.body
+    body: schemas.Selection = asked.body
     await asked.threads.choose(asked.thread_id, asked.path["call_id"], body.selected, asked.key, body.asked_at)
-    return answer(shapes.Taken(), 202)
+    return document_response(schemas.Taken(), 202)
 
 
-async def answer_question(asked: Asked) -> Sendable:
+async def answer_question(asked: ApiRequest) -> Sendable:
     """Answer a question in words."""
-    body: shapes.AnswerInWords = asked.body
+    body: schemas.AnswerInWords = asked.body
     await asked.threads.answer(asked.thread_id, asked.path["call_id"], body.text, asked.key, body.asked_at)
-    return answer(shapes.Taken(), 202)
+    return document_response(schemas.Taken(), 202)
 
 
-async def grant_budget(asked: Asked) -> Sendable:
+async def grant_budget(asked: ApiRequest) -> Sendable:
     """Let it use more."""
-    body: shapes.MoreBudget = asked.body
+    body: schemas.MoreBudget = asked.body
     await asked.threads.grant(asked.thread_id, slices=body.slices, tokens=body.tokens, cost=body.cost, key=asked.key)
-    return answer(shapes.Taken(), 202)
+    return document_response(schemas.Taken(), 202)
 
 
 _ONE = "/v1/threads/{thread_id}"
 _CALL = f"{_ONE}/calls/{{call_id}}"
 
 OPERATIONS = (
-    Operation("getAgent", "GET", "/v1/agent", "Look at the agent itself", get_agent, 200, shapes.AgentDetail),
+    Operation("getAgent", "GET", "/v1/agent", "Look at the agent itself", get_agent, 200, schemas.AgentDetail),
     Operation(
         "createThread",
         "POST",
@@ -271,8 +271,8 @@ OPERATIONS = (
         "Begin a thread",
         create_thread,
         201,
-        shapes.ThreadMade,
-        body=shapes.NewThread,
+        schemas.ThreadMade,
+        body=schemas.NewThread,
     ),
     Operation(
         "listThreads",
@@ -281,10 +281,10 @@ OPERATIONS = (
         "List threads, the latest first",
         list_threads,
         200,
-        shapes.ThreadPage,
-        query=shapes.ThreadsQuery,
+        schemas.ThreadPage,
+        query=schemas.ThreadsQuery,
     ),
-    Operation("getThread", "GET", _ONE, "Look at a thread", get_thread, 200, shapes.ThreadDetail, (404,)),
+    Operation("getThread", "GET", _ONE, "Look at a thread", get_thread, 200, schemas.ThreadDetail, (404,)),
     Operation(
         "getFamily",
         "GET",
@@ -292,7 +292,7 @@ OPERATIONS = (
         "See a thread with its children, and theirs",
         get_family,
         200,
-        shapes.Relative,
+        schemas.Relative,
         (404,),
     ),
     Operation(
@@ -304,7 +304,7 @@ OPERATIONS = (
         200,
         EntryPage,
         (404,),
-        query=shapes.HistoryQuery,
+        query=schemas.HistoryQuery,
     ),
     Operation(
         "streamEvents",
@@ -315,7 +315,7 @@ OPERATIONS = (
         200,
         None,
         (404,),
-        query=shapes.EventsQuery,
+        query=schemas.EventsQuery,
     ),
     Operation(
         "sendMessage",
@@ -324,11 +324,11 @@ OPERATIONS = (
         "Say something to a thread",
         send_message,
         202,
-        shapes.MessageTaken,
+        schemas.MessageTaken,
         (404, 409),
-        body=shapes.NewMessage,
+        body=schemas.NewMessage,
     ),
-    Operation("closeThread", "POST", f"{_ONE}/close", "Close a thread", close_thread, 202, shapes.Taken, (404,)),
+    Operation("closeThread", "POST", f"{_ONE}/close", "Close a thread", close_thread, 202, schemas.Taken, (404,)),
     Operation(
         "cancelCall",
         "POST",
@@ -336,7 +336,7 @@ OPERATIONS = (
         "Cancel a pending call or an active subscription",
         cancel_call,
         202,
-        shapes.Taken,
+        schemas.Taken,
         (404, 409),
     ),
     Operation(
@@ -346,9 +346,9 @@ OPERATIONS = (
         "Answer the question of a call, or dismiss it",
         choose,
         202,
-        shapes.Taken,
+        schemas.Taken,
         (404, 409),
-        body=shapes.Selection,
+        body=schemas.Selection,
     ),
     Operation(
         "answer",
@@ -357,9 +357,9 @@ OPERATIONS = (
         "Answer the question of a call in words",
         answer_question,
         202,
-        shapes.Taken,
+        schemas.Taken,
         (404, 409),
-        body=shapes.AnswerInWords,
+        body=schemas.AnswerInWords,
     ),
     Operation(
         "grantBudget",
@@ -368,8 +368,8 @@ OPERATIONS = (
         "Let a thread use more than its budget",
         grant_budget,
         202,
-        shapes.Taken,
+        schemas.Taken,
         (404, 409),
-        body=shapes.MoreBudget,
+        body=schemas.MoreBudget,
     ),
 )

@@ -1,4 +1,4 @@
-"""What is to be run, and how it is started."""
+"""The command to run, and how to start it."""
 
 import errno
 import os

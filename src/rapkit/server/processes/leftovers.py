@@ -1,4 +1,4 @@
-"""What a killed server left running, found by the token in its environment."""
+"""Find and kill subprocesses that a killed server left running, by the token in their environment."""
 
 import asyncio
 import contextlib
@@ -10,8 +10,8 @@ from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
-from rapkit.server.processes.groups import DIES_WITHIN, signal_group
-from rapkit.server.processes.table import PROC, Process, can_look, living_processes
+from rapkit.server.processes.process_groups import DIES_WITHIN, signal_group
+from rapkit.server.processes.process_table import PROC, ProcessInfo, can_look, living_processes
 
 VARIABLE = "RAPKIT_RUN"
 """Where a run's token stands in the environment of its program."""
@@ -40,7 +40,7 @@ def kill_carriers(tokens: Collection[str], patience: float, proc: Path) -> bool:
     """Kill the groups of all processes with one of the tokens; whether they are gone."""
     marks = {f"{VARIABLE}={token}".encode() for token in tokens}
     until = time.monotonic() + patience
-    killed: set[Process] = set()
+    killed: set[ProcessInfo] = set()
     nothing_seen = 0
     while True:
         living, groups = set(), set()
@@ -59,7 +59,7 @@ def kill_carriers(tokens: Collection[str], patience: float, proc: Path) -> bool:
         time.sleep(_PAUSE)
 
 
-def _kill_group(process: Process) -> None:
+def _kill_group(process: ProcessInfo) -> None:
     if process.group > 1:
         signal_group(process.group, signal.SIGKILL)
     else:  # it is outside of our container, and by 0 and 1 the system would understand our own group, and everybody

@@ -1,4 +1,4 @@
-"""What a program writes: kept for the end, or handed out line by line."""
+"""The output of a subprocess: collected until it ends, or handed out line by line."""
 
 import asyncio
 from typing import Protocol

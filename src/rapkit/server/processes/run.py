@@ -1,4 +1,4 @@
-"""Running programs, as a handler sees it."""
+"""The subprocess API of a handler: `ctx.run`."""
 
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
@@ -7,8 +7,8 @@ from typing import Any
 
 from rapkit.errors import ToolError
 from rapkit.server.processes.command import Command
-from rapkit.server.processes.life import Life, outlast
 from rapkit.server.processes.output import Kept, Lines, Output
+from rapkit.server.processes.process_run import ProcessRun, wait_uncancelled
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Processes:
         self._record = record
         self._forget = forget
         self._grace = grace
-        self._lives: set[Life] = set()
+        self._lives: set[ProcessRun] = set()
         self._stopped = False
 
     def run(
@@ -57,7 +57,7 @@ class Processes:
 
         Output is read as UTF-8, with a replacement for what is not. Of stdout and of stderr at most `largest_output` bytes each are kept,
         the beginning and the end, with a note where something was left out. Lines come from both together, without their ends, and of each
-        at most 64 KiB; while nobody takes them the program has to wait.
+        at most 64 KiB; while the handler does not take them the program has to wait.
 
         Raises `ToolError` when there is no such program or folder and when time is up. An exit status is no error: look at `returncode`.
         """
@@ -79,62 +79,62 @@ class Processes:
     def stop(self) -> None:
         """End what runs and start nothing more: the call is over, even if its handler does not know."""
         self._stopped = True
-        for life in self._lives:
-            life.stop()
+        for process_run in self._lives:
+            process_run.stop()
 
     async def close(self) -> None:
         """`stop`, and return when nothing is left, also if cancelled meanwhile."""
         self.stop()
-        await outlast(*(life.task for life in self._lives))
+        await wait_uncancelled(*(process_run.task for process_run in self._lives))
 
-    def _start(self, command: Command, output: Output) -> Life:
+    def _start(self, command: Command, output: Output) -> ProcessRun:
         if self._stopped:
             raise ToolError(f"{command.program!r} was not started, because the call is over")
-        life = Life(command, output, self._record, self._forget, self._grace)
-        self._lives.add(life)
-        life.task.add_done_callback(lambda _: self._lives.discard(life))
-        return life
+        process_run = ProcessRun(command, output, self._record, self._forget, self._grace)
+        self._lives.add(process_run)
+        process_run.task.add_done_callback(lambda _: self._lives.discard(process_run))
+        return process_run
 
 
 class Run:
     """One run of a program: await it, or iterate over its lines."""
 
-    def __init__(self, command: Command, start: Callable[[Command, Output], Life]) -> None:
+    def __init__(self, command: Command, start: Callable[[Command, Output], ProcessRun]) -> None:
         self._command = command
         self._start = start
-        self._life: Life | None = None
+        self._process_run: ProcessRun | None = None
 
     @property
     def returncode(self) -> int | None:
         """How the program ended; None until nothing of the run is left."""
-        return None if self._life is None else self._life.returncode
+        return None if self._process_run is None else self._process_run.returncode
 
     def __await__(self) -> Generator[Any, None, Completed]:
         return self._complete().__await__()
 
     async def __aiter__(self) -> AsyncGenerator[str, None]:
         lines = Lines()
-        life = self._begin(lines)
-        life.task.add_done_callback(lambda _: lines.end())
+        process_run = self._begin(lines)
+        process_run.task.add_done_callback(lambda _: lines.end())
         try:
             while (line := await lines.next()) is not None:
                 yield line
-            await life.ended()
+            await process_run.ended()
         finally:
-            # Reached too when the caller's loop is left early: asyncio closes an iterator that nobody holds any more.
-            await life.end()
+            # Reached too when the caller's loop is left early: asyncio closes an unreferenced iterator.
+            await process_run.end()
 
     async def _complete(self) -> Completed:
         stdout, stderr = Kept(self._command.largest_output), Kept(self._command.largest_output)
-        life = self._begin((stdout, stderr))
+        process_run = self._begin((stdout, stderr))
         try:
-            returncode = await life.ended()
+            returncode = await process_run.ended()
         finally:
-            await life.end()
+            await process_run.end()
         return Completed(returncode, stdout.text(), stderr.text())
 
-    def _begin(self, output: Output) -> Life:
-        if self._life is not None:
+    def _begin(self, output: Output) -> ProcessRun:
+        if self._process_run is not None:
             raise RuntimeError("this run was started already, and it runs once: call run() again.")
-        self._life = self._start(self._command, output)
-        return self._life
+        self._process_run = self._start(self._command, output)
+        return self._process_run

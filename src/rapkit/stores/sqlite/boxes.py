@@ -1,4 +1,4 @@
-"""Boxes, their mail and their journal: what happens to them inside a transaction."""
+"""Transactions on boxes, their mail and their journals."""
 
 import json
 import logging
@@ -11,28 +11,28 @@ from typing import Any, NamedTuple
 import apsw
 
 from rapkit.errors import Fenced, StoreError, WrongKey
-from rapkit.keys import SEAL_BYTES, Keyring
+from rapkit.keyring import SEAL_BYTES, Keyring
 from rapkit.mailbox import (
+    AcceptResult,
     Box,
     Claim,
     Commit,
     Entry,
     Fact,
     Lease,
-    Letter,
     Mail,
     NewBox,
+    NewMail,
     Outgoing,
     Quota,
-    Reception,
     Record,
-    Stopped,
-    Taken,
+    StoppedBoxes,
+    TakenPost,
     lanes_of_box,
     lanes_of_name,
 )
 from rapkit.stores.sqlite import statements as sql
-from rapkit.stores.sqlite.holding import LOOKAHEAD, PUT_OFF_FOR, filters, free_rows, within
+from rapkit.stores.sqlite.due_rows import LOOKAHEAD, PUT_OFF_FOR, free_rows, quota_filters, within_quota
 from rapkit.stores.sqlite.writer import Transaction
 
 _MOST_MAIL_PER_CLAIM = 1000
@@ -54,23 +54,23 @@ class Boxes:
     """Operations on boxes. `enqueue` puts a POST into the outbox within the same transaction."""
 
     def __init__(
-        self, keys: Keyring, lease: Lease, enqueue: Callable[[Outgoing, str | None, Transaction], Taken | None]
+        self, keys: Keyring, lease: Lease, enqueue: Callable[[Outgoing, str | None, Transaction], TakenPost | None]
     ) -> None:
         self._seal = keys.seal
         self._open = keys.open
         self._lease = lease
         self._enqueue = enqueue
 
-    def create(self, box: NewBox, letter: Letter | None, tx: Transaction) -> bool:
-        if letter is not None and letter.box != box.id:
+    def create(self, box: NewBox, new_mail: NewMail | None, tx: Transaction) -> bool:
+        if new_mail is not None and new_mail.box != box.id:
             raise StoreError(
-                f"A letter that comes with box {box.id} is for box {letter.box}. It has to be for the same."
+                f"A letter that comes with box {box.id} is for box {new_mail.box}. It has to be for the same."
             )
         made = self._insert(box, None, None if box.idle else tx.now, tx) is not None
         if made and not box.idle:
             tx.due.add(box.kind)
-        if letter is not None:
-            self.accept(letter, tx)
+        if new_mail is not None:
+            self.accept(new_mail, tx)
         return made
 
     def create_claimed(self, box: NewBox, worker: str, tx: Transaction) -> Claim | None:
@@ -87,51 +87,51 @@ class Boxes:
         row = (box.id, box.kind, box.parent, box.root, box.name, sealed, tx.now, worker, due_at, box.share)
         return tx.row(sql.CREATE_BOX, row)
 
-    def accept(self, letter: Letter, tx: Transaction) -> Reception:
-        reception, kind, trace = self._admit(letter, tx)
+    def accept(self, new_mail: NewMail, tx: Transaction) -> AcceptResult:
+        accept_result, kind, trace = self._admit(new_mail, tx)
         if kind is not None:
-            self._put_in(letter, trace, 0, tx)
-            self._wake(letter.box, kind, tx)
-        return reception
+            self._put_in(new_mail, trace, 0, tx)
+            self._wake(new_mail.box, kind, tx)
+        return accept_result
 
-    def accept_claimed(self, letter: Letter, worker: str, tx: Transaction) -> tuple[Reception, Claim | None]:
-        reception, kind, trace = self._admit(letter, tx)
+    def accept_claimed(self, new_mail: NewMail, worker: str, tx: Transaction) -> tuple[AcceptResult, Claim | None]:
+        accept_result, kind, trace = self._admit(new_mail, tx)
         if kind is None:
-            return reception, None
-        row = tx.row(sql.CLAIM_IDLE_BOX, (worker, tx.now + self._lease.seconds, letter.box, tx.now))
+            return accept_result, None
+        row = tx.row(sql.CLAIM_IDLE_BOX, (worker, tx.now + self._lease.seconds, new_mail.box, tx.now))
         if row is None:
-            self._put_in(letter, trace, 0, tx)
-            self._wake(letter.box, kind, tx)
-            return reception, None
+            self._put_in(new_mail, trace, 0, tx)
+            self._wake(new_mail.box, kind, tx)
+            return accept_result, None
         number, *columns, epoch = row
         try:
             box = self._box(columns)
         except WrongKey as error:
-            self._put_in(letter, trace, 0, tx)
-            self._put_off(number, letter.box, error, tx)
-            return reception, None
-        mail = Mail(self._put_in(letter, trace, 1, tx), letter.kind, letter.body, tx.now, 1, trace or "")
-        return reception, Claim(box, worker, epoch, 1, (mail,), (), tx.now)
+            self._put_in(new_mail, trace, 0, tx)
+            self._put_off(number, new_mail.box, error, tx)
+            return accept_result, None
+        mail = Mail(self._put_in(new_mail, trace, 1, tx), new_mail.kind, new_mail.body, tx.now, 1, trace or "")
+        return accept_result, Claim(box, worker, epoch, 1, (mail,), (), tx.now)
 
-    def _admit(self, letter: Letter, tx: Transaction) -> tuple[Reception, str | None, str | None]:
-        """Whether a letter is wanted and new; then also of what kind the box is, and the trace that the letter belongs to, if any."""
-        needed_kind, needed_key = letter.needs or (None, None)
-        key = None if letter.dedup is None else f"letter/{letter.dedup}"
-        found = tx.row(sql.BOX_FOR_LETTER, (letter.box, key, needed_kind, needed_key, tx.now))
+    def _admit(self, new_mail: NewMail, tx: Transaction) -> tuple[AcceptResult, str | None, str | None]:
+        """Whether mail is wanted and new; then also of what kind the box is, and the trace that the mail belongs to, if any."""
+        needed_kind, needed_key = new_mail.needs or (None, None)
+        key = None if new_mail.dedup is None else f"letter/{new_mail.dedup}"
+        found = tx.row(sql.BOX_FOR_MAIL, (new_mail.box, key, needed_kind, needed_key, tx.now))
         kind, status, seen, wanted, trace = found
         if seen:
-            return Reception.DUPLICATE, None, None
+            return AcceptResult.DUPLICATE, None, None
         if kind is None or status == "closed":
-            return Reception.UNKNOWN, None, None
+            return AcceptResult.UNKNOWN, None, None
         if not wanted:
-            return Reception.UNWANTED, None, None
+            return AcceptResult.UNWANTED, None, None
         if key is not None:
-            until = None if letter.remember_for is None else tx.now + letter.remember_for
-            tx.write(sql.SEE, (letter.box, key, until))
-        return Reception.ACCEPTED, kind, letter.traceparent or trace
+            until = None if new_mail.remember_for is None else tx.now + new_mail.remember_for
+            tx.write(sql.SEE, (new_mail.box, key, until))
+        return AcceptResult.ACCEPTED, kind, new_mail.traceparent or trace
 
-    def _put_in(self, letter: Letter, trace: str | None, attempts: int, tx: Transaction) -> int:
-        row = (letter.box, letter.kind, self._sealed(letter.body, tx), tx.now, attempts, trace)
+    def _put_in(self, new_mail: NewMail, trace: str | None, attempts: int, tx: Transaction) -> int:
+        row = (new_mail.box, new_mail.kind, self._sealed(new_mail.body, tx), tx.now, attempts, trace)
         seq: int = tx.row(sql.INSERT_MAIL, row)[0]
         return seq
 
@@ -184,10 +184,10 @@ class Boxes:
         self, worker: str, kind: str, limit: int, mail_bytes: int, quota: Quota[str] | None, tx: Transaction
     ) -> Charged:
         """Claim boxes and charge their mail. It is read after that is committed, so that a process which dies of reading it is counted."""
-        due = tx.rows(sql.DUE_BOXES, (kind, tx.now, limit + LOOKAHEAD, *filters(quota)))
+        due = tx.rows(sql.DUE_BOXES, (kind, tx.now, limit + LOOKAHEAD, *quota_filters(quota)))
         until = tx.now + self._lease.seconds
         free, more = free_rows(due, worker, len(due), sql.POSTPONE_BOXES, self._lease.seconds, tx)
-        rows, left_out = within(quota, free, due, limit)
+        rows, left_out = within_quota(quota, free, due, limit)
         mail = self._mail_within(mail_bytes, rows, tx)
         if more or left_out or len(mail) < len(rows):
             tx.due.add(kind)
@@ -213,9 +213,9 @@ class Boxes:
         return charged
 
     def _mail_within(self, room: int, rows: list[int], tx: Transaction) -> dict[int, list[int]]:
-        """By box, the numbers of the mail that it is handed: the oldest, as far as there is room for its bytes, but at least one letter.
+        """By box, the numbers of the mail that it is handed: the oldest, as far as there is room for its bytes, but at least one item.
 
-        A box for whose first letter there is no room is left out, and so are those after it, so that they keep their turn.
+        A box for whose first mail there is no room is left out, and so are those after it, so that they keep their turn.
         """
         mail: dict[int, list[int]] = {}
         any_yet = False
@@ -265,14 +265,14 @@ class Boxes:
         for claim in claims:
             tx.row(sql.GIVE_BACK_BOX, (tx.now + PUT_OFF_FOR, claim.box.id, claim.epoch, claim.worker, True))
 
-    def commit(self, claim: Claim, commit: Commit, sender: str | None, tx: Transaction) -> list[Taken]:
+    def commit(self, claim: Claim, commit: Commit, sender: str | None, tx: Transaction) -> list[TakenPost]:
         id = claim.box.id
         fence = (id, claim.epoch, claim.worker)
         if commit.forget_for is not None:
             if not tx.write(sql.FORGET_BOX, fence):
                 raise _fenced(id)
             tx.write(sql.SEE, (id, "", tx.now + commit.forget_for))
-            tx.write(sql.REMEMBER_LETTERS, (tx.now + commit.forget_for, id))
+            tx.write(sql.REMEMBER_MAIL, (tx.now + commit.forget_for, id))
         else:
             found = tx.row(sql.FENCE, fence)
             if found is None:
@@ -288,8 +288,8 @@ class Boxes:
             self.create(box, None, tx)
         for fact in commit.facts:
             self.write_fact(fact, tx)
-        for letter in commit.letters:
-            self.accept(letter, tx)
+        for new_mail in commit.new_mails:
+            self.accept(new_mail, tx)
         return [one for one in taken if one is not None]
 
     def _consume(self, id: str, commit: Commit, tx: Transaction) -> None:
@@ -333,7 +333,7 @@ class Boxes:
 
     def stop(
         self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float, tx: Transaction
-    ) -> Stopped:
+    ) -> StoppedBoxes:
         stopped = tx.rows(sql.STOP_BOXES, (tx.now, parent, json.dumps(list(kinds)), name))
         if not stopped:
             # Only then: one that comes later under the name of one that was stopped is another one.
@@ -342,19 +342,19 @@ class Boxes:
         # Also if no box matched: views of a call that has ended may still wait.
         return self._end_lanes(stopped, parent if name is None else lanes_of_name(parent, name), tx)
 
-    def stop_box(self, id: str, tx: Transaction) -> Stopped:
+    def stop_box(self, id: str, tx: Transaction) -> StoppedBoxes:
         stopped = tx.rows(sql.STOP_BOX, (tx.now, id))
         if not stopped:
-            return Stopped((), ())
+            return StoppedBoxes((), ())
         ((_, _, parent, name),) = stopped
         return self._end_lanes(stopped, lanes_of_box(parent, name, id), tx)
 
-    def _end_lanes(self, stopped: Sequence[tuple[str, str, str, str]], under: str, tx: Transaction) -> Stopped:
+    def _end_lanes(self, stopped: Sequence[tuple[str, str, str, str]], under: str, tx: Transaction) -> StoppedBoxes:
         tx.due.update(kind for _, kind, *_ in stopped)
         boxes = [id for id, *_ in stopped]
         dropped = tx.rows(sql.DROP_LANES, (json.dumps(boxes),)) if boxes else []
         dropped += tx.rows(sql.DROP_LANES_UNDER, (under,))
-        return Stopped(tuple(boxes), tuple(id for id, in_flight in dropped if in_flight))
+        return StoppedBoxes(tuple(boxes), tuple(id for id, in_flight in dropped if in_flight))
 
     def post(self, outgoing: Sequence[Outgoing], key: str, remember_for: float, tx: Transaction) -> bool:
         if tx.row(sql.SEEN, (key, _POSTED, tx.now))[0]:

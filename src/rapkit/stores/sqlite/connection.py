@@ -1,4 +1,4 @@
-"""One SQLite file, opened the way we want it."""
+"""Open, configure and migrate a SQLite file."""
 
 import errno
 import logging
@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 
 from rapkit.errors import StoreBusy, StoreError, StoreFull, WrongKey
-from rapkit.keys import VARIABLE, Keyring, key_file
+from rapkit.keyring import VARIABLE, Keyring, key_file
 from rapkit.stores.sqlite import statements as sql
 from rapkit.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, UNRELEASED
 
@@ -21,7 +21,7 @@ _FSYNC_FAILURES = {apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC}
 _LEAST_ROOM = 64 * 1024
 _LARGEST_IDLE_WAL = (
     32 * 1024**2
-)  # bytes; one that has grown beyond, because somebody read for long, is cut to this when it is begun anew
+)  # bytes; one that has grown beyond, because of a long read, is cut to this when it is begun anew
 _EXIT_CODE = 74  # EX_IOERR of sysexits.h
 
 log = logging.getLogger("rapkit.store")
@@ -66,7 +66,7 @@ def _prepare(db: apsw.Connection, path: str, keys: Keyring) -> None:
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     # Not `with db`, which would roll back what a full disk has rolled back, and complain of that instead.
     db.execute("BEGIN")
-    _schema_version(db, path)  # before anything is written to what may be somebody else's
+    _schema_version(db, path)  # before anything is written to what may be another program's file
     db.execute("COMMIT")
     # Otherwise SQLite plans a statement anew for every value it looks for in an index, which takes several times as long as to run it.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)

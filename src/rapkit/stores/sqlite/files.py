@@ -1,4 +1,4 @@
-"""The files of an open database: whether they are still those at their paths, and how much room their disk has.
+"""The files of an open database: detect that they were replaced, and measure the free disk space.
 
 SQLite goes on with a file that was deleted, and says that a commit was written: to a file that ends with the process. So nothing is
 acknowledged unless the files at the paths are those that were opened. They are never opened here: to close a second descriptor would
@@ -50,7 +50,7 @@ class DatabaseFiles:
             raise StoreFull(f"The disk of {self._path} is full: {free // 1024} KB are free. Make room on it.")
 
     def room(self) -> int | None:
-        """How many bytes are free on the disk; None if nobody knows, or there is no disk."""
+        """How many bytes are free on the disk; None if that is unknown, or there is no disk."""
         if not self._path:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Leases of workers: who may keep what it holds, and who has lost it."""
+"""Leases of workers: renewal, and the release of what a lost worker held."""
 
 from collections.abc import Callable
 

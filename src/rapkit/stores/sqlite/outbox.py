@@ -1,4 +1,4 @@
-"""The outbox: what happens to outgoing POSTs inside a transaction."""
+"""Transactions on the outbox."""
 
 import json
 import logging
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rapkit.errors import WrongKey
-from rapkit.keys import Keyring
-from rapkit.mailbox import OUTBOX, Lease, Outcome, Outgoing, Parcel, Quota, Settlement, Taken
+from rapkit.keyring import Keyring
+from rapkit.mailbox import OUTBOX, Lease, OutboxRow, Outcome, Outgoing, Quota, Settlement, TakenPost
 from rapkit.stores.sqlite import statements as sql
-from rapkit.stores.sqlite.holding import LOOKAHEAD, PUT_OFF_FOR, filters, free_rows, within
+from rapkit.stores.sqlite.due_rows import LOOKAHEAD, PUT_OFF_FOR, free_rows, quota_filters, within_quota
 from rapkit.stores.sqlite.writer import Transaction
 
 _LENGTH_BYTES = 4
@@ -26,7 +26,7 @@ class Outbox:
         self._open = keys.open
         self._lease = lease
 
-    def enqueue(self, outgoing: Outgoing, sender: str | None, tx: Transaction) -> Taken | None:
+    def enqueue(self, outgoing: Outgoing, sender: str | None, tx: Transaction) -> TakenPost | None:
         """Queue a POST. If it is due at once and a sender is named, it is taken for that one."""
         not_before = max(tx.now, outgoing.not_before or 0)
         texts = (outgoing.url, outgoing.traceparent, outgoing.reference)
@@ -40,7 +40,7 @@ class Outbox:
             tx.write(sql.REPLACE_LATEST, (outgoing.lane,))
         seq, taken = tx.row(sql.INSERT_OUTGOING, (*row, sender, until, outgoing.latest))
         if taken:
-            return Taken(outgoing, seq, epoch=1, attempts=1, age=0.0)
+            return TakenPost(outgoing, seq, epoch=1, attempts=1, age=0.0)
         tx.due.add(OUTBOX)
         return None
 
@@ -57,11 +57,11 @@ class Outbox:
         most_bytes: int,
         largest: int | None,
         tx: Transaction,
-    ) -> list[Taken]:
-        due = tx.rows(sql.DUE_OUTGOING, (tx.now, limit + LOOKAHEAD, *filters(quota), largest))
+    ) -> list[TakenPost]:
+        due = tx.rows(sql.DUE_OUTGOING, (tx.now, limit + LOOKAHEAD, *quota_filters(quota), largest))
         until = tx.now + self._lease.seconds
         free, more = free_rows(due, worker, len(due), sql.POSTPONE_OUTGOING, self._lease.seconds, tx)
-        rows, left_out = within(quota, free, due, limit)
+        rows, left_out = within_quota(quota, free, due, limit)
         more = more or left_out
         rows = self._without_replaced(rows, tx)
         wanted = len(rows)
@@ -101,13 +101,13 @@ class Outbox:
             tx.handle(sizes[row])
         return rows
 
-    def give_back(self, taken: list[Taken], tx: Transaction) -> None:
+    def give_back(self, taken: list[TakenPost], tx: Transaction) -> None:
         """Put back what was taken and never handed out; a `once` POST is gone, since it may have been."""
         for one in taken:
             if tx.write(sql.GIVE_BACK_OUTGOING, (tx.now, one.seq, one.epoch)):
                 tx.due.add(OUTBOX)
 
-    def _taken(self, row: Any) -> Taken:
+    def _taken(self, row: Any) -> TakenPost:
         seq, id, lane, kind, origin, sealed, once, latest, epoch, attempts, age = row
         plain = self._open(sealed)
         url, trace_at = _unprefixed(plain, 0)
@@ -117,12 +117,12 @@ class Outbox:
         outgoing = Outgoing(
             id, lane, kind, origin, url, body, bool(once), traceparent=trace, reference=reference, latest=bool(latest)
         )
-        return Taken(outgoing, seq, epoch, attempts, age)
+        return TakenPost(outgoing, seq, epoch, attempts, age)
 
-    def held(self, taken: Sequence[Taken], tx: Transaction) -> set[str]:
+    def held(self, taken: Sequence[TakenPost], tx: Transaction) -> set[str]:
         return {id for (id,) in tx.rows(sql.HELD, (json.dumps([(one.seq, one.epoch) for one in taken]),))}
 
-    def settle(self, taken: Taken, settlement: Settlement, tx: Transaction) -> bool:
+    def settle(self, taken: TakenPost, settlement: Settlement, tx: Transaction) -> bool:
         """Whether the POST was still its sender's."""
         fence = (taken.seq, taken.epoch)
         outcome = settlement.outcome
@@ -158,8 +158,8 @@ class Outbox:
                 self._advance(lane, tx)
         return len(lanes)
 
-    def parcels(self, dead: bool, after: str, limit: int, tx: Transaction) -> list[Parcel]:
-        return [Parcel(*row) for row in tx.rows(sql.PARCELS, (dead, after, limit))]
+    def outbox_rows(self, dead: bool, after: str, limit: int, tx: Transaction) -> list[OutboxRow]:
+        return [OutboxRow(*row) for row in tx.rows(sql.OUTBOX_ROWS, (dead, after, limit))]
 
 
 def share_of(origin: str, latest: bool) -> str:

@@ -1,6 +1,6 @@
-"""The tables, and how they came to be.
+"""The tables and their migrations.
 
-Times are seconds since 1970. `due_at` is NULL where nothing is due. Blobs are sealed (see `rapkit.keys`); ids, kinds, names, times,
+Times are seconds since 1970. `due_at` is NULL where nothing is due. Blobs are sealed (see `rapkit.keyring`); ids, kinds, names, times,
 origins and trace contexts are in clear.
 """
 

@@ -13,7 +13,7 @@ REPLACE_SEAL: Final = "DELETE FROM seal"
 SET_SEAL: Final = "INSERT INTO seal (sealed) VALUES (?)"
 """Seal it anew, with the newest key."""
 
-# Letters in
+# Incoming mail
 
 CREATE_BOX: Final = """
     INSERT INTO boxes (id, kind, parent, root, name, state, created_at, worker, share, epoch, attempts, due_at, stopped)
@@ -25,16 +25,16 @@ CREATE_BOX: Final = """
 """
 """One row if the box was made, claimed if a worker is named; none if its id is alive or remembered.
 
-Epochs begin at the time, so that a claim from an earlier life of the same id is never taken for one of this life.
+Epochs begin at the time, so that a claim of an earlier box with the same id is never taken for one of this box.
 """
 
-BOX_FOR_LETTER: Final = """
+BOX_FOR_MAIL: Final = """
     SELECT b.kind, b.status,
            ?2 IS NOT NULL AND EXISTS (SELECT 1 FROM seen WHERE scope = ?1 AND key = ?2 AND (expires_at IS NULL OR expires_at > ?5)),
            ?3 IS NULL OR r.box IS NOT NULL, r.traceparent
     FROM (SELECT 1) LEFT JOIN boxes b ON b.id = ?1 LEFT JOIN records r ON r.box = ?1 AND r.kind = ?3 AND r.key = ?4
 """
-"""Kind and status of the box, if there is one; whether the letter was seen before; whether the record it needs is there, and its trace."""
+"""Kind and status of the box, if there is one; whether the mail was seen before; whether the record it needs is there, and its trace."""
 
 SEE: Final = """
     INSERT INTO seen (scope, key, expires_at) VALUES (?, ?, ?)
@@ -56,7 +56,7 @@ BOX_FOR_NOTE: Final = """
 INSERT_MAIL: Final = """
     INSERT INTO mail (box, kind, body, accepted_at, attempts, traceparent) VALUES (?, ?, ?, ?, ?, ?) RETURNING seq
 """
-"""An accepted letter."""
+"""Insert accepted mail."""
 
 WAKE_BOX: Final = "UPDATE boxes SET due_at = min(ifnull(due_at, ?1), ?1) WHERE id = ?2 AND worker IS NULL"
 """Make a box due, unless it is claimed: then the end of the claim finds the mail."""
@@ -100,7 +100,7 @@ CLAIM_IDLE_BOX: Final = """
     WHERE id = ?3 AND worker IS NULL AND attempts = 0 AND ifnull(due_at, ?4 + 1) > ?4
     RETURNING row, id, kind, status, parent, root, name, state, stopped, created_at, length, 1, ifnull(traceparent, ''), epoch
 """
-"""Claim a box that nobody has and for which nothing is due: so the letter that comes now is all its mail."""
+"""Claim a box that no worker has and for which nothing is due: so the mail that comes now is all it has."""
 
 POSTPONE_BOXES: Final = "UPDATE boxes SET due_at = ?1 WHERE row IN (SELECT value FROM json_each(?2))"
 """Look again later at boxes whose worker is alive."""
@@ -158,16 +158,16 @@ FORGET_BOX: Final = "DELETE FROM boxes WHERE id = ? AND epoch = ? AND worker = ?
 FENCE: Final = "SELECT length, status FROM boxes WHERE id = ? AND epoch = ? AND worker = ?"
 """The length of the journal and the status, if the claim is the box's last."""
 
-REMEMBER_LETTERS: Final = (
+REMEMBER_MAIL: Final = (
     "UPDATE seen SET expires_at = min(ifnull(expires_at, ?1), ?1) WHERE scope = ?2 AND key GLOB 'letter/*'"
 )
-"""Remember the letters of a box that is forgotten no longer than its id."""
+"""Remember the mail of a box that is forgotten no longer than its id."""
 
 CONSUME_MAIL: Final = "DELETE FROM mail WHERE box = ? AND seq IN (SELECT value FROM json_each(?)) AND set_aside IS NULL"
 """Take consumed mail away, by explicit number: what came meanwhile stays."""
 
 SET_MAIL_ASIDE: Final = "UPDATE mail SET set_aside = ? WHERE box = ? AND seq = ? AND set_aside IS NULL"
-"""Set a letter aside with its reason."""
+"""Set mail aside with its reason."""
 
 APPEND_ENTRY: Final = "INSERT INTO entries (box, seq, at, kind, body) VALUES (?, ?, ?, ?, ?)"
 """The next line of a journal."""
@@ -186,7 +186,7 @@ PUT_FACT: Final = """
     SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM boxes WHERE id = ?1 AND status <> 'closed')
     ON CONFLICT (box, kind, key) DO UPDATE SET body = excluded.body, traceparent = NULL
 """
-"""Write a record beside a box that somebody else may have, unless it is gone or closed."""
+"""Write a record beside a box that another worker may have, unless it is gone or closed."""
 
 DROP_FACT: Final = """
     DELETE FROM records WHERE box = ?1 AND kind = ?2 AND key = ?3 AND EXISTS (SELECT 1 FROM boxes WHERE id = ?1 AND status <> 'closed')
@@ -238,7 +238,7 @@ STOP_BOXES: Final = """
     WHERE parent = ?2 AND kind IN (SELECT value FROM json_each(?3)) AND (?4 IS NULL OR name = ?4)
     RETURNING id, kind, parent, name
 """
-"""Take boxes from whoever runs them and mark them stopped."""
+"""Take boxes from the workers that run them and mark them stopped."""
 
 STOP_BOX: Final = """
     UPDATE boxes SET stopped = 1, epoch = epoch + 1, worker = NULL, due_at = ?1 WHERE id = ?2 RETURNING id, kind, parent, name
@@ -274,12 +274,12 @@ DROP_LANES_UNDER: Final = """
 UNSEND_LANES: Final = """
     DELETE FROM outbox WHERE lane IN (SELECT value FROM json_each(?)) AND dead_at IS NULL
 """
-"""Delete what is queued in these lanes, so that nobody sends it again; what is in somebody's hands may have left."""
+"""Delete what is queued in these lanes, so that no sender sends it again; what a sender has taken may have left."""
 
 DROP_LANES: Final = """
     DELETE FROM outbox WHERE lane IN (SELECT value FROM json_each(?)) AND dead_at IS NULL RETURNING id, worker IS NOT NULL
 """
-"""Delete all that is queued in these lanes, in somebody's hands or not, so that nobody sends it again."""
+"""Delete all that is queued in these lanes, taken by a sender or not, so that no sender sends it again."""
 
 IN_FLIGHT: Final = (
     "SELECT id FROM outbox WHERE lane IN (SELECT value FROM json_each(?)) AND dead_at IS NULL AND worker IS NOT NULL"
@@ -354,7 +354,7 @@ QUEUE_UP: Final = """
     WHERE lane = ?1 AND dead_at IS NULL AND worker IS NULL AND due_at IS NOT NULL
       AND seq > (SELECT min(seq) FROM outbox WHERE lane = ?1 AND dead_at IS NULL)
 """
-"""Whoever was first in a lane waits again if somebody was put back before it."""
+"""The first POST of a lane waits again if another was put back before it."""
 
 # Waiting and looking
 
@@ -362,7 +362,7 @@ DUE_BOX_FREE_AT: Final = """
     SELECT ifnull(w.expires_at, 0) FROM boxes b INDEXED BY boxes_due LEFT JOIN workers w ON w.id = b.worker
     WHERE b.kind = ?2 AND b.due_at <= ?1
 """
-"""From when on each box of a kind that is to be looked at may be claimed; 0 if nobody holds it."""
+"""From when on each box of a kind that is to be looked at may be claimed; 0 if no worker holds it."""
 
 NEXT_BOX: Final = "SELECT min(due_at) FROM boxes WHERE kind = ?2 AND due_at > ?1"
 """When a box of a kind is to be looked at next, after those that are now."""
@@ -421,7 +421,7 @@ BACKLOG: Final = """
 LOAD_OF_MAIL: Final = """
     SELECT count(*), min(accepted_at) FROM (SELECT accepted_at FROM mail WHERE set_aside IS NULL ORDER BY accepted_at LIMIT ?)
 """
-"""How many letters are unread, counted so far, and since when the oldest is."""
+"""How much mail is unread, counted so far, and since when the oldest is."""
 
 LOAD_OF_BOXES: Final = """
     SELECT count(*) FROM (SELECT 1 FROM boxes WHERE kind = ?1 AND due_at <= ?2 LIMIT ?3)
@@ -458,7 +458,7 @@ RECORDS: Final = """
 """
 """Records of a box."""
 
-PARCELS: Final = """
+OUTBOX_ROWS: Final = """
     SELECT id, lane, kind, origin, attempts, problem, created_at, due_at, dead_at FROM outbox
     WHERE (dead_at IS NOT NULL) = ? AND id > ? ORDER BY id LIMIT ?
 """

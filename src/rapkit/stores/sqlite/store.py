@@ -1,4 +1,4 @@
-"""The store: every operation is a function that runs inside the writer's transaction."""
+"""`SqliteStore`: every operation is a function that runs inside the writer's transaction."""
 
 import asyncio
 import secrets
@@ -7,32 +7,32 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from types import EllipsisType
 
-from rapkit.keys import Keyring
+from rapkit.keyring import Keyring
 from rapkit.mailbox import (
     MAIL_BYTES,
     MOST_COUNTED,
     OUTBOX,
+    AcceptResult,
     Box,
     Claim,
     Commit,
     Entry,
     Fact,
     Lease,
-    Letter,
     Load,
     NewBox,
+    NewMail,
+    OutboxRow,
     Outgoing,
-    Parcel,
     Quota,
-    Reception,
     Record,
     Settlement,
-    Stopped,
-    Taken,
+    StoppedBoxes,
+    TakenPost,
 )
 from rapkit.stores.sqlite import statements as sql
 from rapkit.stores.sqlite.boxes import Boxes
-from rapkit.stores.sqlite.holding import next_free
+from rapkit.stores.sqlite.due_rows import next_free
 from rapkit.stores.sqlite.leases import Leases
 from rapkit.stores.sqlite.outbox import Outbox, share_of
 from rapkit.stores.sqlite.writer import Transaction, Writer
@@ -54,8 +54,8 @@ class SqliteStore:
         # Of the process, not of the file: a file that was copied or restored does not know that it was.
         self.incarnation = secrets.token_hex(16)
         self._keys = keys
-        self._bells: dict[str, asyncio.Event] = {}
-        self._writer = Writer(path, keys, clock, self._ring)
+        self._wakeups: dict[str, asyncio.Event] = {}
+        self._writer = Writer(path, keys, clock, self._notify)
         self._outbox = Outbox(keys, self.lease)
         self._boxes = Boxes(keys, self.lease, self._outbox.enqueue)
         self._leases = Leases(self.lease, (self._boxes.leave, self._outbox.leave), monotonic)
@@ -63,8 +63,8 @@ class SqliteStore:
     def derive(self, purpose: str) -> list[bytes]:
         return self._keys.derive(purpose)
 
-    async def create(self, box: NewBox, letter: Letter | None = None) -> bool:
-        return await self._writer.run(partial(self._boxes.create, box, letter))
+    async def create(self, box: NewBox, new_mail: NewMail | None = None) -> bool:
+        return await self._writer.run(partial(self._boxes.create, box, new_mail))
 
     async def create_claimed(self, box: NewBox, worker: str) -> Claim | None:
         return await self._writer.run(
@@ -72,12 +72,12 @@ class SqliteStore:
             undo=lambda claim: partial(self._boxes.give_back, [claim] if claim else []),
         )
 
-    async def accept(self, letter: Letter) -> Reception:
-        return await self._writer.run(partial(self._boxes.accept, letter))
+    async def accept(self, new_mail: NewMail) -> AcceptResult:
+        return await self._writer.run(partial(self._boxes.accept, new_mail))
 
-    async def accept_claimed(self, letter: Letter, worker: str) -> tuple[Reception, Claim | None]:
+    async def accept_claimed(self, new_mail: NewMail, worker: str) -> tuple[AcceptResult, Claim | None]:
         return await self._writer.run(
-            partial(self._boxes.accept_claimed, letter, worker),
+            partial(self._boxes.accept_claimed, new_mail, worker),
             undo=lambda accepted: partial(self._boxes.give_back, [accepted[1]] if accepted[1] else []),
         )
 
@@ -93,7 +93,7 @@ class SqliteStore:
     async def claim(
         self, worker: str, kind: str, limit: int, mail_bytes: int = MAIL_BYTES, quota: Quota[str] | None = None
     ) -> list[Claim]:
-        self._bell(kind).clear()
+        self._wakeup(kind).clear()
         charged = await self._writer.run(
             partial(self._boxes.claim, worker, kind, limit, mail_bytes, quota),
             undo=lambda charged: partial(self._boxes.give_back, charged.claims),
@@ -106,22 +106,22 @@ class SqliteStore:
             # The worker never learns of these claims, so it would hold them as long as it lives. Too little memory is held against
             # the mail, as if the process had been killed; nothing else is.
             count = isinstance(error, MemoryError)
-            self._writer.insist(partial(self._boxes.give_back, charged.claims, count=count))
+            self._writer.retry_until_written(partial(self._boxes.give_back, charged.claims, count=count))
             raise
         if unreadable:
-            self._writer.insist(partial(self._boxes.put_off, unreadable))
+            self._writer.retry_until_written(partial(self._boxes.put_off, unreadable))
         return claims
 
-    async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[Taken]:
+    async def commit(self, claim: Claim, commit: Commit, sender: str | None = None) -> list[TakenPost]:
         return await self._writer.run(
             partial(self._boxes.commit, claim, commit, sender),
             undo=lambda taken: partial(self._outbox.give_back, taken),
         )
 
-    async def stop(self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float) -> Stopped:
+    async def stop(self, kinds: Sequence[str], parent: str, name: str | None, remember_for: float) -> StoppedBoxes:
         return await self._writer.run(partial(self._boxes.stop, kinds, parent, name, remember_for))
 
-    async def stop_box(self, id: str) -> Stopped:
+    async def stop_box(self, id: str) -> StoppedBoxes:
         return await self._writer.run(partial(self._boxes.stop_box, id))
 
     async def post(self, outgoing: Sequence[Outgoing], key: str, remember_for: float) -> bool:
@@ -134,8 +134,8 @@ class SqliteStore:
         quota: Quota[tuple[str, bool]] | None = None,
         most_bytes: int = MAIL_BYTES,
         largest: int | None = None,
-    ) -> list[Taken]:
-        self._bell(OUTBOX).clear()
+    ) -> list[TakenPost]:
+        self._wakeup(OUTBOX).clear()
         shares = (
             None if quota is None else Quota({share_of(*each): n for each, n in quota.listed.items()}, quota.others)
         )
@@ -144,15 +144,15 @@ class SqliteStore:
             undo=lambda taken: partial(self._outbox.give_back, taken),
         )
 
-    async def held(self, taken: Sequence[Taken]) -> set[str]:
+    async def held(self, taken: Sequence[TakenPost]) -> set[str]:
         return await self._writer.run(partial(self._outbox.held, taken), writes=False)
 
-    async def settle(self, taken: Taken, settlement: Settlement) -> None:
+    async def settle(self, taken: TakenPost, settlement: Settlement) -> None:
         def operation(tx: Transaction) -> None:
             if not self._outbox.settle(taken, settlement, tx):
                 return
-            if settlement.letter is not None:
-                self._boxes.accept(settlement.letter, tx)
+            if settlement.new_mail is not None:
+                self._boxes.accept(settlement.new_mail, tx)
             if settlement.fact is not None:
                 self._boxes.write_fact(settlement.fact, tx)
 
@@ -164,23 +164,23 @@ class SqliteStore:
     async def wait(self, topic: str, at_most: float) -> None:
         try:
             async with asyncio.timeout(at_most):
-                await self._bell(topic).wait()
+                await self._wakeup(topic).wait()
         except TimeoutError:
             pass
 
-    def ring(self) -> None:
-        """Have everybody who waits look again, because the clock was set."""
-        self._ring(None)
+    def notify(self) -> None:
+        """Make all waiting callers look again, because the clock was set."""
+        self._notify(None)
 
-    def _bell(self, topic: str) -> asyncio.Event:
-        return self._bells.setdefault(topic, asyncio.Event())
+    def _wakeup(self, topic: str) -> asyncio.Event:
+        return self._wakeups.setdefault(topic, asyncio.Event())
 
-    def _ring(self, topics: set[str] | None) -> None:
-        for topic in list(self._bells) if topics is None else topics:
-            self._bell(topic).set()
+    def _notify(self, topics: set[str] | None) -> None:
+        for topic in list(self._wakeups) if topics is None else topics:
+            self._wakeup(topic).set()
 
     async def next_due(self, topic: str) -> float | None:
-        # Also where nobody renews a lease, because nobody works until something is due.
+        # Also where no lease is renewed, because no worker runs until something is due.
         if await self._writer.run(self._leases.lost, writes=False):
             await self._writer.run(self._leases.end_lost)
 
@@ -244,8 +244,8 @@ class SqliteStore:
     async def records(self, box: str, kind: str) -> list[Record]:
         return await self._writer.run(partial(self._boxes.records, box, kind), writes=False)
 
-    async def outbox(self, dead: bool, after: str = "", limit: int = 100) -> list[Parcel]:
-        return await self._writer.run(partial(self._outbox.parcels, dead, after, limit), writes=False)
+    async def outbox(self, dead: bool, after: str = "", limit: int = 100) -> list[OutboxRow]:
+        return await self._writer.run(partial(self._outbox.outbox_rows, dead, after, limit), writes=False)
 
     async def sweep(self, dead_letters_kept_for: float) -> int:
         def operation(tx: Transaction) -> int:

@@ -1,4 +1,4 @@
-"""One connection, many callers: operations that are asked for together are committed together.
+"""The single writer of a SQLite file: operations requested together are committed together.
 
 A disk can flush a few thousand times a second, however little is flushed. So while one transaction is being flushed, on a thread of its
 own, the next operations gather, and go into the next transaction. Its statements take microseconds and are run right here on the event
@@ -7,7 +7,7 @@ another process is writing does the flusher wait for its turn and run them. It a
 as long as a flush.
 
 First all operations are run plainly; if any fails, the transaction is rolled back and they are run again with a savepoint each, so that
-the bad one fails alone. Nobody is told anything before the COMMIT has returned, and if that fails everybody is told so.
+the bad one fails alone. No caller gets a result before the COMMIT has returned, and if that fails every caller gets the error.
 
 The write-ahead log is copied into the database (a checkpoint) when it has grown by 16 MB, or earlier on a small disk: as long as the log is
 smaller than what is free, the copy fits. If a commit finds the disk full all the same, the log is emptied and the commit tried once more.
@@ -25,10 +25,10 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from rapkit.errors import StoreBusy, StoreError, StoreLost
-from rapkit.keys import Keyring
-from rapkit.off_loop import LARGE
+from rapkit.keyring import Keyring
 from rapkit.stores.sqlite.connection import BUSY_TIMEOUT_MS, MEMORY, connect, explain
 from rapkit.stores.sqlite.files import DatabaseFiles
+from rapkit.work.offload import LARGE
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ Operation = Callable[[Transaction], Any]
 
 
 Undo = Callable[[Any], Operation]
-"""From a result that nobody took to the operation that gives it back."""
+"""From a result that no caller took to the operation that gives it back."""
 
 
 class _Request(NamedTuple):
@@ -240,7 +240,7 @@ class Writer:
         return (request, result, None)
 
     def _give_up_if_rolled_back(self, error: Exception) -> None:
-        """A full disk or a failed write makes SQLite roll back by itself: then nobody's operation has happened."""
+        """A full disk or a failed write makes SQLite roll back by itself: then no operation has happened."""
         if isinstance(error, apsw.FullError | apsw.IOError):
             raise error
         if isinstance(error, apsw.Error) and not self._db.in_transaction:
@@ -270,12 +270,12 @@ class Writer:
             self._schedule()
 
     def _abandoned(self, request: _Request, result: Any, error: BaseException | None) -> None:
-        """Whoever asked was cancelled. What was written stays written, unless nobody else could ever give it back."""
+        """The caller was cancelled. What was written stays written, unless no other caller could ever give it back."""
         if error is None and request.undo is not None:
-            self.insist(request.undo(result))
+            self.retry_until_written(request.undo(result))
 
-    def insist(self, operation: Operation) -> None:
-        """Run an operation that nobody waits for, and again until it succeeds or the store is closed."""
+    def retry_until_written(self, operation: Operation) -> None:
+        """Run an operation in the background, and again until it succeeds or the store is closed."""
         if not self._flusher.is_alive():
             return
 
@@ -283,7 +283,7 @@ class Writer:
             if not future.cancelled() and (error := future.exception()) is not None:
                 log.error("cannot give back what nobody took: %s", error)
                 if not self._closed:
-                    self._loop.call_later(_PAUSE_AFTER_FAILURE, self.insist, operation)
+                    self._loop.call_later(_PAUSE_AFTER_FAILURE, self.retry_until_written, operation)
 
         nobody = self._loop.create_future()
         nobody.add_done_callback(done)
@@ -310,7 +310,7 @@ class Writer:
                 return self._flushes.get(timeout=_LOOK_FOR_LOOP_EVERY)
             except queue.Empty:
                 continue
-        return None  # the loop was closed without closing us: nobody is left to work for
+        return None  # the loop was closed without closing the writer: no caller is left
 
     def _flush(self, flush: _Flush) -> tuple[list[Answer], set[str]]:
         try:
@@ -329,7 +329,7 @@ class Writer:
     ) -> tuple[list[Answer], set[str]]:
         done = done or self._wait_and_execute(batch)
         self._db.execute("COMMIT")
-        self._files.check()  # what was written to a file that nobody can open again was not written
+        self._files.check()  # what was written to a deleted file was not written
         return done
 
     def _wait_and_execute(self, batch: list[_Request]) -> tuple[list[Answer], set[str]]:

@@ -1,0 +1,1 @@
+"""Running invocations: claim a call, run its handler, commit its one result."""

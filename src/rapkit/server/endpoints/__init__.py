@@ -1,0 +1,1 @@
+"""The HTTP endpoints of a toolset: invocations, notices and webhooks."""

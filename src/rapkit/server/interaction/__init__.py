@@ -1,0 +1,1 @@
+"""Interaction with users: questions with choices, and OAuth authorisations."""

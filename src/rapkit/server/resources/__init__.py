@@ -1,0 +1,1 @@
+"""What a thread keeps between its calls: state, workspace, and their cleanup."""

@@ -1,0 +1,1 @@
+"""Running subscriptions: their events, their topics and their stored state."""
