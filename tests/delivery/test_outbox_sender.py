@@ -497,7 +497,7 @@ async def test_a_receiver_may_ask_for_more_time(post: Post, sink: Sink) -> None:
     """CB-3"""
     sink.script = [answer(503, "Retry-After: 1800\r\n")]
     await post.send(to(sink, "m1"))
-    async with post.outbox_sender(policies=POLICIES, dice=lambda: 0.0):
+    async with post.outbox_sender(policies=POLICIES, random_fraction=lambda: 0.0):
         outbox_row = await post.waiting()
 
         assert outbox_row.due_at is not None

@@ -101,7 +101,7 @@ class CallbackEndpoint:
         self._largest = capacity.callback
         self._most_discarded = capacity.http.discard_bytes
         self._values = capacity.values
-        self._held = Held(8 * capacity.mail)
+        self._held = Held(4 * capacity.mail)
         self._strangers = RateLimit(_UNAUTHENTICATED_A_SECOND)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
