@@ -111,7 +111,8 @@ class ClientThread:
     async def choose(self, question: OpenQuestion | str, selected: int, *, idempotency_key: str | None = None) -> None:
         """Answer a question with the choice of this number, counted from 0.
 
-        Given the question itself, rather than the id of its call, `Conflict` is raised if it is not the open one any more.
+        Give the question itself rather than the id of its call: then `Conflict` is raised if another one of the same call is open by
+        now. `NotFound` is raised if the call is over.
         """
         await self._answer(question, "choice", {"selected": selected}, idempotency_key)
 
