@@ -83,6 +83,7 @@ KNOWN_ENTRIES = [each for each in get_args(Entry) if each is not UnknownEntry]
 # Routes
 
 Doing = Callable[[Client], Any]
+QUESTION = OpenQuestion("call_id", "Really?", ["yes", "no"], None, True, 17.5)
 METHODS: dict[tuple[str, str], list[Doing]] = {
     ("GET", "/v1/agent"): [lambda c: c.agent()],
     ("POST", "/v1/threads"): [lambda c: c.create_thread("x", user_id="u")],
@@ -109,7 +110,6 @@ METHODS: dict[tuple[str, str], list[Doing]] = {
 }
 """What each route is asked for with."""
 
-QUESTION = OpenQuestion("call_id", "Really?", ["yes", "no"], None, True, 17.5)
 COMPOSED = {"ask", "thread", "url"}
 """What makes no request of its own."""
 

@@ -49,7 +49,7 @@ DRAWING: dict[str, Any] = {
 
 def test_an_object_becomes_what_its_hints_say() -> None:
     door = Drawing("door", [], "red")
-    shapes = [Circle(1.0), Square(2), OtherShape("blob", {"kind": "blob", "n": 1})]
+    shapes: list[Circle | Square | OtherShape] = [Circle(1.0), Square(2), OtherShape("blob", {"kind": "blob", "n": 1})]
 
     assert decode(Drawing, DRAWING) == Drawing("house", shapes, "red", None, True, {"a": "b"}, [door])
 
