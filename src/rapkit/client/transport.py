@@ -376,6 +376,6 @@ def _settle_before_exit() -> None:
     """Let the HTTP library's thread come to rest before the interpreter ends.
 
     It lets go of Python objects a moment after a request is over. If the interpreter ends in that moment, it aborts (pyreqwest 0.15 on
-    Python before 3.14; a script that made one request aborted in two of three runs).
+    Python before 3.14; scripts that do nothing but one request abort in up to two of three runs).
     """
     atexit.register(time.sleep, _SETTLING)
