@@ -22,7 +22,7 @@ from rapkit.client import (
     ClientThread,
     Entry,
     EntryPage,
-    Event,
+    FeedEvent,
     MissingToolset,
     OpenQuestion,
     PendingCall,
@@ -281,7 +281,9 @@ def test_what_entries_are_made_of_has_the_fields_that_are_described(described: s
 def test_every_event_is_known_and_has_the_fields_that_are_described() -> None:
     streams = DOCUMENT["paths"]["/v1/threads/{thread_id}/events"]["get"]["responses"]["200"]
     described = streams["content"]["text/event-stream"]["x-events"]
-    kinds = {each.__name__.removesuffix("Event").lower(): each for each in get_args(Event) if each is not UnknownEvent}
+    kinds = {
+        each.__name__.removesuffix("Event").lower(): each for each in get_args(FeedEvent) if each is not UnknownEvent
+    }
     assert set(kinds) == set(described)
     for name in ("status", "view", "delta", "reset"):
         assert set(_fields(kinds[name])) - {"id"} == set(

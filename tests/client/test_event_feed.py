@@ -19,8 +19,8 @@ from rapkit.client import (
     ClientTimeouts,
     DeltaEvent,
     EntryEvent,
-    Event,
     EventFeed,
+    FeedEvent,
     ResetEvent,
     StatusEvent,
     UnknownEntry,
@@ -39,9 +39,9 @@ from tests.server.sink import PATIENCE, Behaviour, Sink, answer, never, reset
 QUICK = ClientRetries(attempts=3, first_pause=0.01, longest_pause=0.05)
 
 
-async def take(events: EventFeed, until: Callable[[Event], bool]) -> list[Event]:
+async def take(events: EventFeed, until: Callable[[FeedEvent], bool]) -> list[FeedEvent]:
     """The events up to the first that is as wanted, that one included."""
-    taken: list[Event] = []
+    taken: list[FeedEvent] = []
     async with asyncio.timeout(PATIENCE):
         async for event in events:
             taken.append(event)
@@ -50,22 +50,22 @@ async def take(events: EventFeed, until: Callable[[Event], bool]) -> list[Event]
     raise AssertionError(f"it ended after {taken}")
 
 
-def says(text: str) -> Callable[[Event], bool]:
+def says(text: str) -> Callable[[FeedEvent], bool]:
     """Whether the model says this in an entry."""
     return lambda event: (
         isinstance(event, EntryEvent) and isinstance(event.entry, AssistantEntry) and text in event.entry.text
     )
 
 
-def is_status(status: str) -> Callable[[Event], bool]:
+def is_status(status: str) -> Callable[[FeedEvent], bool]:
     return lambda event: isinstance(event, StatusEvent) and event.status == status
 
 
-def seqs(events: list[Event]) -> list[int]:
+def seqs(events: list[FeedEvent]) -> list[int]:
     return [event.entry.seq for event in events if isinstance(event, EntryEvent)]
 
 
-def statuses(events: list[Event]) -> list[str]:
+def statuses(events: list[FeedEvent]) -> list[str]:
     return [event.status for event in events if isinstance(event, StatusEvent)]
 
 
@@ -127,7 +127,7 @@ async def test_an_agent_that_is_killed_in_the_middle_is_followed_through_its_res
     runtime = await asyncio.to_thread(up, plan)
     async with Client(runtime.url) as client:
         thread = await client.create_thread("one")
-        taken: list[Event] = []
+        taken: list[FeedEvent] = []
         async with thread.events() as events:
             taken += await take(events, is_status("idle"))
             await thread.send("slow")
@@ -162,7 +162,7 @@ async def test_an_agent_that_is_killed_in_the_middle_is_followed_through_its_res
 async def test_nothing_is_lost_or_doubled_on_a_line_that_breaks_all_the_time(agent: Working) -> None:
     async with proxied(agent.url) as proxy, Client(proxy.url, retries=ClientRetries(50, 0.01, 0.05)) as client:
         thread = await client.create_thread()
-        taken: list[Event] = []
+        taken: list[FeedEvent] = []
 
         async def follow() -> None:
             taken.extend([event async for event in thread.events()])
@@ -480,9 +480,11 @@ async def test_a_stream_that_is_quiet_for_too_long_is_dead(sink: Sink) -> None:
         writer.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(data), data))
 
     sink.script = [streaming(user(1), end=silent), streaming(end=commenting), NOTHING_MORE]
+    begin = time.monotonic()
     async with following(sink, timeouts=ClientTimeouts(quiet=0.4)) as events:
         assert seqs([event async for event in events]) == [1, 2]
     assert len(sink.posts) == 3
+    assert time.monotonic() - begin < 15
 
 
 async def test_an_agent_that_hangs_is_given_up_at_first_and_tried_again_later(sink: Sink) -> None:

@@ -8,7 +8,7 @@ from rapkit.client.models import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEntry:
+class BaseEntry:
     """What every entry has: `seq`, its number in the journal, from 1, and `at`, when it was written, in seconds since 1970."""
 
     seq: int
@@ -16,7 +16,7 @@ class JournalEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserEntry(JournalEntry):
+class UserEntry(BaseEntry):
     """A message of the user; `id` is what `ClientThread.send` returned."""
 
     kind: Literal["user"] = "user"
@@ -25,7 +25,7 @@ class UserEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleEntry(JournalEntry):
+class ScheduleEntry(BaseEntry):
     """A message of a schedule; `due` says in words when it was due."""
 
     kind: Literal["schedule"] = "schedule"
@@ -46,7 +46,7 @@ class MadeCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssistantEntry(JournalEntry):
+class AssistantEntry(BaseEntry):
     """A reply of the model. Without `calls`, it is the answer to the user."""
 
     kind: Literal["assistant"] = "assistant"
@@ -94,7 +94,7 @@ class DisplaySegment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResultEntry(JournalEntry):
+class ResultEntry(BaseEntry):
     """The result of a call: `text`, or `content` for the model and `display_as` for people.
 
     `subscription` is whether it confirms a subscription, `late` whether the model had been told that the call is still running. `by` is
@@ -113,7 +113,7 @@ class ResultEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventEntry(JournalEntry):
+class EventEntry(BaseEntry):
     """An event of a subscription; the last one is `final`.
 
     Its `fate` is "shown" in this thread, "early" (kept until the subscription is confirmed) or "threaded" (given to a child thread).
@@ -129,7 +129,7 @@ class EventEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleasedEntry(JournalEntry):
+class ReleasedEntry(BaseEntry):
     """Early events, by the numbers of their entries, whose subscription was confirmed."""
 
     kind: Literal["released"] = "released"
@@ -139,7 +139,7 @@ class ReleasedEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChildEntry(JournalEntry):
+class ChildEntry(BaseEntry):
     """A child thread was created: for the event with that entry number, or by the model, with a task."""
 
     kind: Literal["child"] = "child"
@@ -150,7 +150,7 @@ class ChildEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChildClosedEntry(JournalEntry):
+class ChildClosedEntry(BaseEntry):
     """A child thread was closed."""
 
     kind: Literal["child_closed"] = "child_closed"
@@ -159,7 +159,7 @@ class ChildClosedEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskEntry(JournalEntry):
+class TaskEntry(BaseEntry):
     """In a child thread: what the model of its parent created it for."""
 
     kind: Literal["task"] = "task"
@@ -169,7 +169,7 @@ class TaskEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParentEntry(JournalEntry):
+class ParentEntry(BaseEntry):
     """In a child thread: a message of its parent."""
 
     kind: Literal["parent"] = "parent"
@@ -179,7 +179,7 @@ class ParentEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportEntry(JournalEntry):
+class ReportEntry(BaseEntry):
     """A message of a child thread; `closed` if it was its last one."""
 
     kind: Literal["report"] = "report"
@@ -191,7 +191,7 @@ class ReportEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeganEntry(JournalEntry):
+class BeganEntry(BaseEntry):
     """In a child thread: the event it was created for, and the call that subscribed to it in the parent."""
 
     kind: Literal["began"] = "began"
@@ -204,7 +204,7 @@ class BeganEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceEntry(JournalEntry):
+class ChoiceEntry(BaseEntry):
     """The user was asked a question: by a tool, by the model, or whether a call may be made."""
 
     kind: Literal["choice"] = "choice"
@@ -215,7 +215,7 @@ class ChoiceEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenEntry(JournalEntry):
+class ChosenEntry(BaseEntry):
     """A question is settled: the user chose, answered in words, or dismissed it; or it `expired`."""
 
     kind: Literal["chosen"] = "chosen"
@@ -227,7 +227,7 @@ class ChosenEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthEntry(JournalEntry):
+class OAuthEntry(BaseEntry):
     """A tool asks to be authorized. The page for that is not in the journal: see `ThreadDetail.oauth`."""
 
     kind: Literal["oauth"] = "oauth"
@@ -235,7 +235,7 @@ class OAuthEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthExpiredEntry(JournalEntry):
+class OAuthExpiredEntry(BaseEntry):
     """A tool was not authorized in time."""
 
     kind: Literal["oauth_expired"] = "oauth_expired"
@@ -243,7 +243,7 @@ class OAuthExpiredEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ViewEntry(JournalEntry):
+class ViewEntry(BaseEntry):
     """A view has new content, or was cleared. The content is not in the journal: see `ThreadDetail.views`."""
 
     kind: Literal["view"] = "view"
@@ -252,7 +252,7 @@ class ViewEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnsubscribedEntry(JournalEntry):
+class UnsubscribedEntry(BaseEntry):
     """A subscription was cancelled, or ended with its final event."""
 
     kind: Literal["unsubscribed"] = "unsubscribed"
@@ -272,7 +272,7 @@ class LiveCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryEntry(JournalEntry):
+class SummaryEntry(BaseEntry):
     """What the model is shown in place of all entries up to number `upto`; `live` and `children` were under way then."""
 
     kind: Literal["summary"] = "summary"
@@ -284,7 +284,7 @@ class SummaryEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrantedEntry(JournalEntry):
+class GrantedEntry(BaseEntry):
     """The thread was granted more than its budget."""
 
     kind: Literal["granted"] = "granted"
@@ -294,7 +294,7 @@ class GrantedEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolsetMissingEntry(JournalEntry):
+class ToolsetMissingEntry(BaseEntry):
     """The tools of a server are missing, because it could not be reached."""
 
     kind: Literal["toolset_missing"] = "toolset_missing"
@@ -303,7 +303,7 @@ class ToolsetMissingEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolsetFoundEntry(JournalEntry):
+class ToolsetFoundEntry(BaseEntry):
     """The tools of a server that were missing are available."""
 
     kind: Literal["toolset_found"] = "toolset_found"
@@ -311,7 +311,7 @@ class ToolsetFoundEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorEntry(JournalEntry):
+class ErrorEntry(BaseEntry):
     """Something failed that the model is not told of, such as the model itself."""
 
     kind: Literal["error"] = "error"
@@ -319,7 +319,7 @@ class ErrorEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParkedEntry(JournalEntry):
+class ParkedEntry(BaseEntry):
     """The thread stopped by itself. A new message revives it."""
 
     kind: Literal["parked"] = "parked"
@@ -327,7 +327,7 @@ class ParkedEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClosedEntry(JournalEntry):
+class ClosedEntry(BaseEntry):
     """The thread was closed."""
 
     kind: Literal["closed"] = "closed"
@@ -335,7 +335,7 @@ class ClosedEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IgnoredEntry(JournalEntry):
+class IgnoredEntry(BaseEntry):
     """Something was accepted and has no effect, and why. `seqs` are the entries of events that will never be shown."""
 
     kind: Literal["ignored"] = "ignored"
@@ -346,7 +346,7 @@ class IgnoredEntry(JournalEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownEntry(JournalEntry):
+class UnknownEntry(BaseEntry):
     """An entry of a kind that this version of rapkit does not know; `data` is all of it."""
 
     kind: str

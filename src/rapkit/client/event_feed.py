@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from rapkit.client.events import ChoiceEvent, DeltaEvent, EntryEvent, Event, ResetEvent, StatusEvent, read_event
+from rapkit.client.events import ChoiceEvent, DeltaEvent, EntryEvent, FeedEvent, ResetEvent, StatusEvent, read_event
 from rapkit.client.sse import SseDecoder
 from rapkit.client.transport import LARGEST, Transport
 from rapkit.errors import AgentUnreachable, BadRequest, Unavailable
@@ -48,7 +48,7 @@ class EventFeed:
         """The feed itself: it can be iterated over once."""
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> FeedEvent:
         """The next event, when there is one."""
         return await anext(self._events)
 
@@ -66,7 +66,7 @@ class EventFeed:
         """Close the connection and end the feed."""
         await self._events.aclose()
 
-    async def _follow(self) -> AsyncGenerator[Event, None]:
+    async def _follow(self) -> AsyncGenerator[FeedEvent, None]:
         connected, failures, lost_at = False, 0, 0.0
         while True:
             try:
@@ -98,7 +98,7 @@ class EventFeed:
                 yield ResetEvent()
             await asyncio.sleep(pause)
 
-    async def _connection(self) -> AsyncGenerator[Event | None, None]:
+    async def _connection(self) -> AsyncGenerator[FeedEvent | None, None]:
         """What one connection brings, first of all None; `_NothingMore` if there will never be more."""
         headers = {} if self.last_event_id is None else {"Last-Event-ID": self.last_event_id}
         async with self._transport.stream(self._path, headers) as stream:
@@ -111,7 +111,7 @@ class EventFeed:
                     if self._seen.is_news(event):
                         yield event
 
-    def _read(self, decoder: SseDecoder, chunk: bytes) -> Iterator[Event]:
+    def _read(self, decoder: SseDecoder, chunk: bytes) -> Iterator[FeedEvent]:
         with self._transport.naming_the_agent():
             sent = decoder.feed(chunk)
         for each in sent:
@@ -147,7 +147,7 @@ class _Seen:
         was, self._unfinished, self._again = self._unfinished, False, True
         return was
 
-    def is_news(self, event: Event) -> bool:
+    def is_news(self, event: FeedEvent) -> bool:
         """Whether it is to be yielded."""
         match event:
             case EntryEvent(entry=entry):

@@ -11,21 +11,21 @@ from rapkit.errors import InvalidAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadEvent:
+class BaseEvent:
     """What every event has: an `id` to continue after, or None if the event is never sent again."""
 
     id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntryEvent(ThreadEvent):
+class EntryEvent(BaseEvent):
     """A new entry in the journal. The pieces of text before it are complete with it: show the entry in their place."""
 
     entry: Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatusEvent(ThreadEvent):
+class StatusEvent(BaseEvent):
     """The status of the thread, first as it is and then whenever it changes; `reason` is why it is parked."""
 
     status: Status
@@ -33,21 +33,21 @@ class StatusEvent(ThreadEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceEvent(ThreadEvent):
+class ChoiceEvent(BaseEvent):
     """A question for the user: answer it with `choose`, `answer` or `dismiss`."""
 
     question: OpenQuestion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OAuthEvent(ThreadEvent):
+class OAuthEvent(BaseEvent):
     """A tool wants the user to open a page and authorize it."""
 
     authorization: Authorization
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ViewEvent(ThreadEvent):
+class ViewEvent(BaseEvent):
     """A view has this content from now on; None clears it."""
 
     view_type: str
@@ -55,30 +55,30 @@ class ViewEvent(ThreadEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaEvent(ThreadEvent):
+class DeltaEvent(BaseEvent):
     """The next piece of what the model is saying. Best effort: the whole text comes as an entry."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResetEvent(ThreadEvent):
+class ResetEvent(BaseEvent):
     """The pieces of text since the last entry are void: discard them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownEvent(ThreadEvent):
+class UnknownEvent(BaseEvent):
     """An event of a kind that this version of rapkit does not know."""
 
     name: str
     data: Any
 
 
-Event = EntryEvent | StatusEvent | ChoiceEvent | OAuthEvent | ViewEvent | DeltaEvent | ResetEvent | UnknownEvent
+FeedEvent = EntryEvent | StatusEvent | ChoiceEvent | OAuthEvent | ViewEvent | DeltaEvent | ResetEvent | UnknownEvent
 """Something that happened in a thread."""
 
 
-def read_event(sent: ServerSentEvent) -> Event:
+def read_event(sent: ServerSentEvent) -> FeedEvent:
     """An event from its stream; `InvalidAnswer` if it is none."""
     data = parse_json(sent.data)
     if not isinstance(data, dict):
