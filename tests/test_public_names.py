@@ -12,6 +12,7 @@ NAMES = [
     "Agent",
     "Budget",
     "Capacity",
+    "Client",
     "ClientCertificate",
     "ClosedThread",
     "Confirmations",

@@ -4,10 +4,11 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
-from types import ModuleType
-from typing import Any
+from types import ModuleType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 import rapkit
+import rapkit.client
 import rapkit.testing
 from scripts._reference.markdown import paragraphs
 
@@ -24,7 +25,7 @@ The public names, generated from their signatures and docstrings.
 
 def python_page() -> str:
     """The page."""
-    return _HEAD + "".join(_module(module) for module in (rapkit, rapkit.testing))
+    return _HEAD + "".join(_module(module) for module in (rapkit, rapkit.client, rapkit.testing))
 
 
 def _module(module: ModuleType) -> str:
@@ -34,10 +35,20 @@ def _module(module: ModuleType) -> str:
 
 def _name(module: ModuleType, name: str) -> str:
     value = getattr(module, name)
+    if get_origin(value) in (Union, UnionType):
+        members = _one_of(
+            f"{name} = ", [_tidy(each.__name__ if isinstance(each, type) else str(each)) for each in get_args(value)]
+        )
+        return f"### {module.__name__}.{name}\n\n```python\n{members}\n```\n\n"
     parts = [f"### {module.__name__}.{name}\n\n", _signature(name, value), paragraphs(inspect.getdoc(value) or "")]
     if inspect.isclass(value):
         parts += [_member(value, each, member) for each, member in _members(value)]
     return "".join(parts)
+
+
+def _one_of(head: str, members: list[str]) -> str:
+    text = head + " | ".join(members)
+    return text if len(text) <= _WIDTH else f"{head}(\n    " + "\n    | ".join(members) + "\n)"
 
 
 def _members(value: type[Any]) -> Iterator[tuple[str, Any]]:

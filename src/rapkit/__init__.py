@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rapkit.client.client import Client
     from rapkit.delivery.client_certificate import ClientCertificate
     from rapkit.delivery.request_signer import SigV4
     from rapkit.errors import RapkitError, ToolError
@@ -31,6 +32,7 @@ __all__ = [
     "Agent",
     "Budget",
     "Capacity",
+    "Client",
     "ClientCertificate",
     "ClosedThread",
     "Confirmations",
@@ -58,6 +60,7 @@ _HOMES = {
     "Agent": "rapkit.runtime.agent",
     "Budget": "rapkit.runtime.budget",
     "Capacity": "rapkit.runtime.config",
+    "Client": "rapkit.client.client",
     "ClientCertificate": "rapkit.delivery.client_certificate",
     "ClosedThread": "rapkit.server.resources.close_hooks",
     "Confirmations": "rapkit.kernel.limits",

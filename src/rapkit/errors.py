@@ -22,6 +22,15 @@ RapkitError
 │   └── WrongKey             stored secrets do not open with the keys at hand
 ├── DeliveryError          a POST did not get through
 │   └── ForbiddenTarget      the guard does not allow this address
+├── ClientError            a request of `rapkit.Client` failed
+│   ├── AgentUnreachable     no connection to the agent, or it broke
+│   ├── AgentTimeout         the agent took the request and did not answer in time
+│   ├── Unavailable          the agent cannot do it now; try again later
+│   ├── Unauthorized         the agent wants a token, or another one
+│   ├── NotFound             there is no such thread, or no such call in it
+│   ├── Conflict             the state of the thread does not allow it
+│   ├── BadRequest           the agent refused the request as it is
+│   └── InvalidAnswer        the answer is not one of an agent
 ├── AgentAway              a running agent cannot be reached from the command line (`rapkit.cli.agent_api`)
 └── AgentRefused           it does not do what the command line asks of it (`rapkit.cli.agent_api`)
 """
@@ -97,3 +106,51 @@ class DeliveryError(RapkitError):
 
 class ForbiddenTarget(DeliveryError):
     """The guard does not allow this address."""
+
+
+class ClientError(RapkitError):
+    """A request of `rapkit.Client` failed; the text says why, where, and what to do.
+
+    `status` is the HTTP status of the answer, or None if there was no answer. `detail` is the agent's own explanation, if it gave one.
+    `retry_after` is how many seconds the agent asks to wait before the request is sent again.
+    """
+
+    def __init__(
+        self, text: str, *, status: int | None = None, detail: str | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(text)
+        self.status = status
+        self.detail = detail
+        self.retry_after = retry_after
+
+
+class AgentUnreachable(ClientError):
+    """No connection to the agent could be made, or it broke before the answer was complete."""
+
+
+class AgentTimeout(ClientError):
+    """The agent took the request and did not answer in time. It may have done what it was asked."""
+
+
+class Unavailable(ClientError):
+    """The agent cannot do it now (429 or 5xx). The same request may succeed later."""
+
+
+class Unauthorized(ClientError):
+    """The agent wants a token, or another one (401, 403)."""
+
+
+class NotFound(ClientError):
+    """There is no such thread, or no such call in it (404)."""
+
+
+class Conflict(ClientError):
+    """The state of the thread does not allow it (409): it is closed, or the question is not open any more."""
+
+
+class BadRequest(ClientError):
+    """The agent refused the request as it is (400, 413, 422 and other 4xx); sending it again does not help."""
+
+
+class InvalidAnswer(ClientError):
+    """The answer is not one of an agent: another program listens at the URL, or a proxy answers in its place."""

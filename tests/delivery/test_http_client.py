@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from rapkit.delivery.guard import Guard
-from rapkit.delivery.http_client import ClientTimeouts, HttpClient, HttpResponse, PoolLimits
+from rapkit.delivery.http_client import DeliveryTimeouts, HttpClient, HttpResponse, PoolLimits
 from rapkit.errors import DeliveryError, ForbiddenTarget
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -307,7 +307,7 @@ async def test_a_body_that_stalls_does_not_take_back_the_answer() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
         await asyncio.sleep(60)
 
-    async with serving(behave) as server, HttpClient(LOCAL, ClientTimeouts(total=0.3)) as client:
+    async with serving(behave) as server, HttpClient(LOCAL, DeliveryTimeouts(total=0.3)) as client:
         assert await client.post(server.url, b"{}", {}) == HttpResponse(200)
 
 
@@ -346,7 +346,7 @@ async def silence(writer: asyncio.StreamWriter) -> None:
 )
 async def test_no_answer_is_a_delivery_error_without_the_urls_secrets(behave: Behaviour, text: str) -> None:
     """INV-4, CB-3."""
-    async with serving(behave) as server, HttpClient(LOCAL, ClientTimeouts(total=0.3)) as client:
+    async with serving(behave) as server, HttpClient(LOCAL, DeliveryTimeouts(total=0.3)) as client:
         with pytest.raises(DeliveryError, match=re.escape(f"{server.url}: ")) as caught:
             await client.post(f"{server.url}/SECRET?SECRET", b"{}", {})
 
@@ -368,7 +368,7 @@ async def test_a_host_that_does_not_accept_is_given_up_in_the_time_to_connect() 
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(full.getsockname())
-        async with HttpClient(LOCAL, ClientTimeouts(connect=0.2, total=10)) as client:
+        async with HttpClient(LOCAL, DeliveryTimeouts(connect=0.2, total=10)) as client:
             with pytest.raises(DeliveryError, match=r"no connection within 0\.2 s"):
                 await client.post(f"http://127.0.0.1:{full.getsockname()[1]}/", b"{}", {})
 
@@ -511,7 +511,7 @@ async def test_a_name_server_that_is_silent_costs_only_the_time_to_connect() -> 
         await asyncio.sleep(60)
         return []
 
-    async with HttpClient(Guard(resolver=resolver), ClientTimeouts(connect=0.1)) as client:
+    async with HttpClient(Guard(resolver=resolver), DeliveryTimeouts(connect=0.1)) as client:
         with pytest.raises(DeliveryError, match="too long to resolve"):
             await client.post("https://agent.test/", b"{}", {})
 
@@ -733,7 +733,7 @@ class TestFetching:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
             await asyncio.sleep(60)
 
-        async with serving(behave) as server, HttpClient(LOCAL, ClientTimeouts(total=0.3)) as client:
+        async with serving(behave) as server, HttpClient(LOCAL, DeliveryTimeouts(total=0.3)) as client:
             with pytest.raises(DeliveryError, match=r"no answer within 0\.3 s"):
                 await client.get(server.url, {}, limit=100)
 

@@ -18,7 +18,7 @@ from standardwebhooks import Webhook
 from tests.server.sink import PATIENCE, Sink, after, answer, listening, never, reset
 
 from rapkit.delivery.guard import Guard
-from rapkit.delivery.http_client import ClientTimeouts, HttpClient, HttpResponse
+from rapkit.delivery.http_client import DeliveryTimeouts, HttpClient, HttpResponse
 from rapkit.delivery.outbox_sender import DeliveryOutcome, FollowUp, OutboxSender, Report, SendLimits
 from rapkit.delivery.retry import POLICIES, PostKind, RetryPolicy
 from rapkit.errors import ConfigError
@@ -50,7 +50,7 @@ class Post:
 
     @contextlib.asynccontextmanager
     async def outbox_sender(
-        self, *, timeouts: ClientTimeouts | None = None, **options: Any
+        self, *, timeouts: DeliveryTimeouts | None = None, **options: Any
     ) -> AsyncIterator[OutboxSender]:
         """An outbox sender at work, under a lease of its own; in the end it is told to drain."""
         worker = f"worker {next(_numbers)}"
@@ -136,7 +136,7 @@ async def test_a_receiver_that_takes_too_long_is_tried_again(post: Post, sink: S
     """CB-3"""
     sink.script = [never]
     await post.send(to(sink, "m1"))
-    async with post.outbox_sender(timeouts=ClientTimeouts(connect=1, total=0.1)):
+    async with post.outbox_sender(timeouts=DeliveryTimeouts(connect=1, total=0.1)):
         first, second = await sink.received(2)
         await post.empty()
 

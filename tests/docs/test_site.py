@@ -16,7 +16,7 @@ import pytest
 from scripts._reference.hook import REFERENCE
 
 import rapkit as public
-from rapkit import testing
+from rapkit import client, testing
 from rapkit.cli import rapkit
 from rapkit.kernel.entries import JournalEntry
 from rapkit.protocol.schemas import MODELS
@@ -199,4 +199,5 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     text = words(site, "reference/python.html")
 
     assert [name for name in public.__all__ if f"rapkit.{name}" not in text] == []
+    assert [name for name in client.__all__ if f"rapkit.client.{name}" not in text] == []
     assert [name for name in testing.__all__ if f"rapkit.testing.{name}" not in text] == []

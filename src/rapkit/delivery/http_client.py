@@ -33,7 +33,7 @@ _NO_SECRETS = ("accept", "content-type", "user-agent")
 
 
 @dataclass(frozen=True, slots=True)
-class ClientTimeouts:
+class DeliveryTimeouts:
     """Seconds to wait: `connect` for the name, the connection and TLS; `total` for the whole request.
 
     A runtime may answer a callback only when its model has spoken; given up earlier, it would be sent the same message twice.
@@ -95,12 +95,12 @@ class HttpClient:
     def __init__(
         self,
         guard: Guard,
-        timeouts: ClientTimeouts | None = None,
+        timeouts: DeliveryTimeouts | None = None,
         pool: PoolLimits | None = None,
         certificate: ClientCertificate | None = None,
     ) -> None:
         self._guard = guard
-        self._timeouts = timeouts or ClientTimeouts()
+        self._timeouts = timeouts or DeliveryTimeouts()
         self._pool = pool or PoolLimits()
         self._certificate = certificate
         self._routes: OrderedDict[str, _Route] = OrderedDict()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rapkit.clock import Clock, SystemClock
 from rapkit.delivery.guard import Guard
-from rapkit.delivery.http_client import ClientTimeouts, HttpClient, Poster
+from rapkit.delivery.http_client import DeliveryTimeouts, HttpClient, Poster
 from rapkit.delivery.name_resolver import NameResolver
 from rapkit.delivery.outbox_sender import DeliveryOutcome, FollowUp, OutboxSender, SendLimits
 from rapkit.delivery.retry import POLICIES, PostKind
@@ -59,7 +59,7 @@ class ToolsetEnvironment:
     open_store: Callable[[ToolsetConfig], Store] = lambda config: open_store(
         config.store, lease=Lease(config.durations.lease)
     )
-    open_client: Callable[[Guard, ClientTimeouts], contextlib.AbstractAsyncContextManager[Poster]] = HttpClient
+    open_client: Callable[[Guard, DeliveryTimeouts], contextlib.AbstractAsyncContextManager[Poster]] = HttpClient
     oauth_client: OAuthClient | None = None
     workspaces: Callable[[ToolsetConfig], Path | None] = lambda config: workspaces_for(config.store)
     thread_pool: Callable[[], ThreadPool] = ThreadPool
@@ -348,7 +348,7 @@ async def run_engine(
     try:
         guard = Guard(config.allow_callbacks, config.loopback_callbacks, resolver=NameResolver(config.limits.lookups))
         certificate = config.callback_certificate
-        timeouts = ClientTimeouts(config.durations.connect, config.durations.response)
+        timeouts = DeliveryTimeouts(config.durations.connect, config.durations.response)
         ours = HttpClient(guard, timeouts, certificate=certificate) if certificate else None
         async with ours or environment.open_client(guard, timeouts) as client:
             engine = ToolsetEngine(config, store, client, guard, environment)
