@@ -101,9 +101,9 @@ def test_commands_that_are_not_run_are_commands(block: Block) -> None:
 def test_a_script_of_the_model_can_be_loaded(block: Block, tmp_path: Path) -> None:
     assert yaml.safe_load(block.text)
     if block.title is None or "plan" in block.title:
-        config = tmp_path / "plan.yaml"
-        config.write_text(block.text)
-        open_model(f"scripted:{config}")
+        plan = tmp_path / "plan.yaml"
+        plan.write_text(block.text)
+        open_model(f"scripted:{plan}")
 
 
 def test_another_file_in_toml_can_be_read() -> None:

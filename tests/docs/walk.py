@@ -201,7 +201,7 @@ class _Shell:
 
 
 @contextlib.contextmanager
-def _shell(folder: Path, home: Path, ports: Ports, config: Path) -> Iterator[_Shell]:
+def _shell(folder: Path, home: Path, ports: Ports, plan: Path) -> Iterator[_Shell]:
     programs = folder / "bin"
     programs.mkdir()
     shim = programs / "rapkit"
@@ -209,7 +209,7 @@ def _shell(folder: Path, home: Path, ports: Ports, config: Path) -> Iterator[_Sh
         _SHIM.format(
             python=sys.executable,
             of_tools=_OF_TOOLS,
-            config=f"scripted:{config}" if config.exists() else "",
+            plan=f"scripted:{plan}" if plan.exists() else "",
             agent=ports.real("8700"),
             server=ports.real("8001"),
         )

@@ -119,7 +119,7 @@ def test_servers_that_never_answer_do_not_keep_others_from_their_invocations(up:
     silent = [join(Silent({f"hang{number}": lambda _: []})) for number in range(8)]
     healthy = join(ForeignServer({"add": lambda call: [result(call, "3")]}))
     calls = ", ".join(f"hang{number}" for number in range(8) for _ in range(4))
-    config = f"""
+    plan = f"""
     - user: hang
       calls: [{calls}]
     - user: add
@@ -128,7 +128,7 @@ def test_servers_that_never_answer_do_not_keep_others_from_their_invocations(up:
       say: "It is {{answer}}."
     """
     capacity = {"agent.capacity": {"deliveries": 64, "deliveries_per_origin": 16}}
-    runtime = up(config, [*(each.url for each in silent), healthy.url], tables=capacity)
+    runtime = up(plan, [*(each.url for each in silent), healthy.url], tables=capacity)
 
     for _ in range(4):
         runtime.thread("hang")

@@ -113,12 +113,12 @@ class OurServer(Process):
 
 
 class OurRuntime(Process):
-    """`rapkit up` with a scripted model: `config` is the script in YAML; `servers` are URLs, or tables of `rapkit.toml`."""
+    """`rapkit up` with a scripted model: `plan` is the script in YAML; `servers` are URLs, or tables of `rapkit.toml`."""
 
     def __init__(
         self,
         folder: Path,
-        config: str,
+        plan: str,
         servers: Sequence[str | Mapping[str, Any]],
         settings: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
@@ -126,7 +126,7 @@ class OurRuntime(Process):
         options: Sequence[str] = (),
     ) -> None:
         port = free_port()
-        (folder / "plan.yaml").write_text(textwrap.dedent(config))
+        (folder / "plan.yaml").write_text(textwrap.dedent(plan))
         lines = ["[agent]", 'model = "scripted:plan.yaml"', f"port = {port}"]
         lines += [f"{name} = {json.dumps(value)}" for name, value in (settings or {}).items()]
         for server in servers:

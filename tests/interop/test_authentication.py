@@ -265,13 +265,13 @@ def test_our_runtime_and_our_server_know_each_other_by_certificates(
     server = secure()
     pair = authority.sign("agent", "agent")
     files = {"cert": pair.cert, "key": pair.key, "ca": authority.ca}
-    config = """
+    plan = """
         - user: greet
           calls: [greet: {name: Ada}]
         - answer: greet
           say: "{answer}"
     """
-    runtime = up(config, [{"url": server.url}], tables={"servers.client_certificate": files})
+    runtime = up(plan, [{"url": server.url}], tables={"servers.client_certificate": files})
 
     runtime.until(runtime.thread("greet"), "Hello, Ada.")
 

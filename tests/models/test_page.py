@@ -9,9 +9,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "howto" / "models.md"
 
 
 async def test_the_script_of_the_guide(tmp_path: Path) -> None:
-    config = tmp_path / "plan.yaml"
-    config.write_text(PAGE.read_text().partition("```yaml\n")[2].partition("```")[0])
-    model = open_model(f"scripted:{config}")
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(PAGE.read_text().partition("```yaml\n")[2].partition("```")[0])
+    model = open_model(f"scripted:{plan}")
 
     asked = (await ask(model, question("Will it Rain in Oslo?"))).reply
     assert asked.text == "Let me look."

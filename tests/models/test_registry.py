@@ -29,10 +29,10 @@ def test_a_model_of_ours_is_itself() -> None:
 
 
 async def test_a_script_is_opened_by_its_file(tmp_path: Path) -> None:
-    config = tmp_path / "plan.yaml"
-    config.write_text("- user: hello\n  say: Hello!\n")
-    model = open_model(f"scripted:{config}")
-    assert model.name == f"scripted:{config}"
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("- user: hello\n  say: Hello!\n")
+    model = open_model(f"scripted:{plan}")
+    assert model.name == f"scripted:{plan}"
     assert (await ask(model, question("hello"))).reply.text == "Hello!"
 
 

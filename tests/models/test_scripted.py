@@ -326,12 +326,12 @@ FIELDS = "user, task, parent, report, answer, event, text, once, nth, say, calls
     ],
 )
 def test_a_wrong_file_says_where_and_what_is_possible(tmp_path: Path, text: str, complaint: str) -> None:
-    config = tmp_path / "plan.yaml"
-    config.write_text(text)
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        Scripted.from_file(config)
+        Scripted.from_file(plan)
     assert complaint in str(caught.value)
-    assert str(caught.value).startswith(str(config))
+    assert str(caught.value).startswith(str(plan))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

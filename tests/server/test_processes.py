@@ -40,6 +40,10 @@ wait
 """
 
 
+OTHERS: set[int] = set()
+"""Child processes that were there before the tests of this module."""
+
+
 def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Run an async test on asyncio's event loop and on uvloop's; nothing may be left of it, neither open pipes nor processes."""
 
@@ -1001,12 +1005,20 @@ def dead(pid: int) -> bool:
     return not stat or stat.rsplit(")", 1)[1].split()[0] in "ZX"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def others() -> Iterator[None]:
+    """Processes that other modules use to the end of the session are no business of this one."""
+    OTHERS.update(children())
+    yield
+    OTHERS.clear()
+
+
 def children() -> list[int]:
-    """Our child processes, zombies too, but for the servers that other tests use to their end."""
+    """The child processes of this module's tests, zombies too."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     stats = {pid: stat_of(pid) for pid in pids}
     ours = [pid for pid, stat in stats.items() if stat and stat.rsplit(")", 1)[1].split()[1] == str(os.getpid())]
-    return [pid for pid in ours if "-m\0rapkit\0serve" not in stat_of(pid, "cmdline")]
+    return [pid for pid in ours if pid not in OTHERS]
 
 
 def carriers(*tokens: str) -> list[int]:
