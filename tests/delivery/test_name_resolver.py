@@ -84,6 +84,26 @@ async def test_new_names_that_hang_leave_threads_to_names_that_resolved_before(n
     await give_up(asking)
 
 
+async def test_new_names_that_hang_keep_other_new_names_out_for_a_while_only(names: Names) -> None:
+    lookups = NameResolver(8, patience=0.05, lookup=names)
+    asking = await hang(lookups, *(f"hang-{number}.test" for number in range(6)))
+    assert lookups.running == 6
+
+    assert await ask(lookups, "new.test") == ["192.0.2.1"]
+    await give_up(asking)
+
+
+async def test_threads_that_hang_are_bounded(names: Names) -> None:
+    lookups = NameResolver(8, patience=0.05, lookup=names)
+    asking = await hang(lookups, *(f"hang-{number}.test" for number in range(50)))
+    while lookups.running < 16:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)  # as long as it takes for several more to hang
+
+    assert lookups.running == 16
+    await give_up(asking)
+
+
 async def test_names_that_were_slow_leave_threads_to_names_nobody_has_asked_for_yet(names: Names) -> None:
     lookups = NameResolver(16, patience=0.05, lookup=names)
     slow = [f"hang-{number}.test" for number in range(12)]

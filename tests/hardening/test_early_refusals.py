@@ -55,6 +55,17 @@ def test_what_is_refused_is_not_read_without_end(serve: Serve) -> None:
             _send_for_ever(connection)
 
 
+@pytest.mark.parametrize(("body", "status"), [(b"{}", 400), (b"x" * 2_000_000, 413)], ids=["small", "large"])
+def test_a_sender_that_says_that_nothing_more_comes_gets_its_answer(serve: Serve, body: bytes, status: int) -> None:
+    server = serve(TOOLS.format(limits=""))
+
+    with connect(server.url) as connection:
+        connection.sendall(head("POST", f"{server.url}/invoke", f"Content-Length: {len(body)}") + body)
+        connection.shutdown(socket.SHUT_WR)
+        assert Reply(connection).status == status
+        assert is_closed(connection)
+
+
 def _send_for_ever(connection: socket.socket) -> None:
     while True:
         connection.sendall(LARGE)

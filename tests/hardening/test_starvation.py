@@ -69,7 +69,7 @@ def metric(process: Process, name: str, headers: Mapping[str, str] | None = None
     return next(float(line.split()[-1]) for line in lines if line.startswith(name))
 
 
-@pytest.mark.parametrize("names", [50, 150])
+@pytest.mark.parametrize("names", [50, 250])
 def test_names_that_never_resolve_do_not_keep_others_from_being_looked_up(
     serve: Serve, join: Join, hanging_names: dict[str, str], names: int
 ) -> None:

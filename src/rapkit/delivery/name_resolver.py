@@ -7,6 +7,9 @@ So every lookup has a thread of its own, the number of threads is bounded, and n
 - A name that is asked for the first time leaves a quarter of the threads to those.
 - A name whose lookup took long may use an eighth of the threads, together with all others like it.
 
+A lookup that hangs gives its place back after a while and keeps only its thread, so that new names which hang do not keep other new names
+out. There may be twice as many such threads as there are places.
+
 A name is looked up once at a time. Requests for a name whose lookup still hangs wait for that lookup.
 """
 
@@ -37,7 +40,7 @@ def system_lookup(host: str, port: int) -> list[str]:
 
 
 class NameResolver:
-    """Resolves names in up to `threads` threads. A lookup that takes longer than `patience` seconds makes its name a slow one.
+    """Resolves up to `threads` names at a time. A lookup that takes longer than `patience` seconds makes its name a slow one.
 
     To be used in one event loop. A caller that no longer wants to wait cancels its wait; the lookup goes on.
     """
@@ -58,6 +61,7 @@ class NameResolver:
             _Trust.NEW: max(threads - threads // 4, 1),
             _Trust.SLOW: max(threads // 8, 1),
         }
+        self._most_hanging = 2 * threads
         self._known: OrderedDict[str, _Trust] = OrderedDict()
         self._asked: dict[str, asyncio.Future[Sequence[str]]] = {}
         self._waiting: dict[str, int] = {}
@@ -96,12 +100,15 @@ class NameResolver:
 
     def _next(self) -> str | None:
         """The name to look up next: the first of those with the highest trust that have a thread left."""
-        running = [self._trust(host) for host in self._running]
+        running = Counter(self._trust(host) for host in self._running)
+        slow, new, resolved = running[_Trust.SLOW], running[_Trust.NEW], running[_Trust.RESOLVED]
+        has_place = {
+            _Trust.RESOLVED: new + resolved < self._most[_Trust.RESOLVED] and slow < self._most_hanging,
+            _Trust.NEW: new + resolved < self._most[_Trust.NEW] and slow + new < self._most_hanging,
+            _Trust.SLOW: slow < self._most[_Trust.SLOW],
+        }
         for trust in reversed(_Trust):
-            if (
-                sum(each <= trust for each in running) < self._most[trust]
-                and len(running) < self._most[_Trust.RESOLVED]
-            ):
+            if has_place[trust]:
                 for host in self._waiting:
                     if self._trust(host) is trust:
                         return host
@@ -109,7 +116,7 @@ class NameResolver:
 
     def _start(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(self._patience, self._remember, host, _Trust.SLOW)
+        timer = loop.call_later(self._patience, self._is_slow, host)
 
         def run() -> None:
             try:
@@ -134,6 +141,10 @@ class NameResolver:
             timer.cancel()
             raise
         self._running.add(host)
+
+    def _is_slow(self, host: str) -> None:
+        self._remember(host, _Trust.SLOW)
+        self._start_waiting()
 
     def _answer(self, host: str, found: Sequence[str] | Exception) -> None:
         answer = self._asked.pop(host)

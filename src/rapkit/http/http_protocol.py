@@ -45,6 +45,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._answered: RequestResponseCycle | None = None
         self._discarding = False
         self._discarded = 0
+        self._ended = False
         self._unsent = 0
         self._unsent_deadline = math.inf
 
@@ -76,6 +77,16 @@ class HttpProtocol(HttpToolsProtocol):
                 cycle.message_event.set()
         self.pipeline.clear()
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Answer a message that was received as a whole, though its sender says that nothing more comes (`shutdown`).
+
+        The end of a GET is the end of its sender: it may be followed by events for as long as the connection lasts.
+        """
+        self._ended = True
+        cycle = self._answered
+        is_message = cycle is not None and cycle.scope["method"] not in ("GET", "HEAD")
+        return is_message and self._is_answering() and self._is_whole_body_received() and self.transport.can_write_eof()
 
     def abort(self) -> None:
         """Close at once: another connection needs the place."""
@@ -263,6 +274,9 @@ class HttpProtocol(HttpToolsProtocol):
             if cycle.more_body:
                 self._shared.waiting[self] = None
             self._start_asgi_task(cycle, app)
+            return
+        if self._ended:
+            self.transport.close()
             return
         self.flow.release()
         self._shared.waiting[self] = None
