@@ -1,5 +1,6 @@
 """What is refused before it was read is refused in words, also to senders that write all of it before they read."""
 
+import json
 import socket
 
 import pytest
@@ -55,14 +56,16 @@ def test_what_is_refused_is_not_read_without_end(serve: Serve) -> None:
             _send_for_ever(connection)
 
 
-@pytest.mark.parametrize(("body", "status"), [(b"{}", 400), (b"x" * 2_000_000, 413)], ids=["small", "large"])
-def test_a_sender_that_says_that_nothing_more_comes_gets_its_answer(serve: Serve, body: bytes, status: int) -> None:
+def test_a_sender_that_says_that_nothing_more_comes_gets_its_answer(serve: Serve) -> None:
+    """Its message is stored before it is acknowledged, and by then the end of the connection was read."""
     server = serve(TOOLS.format(limits=""))
+    call = {"id": "c1", "group_id": "t1", "operation": "greet", "arguments": {}, "callback_url": "http://127.0.0.1:9/"}
+    body = json.dumps(call).encode()
 
     with connect(server.url) as connection:
         connection.sendall(head("POST", f"{server.url}/invoke", f"Content-Length: {len(body)}") + body)
         connection.shutdown(socket.SHUT_WR)
-        assert Reply(connection).status == status
+        assert Reply(connection).status == 200
         assert is_closed(connection)
 
 

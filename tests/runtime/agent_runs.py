@@ -27,17 +27,32 @@ class AgentRun(StrEnum):
 SCENARIOS = {
     f"tests.runtime.{name}"
     for name in (
-        *("test_agent", "test_asking", "test_audit", "test_callbacks", "test_calls", "test_cancelling", "test_closing"),
-        *("test_discovery", "test_dispatch", "test_in_process", "test_interruption", "test_models", "test_people"),
+        *(
+            "test_agent",
+            "test_model_completion",
+            "test_audit_log",
+            "test_callbacks",
+            "test_calls",
+            "test_cancellation",
+            "test_close",
+        ),
+        *(
+            "test_discovery",
+            "test_dispatch",
+            "test_in_process",
+            "test_interruption",
+            "test_models",
+            "test_user_requests",
+        ),
         *("test_providers", "test_restart", "test_serial", "test_state", "test_store_trouble", "test_subscriptions"),
         *("test_tokens", "test_window", "test_budgets", "test_children", "test_compaction", "test_confirmations"),
         *(
             "test_questions",
             "test_timers",
-            "api.test_answers",
+            "api.test_responses",
             "api.test_events",
             "api.test_openapi",
-            "api.test_repeats",
+            "api.test_idempotency",
         ),
     )
 }

@@ -15,7 +15,7 @@ from tests.cli.command import PATIENCE, TOOLS, Outcome, Running, eventually, rap
 from tests.cli.foreign_server import ForeignServer
 
 TOKEN = "abcdefghijklmnopqrst"
-LASTING = TOOLS.with_name("lasting_tools.py")
+LASTING = TOOLS.with_name("durable_tools.py")
 CANCELLED = r"cancelled the call call_\w+ on the server"
 
 

@@ -24,7 +24,7 @@ SECOND = "Your choice (nothing for 1):"
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("asking")
-    tools = str(TOOLS.with_name("asking_tools.py"))
+    tools = str(TOOLS.with_name("question_tools.py"))
     with running("serve", tools, "--port", "0", "--token", f"agent={TOKEN}", folder=folder) as server:
         assert server.url
         yield server
