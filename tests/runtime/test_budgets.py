@@ -25,6 +25,7 @@ from rapkit.kernel.entries import (
 from rapkit.models import ModelError
 from rapkit.models.scripted import Scripted
 from tests.call_ids import plain_entry
+from tests.crash_sides import before_or_after_commit
 from tests.runtime.agents import Call, ScriptedReplies, call, calling, last_heard, texts_of, working
 from tests.runtime.api.client import Client
 from tests.runtime.foreign_toolset import ForeignToolset
@@ -411,7 +412,7 @@ def _without_id(entry: JournalEntry) -> JournalEntry:
     return replace(entry, id="") if isinstance(entry, UserSaid) else plain_entry(entry)
 
 
-@pytest.mark.parametrize("unheard", [False, True], ids=["before", "after"])
+@before_or_after_commit
 async def test_a_budget_is_kept_however_the_agent_is_lost(unheard: bool) -> None:
     """RUN-4, RUN-5: a grant counts once."""
 

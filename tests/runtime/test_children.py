@@ -24,6 +24,7 @@ from rapkit.kernel.entries import (
     UserSaid,
 )
 from tests.call_ids import plain
+from tests.crash_sides import before_or_after_commit
 from tests.runtime.agents import ScriptedReplies, call, calling, text_of, texts_of, working
 from tests.runtime.api.client import Client
 from tests.runtime.foreign_toolset import CLOSE, ForeignToolset
@@ -580,7 +581,7 @@ def _told(thread_id: str, journals: Journals) -> str:
     return plain(journals).replace(thread_id, "PARENT")
 
 
-@pytest.mark.parametrize("unheard", [False, True], ids=["before", "after"])
+@before_or_after_commit
 async def test_a_family_whose_agent_is_lost_at_any_step_goes_on_as_if_nothing_had_happened(
     weather: Toolset, executed: list[str], unheard: bool
 ) -> None:

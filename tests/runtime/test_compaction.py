@@ -22,6 +22,7 @@ from rapkit.kernel.entries import (
     UserSaid,
 )
 from rapkit.models import ModelError
+from tests.crash_sides import before_or_after_commit
 from tests.kernel.strict_provider import accept_question
 from tests.runtime.agents import Call, ScriptedReplies, call, calling, text_of, texts_of, working
 from tests.runtime.api.client import Client, Sse
@@ -543,7 +544,7 @@ async def test_an_agent_lost_in_the_middle_of_a_summary_makes_it_again(monkeypat
         assert (await thread.entries(ModelSaid))[-1].text == "heard: in the middle of it"
 
 
-@pytest.mark.parametrize("unheard", [False, True], ids=["before", "after"])
+@before_or_after_commit
 async def test_summaries_are_made_once_however_the_agent_is_lost(unheard: bool) -> None:
     """RUN-4, RUN-5"""
     limits = ThreadLimits(context_window=120)

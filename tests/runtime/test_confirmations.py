@@ -15,6 +15,7 @@ from rapkit.runtime.config import AgentConfig
 from rapkit.runtime.engine import run_engine
 from rapkit.runtime.server import Server
 from tests.call_ids import plain
+from tests.crash_sides import before_or_after_commit
 from tests.runtime.agents import RunningAgent, ScriptedReplies, ThreadDriver, call, please, working
 from tests.runtime.api.client import Client
 from tests.runtime.clocks import ManualClock
@@ -310,7 +311,7 @@ async def test_a_question_outlives_the_process(houses: Toolset, executed: list[s
         assert executed == ["A"]
 
 
-@pytest.mark.parametrize("unheard", [False, True], ids=["before", "after"])
+@before_or_after_commit
 async def test_a_permitted_call_is_made_once_however_the_agent_is_lost(
     houses: Toolset, executed: list[str], unheard: bool
 ) -> None:

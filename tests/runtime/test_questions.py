@@ -21,6 +21,7 @@ from rapkit.kernel.entries import (
 )
 from rapkit.kernel.limits import Timeouts
 from tests.call_ids import plain_entry
+from tests.crash_sides import before_or_after_commit
 from tests.runtime.agents import RunningAgent, call, calling, please
 from tests.runtime.api.client import Client
 
@@ -394,7 +395,7 @@ def _without_id(entry: JournalEntry) -> JournalEntry:
     return replace(entry, id="") if isinstance(entry, UserSaid) else plain_entry(entry)
 
 
-@pytest.mark.parametrize("unheard", [False, True], ids=["before", "after"])
+@before_or_after_commit
 async def test_a_question_is_asked_and_answered_once_however_the_agent_is_lost(unheard: bool) -> None:
     """RUN-4, RUN-5"""
     limits = ThreadLimits(question_timeout=24 * 3600)

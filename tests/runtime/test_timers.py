@@ -14,6 +14,7 @@ from rapkit.kernel.entries import Answered, Ignored, JournalEntry, ModelSaid, Us
 from rapkit.kernel.limits import Timeouts
 from rapkit.kernel.projection import STILL_RUNNING
 from tests.call_ids import plain_entry
+from tests.crash_sides import before_or_after_commit
 from tests.runtime.agents import ScriptedReplies, call, working
 from tests.runtime.clocks import ManualClock
 from tests.runtime.foreign_toolset import ForeignToolset
@@ -395,7 +396,7 @@ async def _converse(agent: testing.StagedAgent) -> list[JournalEntry]:
     return [_untimed(_without_id(entry)) for entry in await thread.entries()]
 
 
-@pytest.mark.parametrize("unheard", [False, True], ids=["before", "after"])
+@before_or_after_commit
 async def test_timers_are_kept_however_the_agent_is_lost(mine: Toolset, unheard: bool) -> None:
     """RUN-4, RUN-5: a sleep ends once, a timeout comes once, and so does the late result."""
     limits = ThreadLimits(timeouts=Timeouts(long_running=600))

@@ -21,6 +21,7 @@ from rapkit.kernel.entries import (
     UserSaid,
 )
 from tests.call_ids import plain_entry
+from tests.crash_sides import before_or_after_commit
 
 RULES: list[dict[str, Any]] = [
     {"user": "rain", "calls": [{"forecast": {"city": "Oslo"}}]},
@@ -100,7 +101,7 @@ async def undisturbed(weather: Toolset, executed: list[str]) -> list[JournalEntr
     return journal
 
 
-@pytest.mark.parametrize("unheard", [False, True], ids=["before", "after"])
+@before_or_after_commit
 async def test_an_agent_lost_at_any_step_goes_on_as_if_nothing_had_happened(
     weather: Toolset, executed: list[str], undisturbed: list[JournalEntry], unheard: bool
 ) -> None:
@@ -140,7 +141,7 @@ async def test_a_toolset_that_is_lost_changes_nothing_in_the_conversation(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("unheard", [False, True], ids=["before", "after"])
+@before_or_after_commit
 async def test_a_toolset_lost_at_any_step_changes_nothing_in_the_conversation(
     weather: Toolset, executed: list[str], undisturbed: list[JournalEntry], unheard: bool
 ) -> None:
