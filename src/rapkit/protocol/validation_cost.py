@@ -19,6 +19,9 @@ MAX_WORK = 10_000_000
 MAX_STEPS = 200_000
 """Steps of ours to count that: at worst 0.1 s. A tool with 1,000 parameters needs 10,000."""
 
+MAX_KEPT_STEPS = 20_000
+"""Steps whose counts are kept from one call to the next: those of an ordinary tool, but not what deeply nested arguments add to them."""
+
 MAX_STACK = 512
 """Subschemas the validator is in at once, all levels of the arguments together. It recurses, and overflows near 3,000."""
 
@@ -95,21 +98,34 @@ class _Visits:
     known_places: frozenset[str | int] = frozenset()
 
 
+_Known = dict[frozenset[tuple[_Subschema, int]], _Visits]
+
+
 class ValidationCost:
     """Counts the work of a schema that `compile_schema` took."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._root = _outline(schema)
+        self._known: _Known = {}
+        self._kept_steps = 0
 
     def of(self, arguments: dict[str, Any]) -> ValidationWork:
         """The work these arguments would make; TooMuchWork if that is beyond the limits. They are JSON: `check_json`."""
-        return _Count().of(self._root, arguments)
+        count = _Count(self._known)
+        try:
+            return count.of(self._root, arguments)
+        finally:
+            self._kept_steps += count.steps
+            if self._kept_steps > MAX_KEPT_STEPS:
+                self._known, self._kept_steps = {}, 0
 
 
 class _Count:
-    def __init__(self) -> None:
-        self._known: dict[frozenset[tuple[_Subschema, int]], _Visits] = {}
-        self._steps = 0
+    """One count. What it finds out about the schema goes into `known`, for the next one; several threads may share that."""
+
+    def __init__(self, known: _Known) -> None:
+        self._known = known
+        self.steps = 0
 
     def of(self, root: _Subschema, arguments: dict[str, Any]) -> ValidationWork:
         work = explaining = 0
@@ -227,8 +243,8 @@ class _Count:
             counts[each] = counts.get(each, 0) + count
 
     def _step(self, steps: int = 1) -> None:
-        self._steps += steps
-        if self._steps > MAX_STEPS:
+        self.steps += steps
+        if self.steps > MAX_STEPS:
             raise TooMuchWork("of too many different shapes for this tool's schema; send fewer values")
 
 
