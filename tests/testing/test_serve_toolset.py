@@ -302,3 +302,16 @@ async def test_webhooks_are_reached_by_plain_requests() -> None:
 
         assert (refused.status, taken.status) == (401, 200)
         assert heard == [b"{}"]
+
+
+async def test_a_failure_is_one_however_its_author_began_the_text() -> None:
+    tools = Toolset("tools")
+
+    @tools.tool
+    def fail(text: str) -> str:
+        """Fail."""
+        raise ToolError(text)
+
+    async with testing.serve(tools) as client:
+        for text in ("no", "Error: no", "Error:no"):
+            assert (await client.call("fail", text=text)).is_error

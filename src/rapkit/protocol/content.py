@@ -11,6 +11,9 @@ from rapkit.protocol.message import Message
 BASE64_PATTERN = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 MEDIA_TYPE_PATTERN = r"^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+$"
 
+ERROR_PREFIX = "Error:"
+"""How the text of a failed call begins: the wire has no other mark for a failure."""
+
 MAX_ITEMS = 10_000
 """Items of one result: far more than any model is shown."""
 
@@ -98,3 +101,8 @@ DisplaySegment = Annotated[
     | Annotated[OtherSegment, Tag("other")],
     Discriminator(_segment_kind),
 ]
+
+
+def is_error_text(text: str | None) -> bool:
+    """Whether the text of a result or an event says that its call failed."""
+    return text is not None and text.startswith(ERROR_PREFIX)

@@ -12,8 +12,7 @@ from pydantic_core import from_json
 from rapkit.kernel.effects import Invoke, Step
 from rapkit.kernel.entries import Answered, AuthorizationAsked, ChoiceAsked, ParkedEntry, WokenUp
 from rapkit.kernel.thread import Thread
-
-_ERROR = "Error: "
+from rapkit.protocol.content import is_error_text
 
 log = logging.getLogger("rapkit.audit")
 
@@ -31,7 +30,7 @@ def log_step(before: Thread, step: Step) -> None:
             case Answered():
                 pending = before.pending.get(entry.call_id)
                 operation = entry.name if pending is None else pending.operation
-                outcome = "error" if (entry.text or "").startswith(_ERROR) else "ok"
+                outcome = "error" if is_error_text(entry.text) else "ok"
                 _write("answered", step.thread.id, entry.call_id, operation, outcome=outcome, by=entry.by)
             case ChoiceAsked(call_id) | AuthorizationAsked(call_id):
                 log.info("the user is asked", extra={"thread_id": step.thread.id, "call_id": call_id})

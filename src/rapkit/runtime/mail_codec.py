@@ -30,6 +30,7 @@ from rapkit.kernel.incoming import (
 from rapkit.kernel.receive import call_of, name_of
 from rapkit.mailbox import Mail, NewMail
 from rapkit.protocol import Callback, ViewUpdate, parse_callback
+from rapkit.protocol.callbacks import CALLBACKS
 from rapkit.tracing import current_traceparent
 
 REMEMBERED = max(policy.horizon for policy in POLICIES.values()) + 24 * 3600.0
@@ -37,8 +38,6 @@ REMEMBERED = max(policy.horizon for policy in POLICIES.values()) + 24 * 3600.0
 
 LIVE = "live"
 """Records of the calls of a thread that may still call back, by their ids."""
-
-_CALLBACKS = frozenset(("tool_result", "subscription_event", "oauth", "user_choice", "view_update"))
 
 _OURS: dict[str, TypeAdapter[Incoming]] = {
     name: TypeAdapter(kind)
@@ -104,7 +103,7 @@ def decode_mail(mail: Mail) -> Incoming:
     """Decode mail; unreadable mail is decoded as `SetAside`."""
     name, _, call_id = mail.kind.partition("/")
     try:
-        if name in _CALLBACKS:
+        if name in CALLBACKS:
             return parse_callback(mail.body)
         return _OURS[name].validate_json(mail.body)
     except (RapkitError, ValueError, KeyError):

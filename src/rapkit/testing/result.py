@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rapkit.protocol import ContentItem, DisplaySegment, ImageContent, ToolResult
+from rapkit.protocol.content import is_error_text
 from rapkit.server.tools.content import Image
 
 
@@ -25,7 +26,7 @@ class Result:
     @property
     def is_error(self) -> bool:
         """Whether the call failed."""
-        return self.text.startswith("Error: ")
+        return is_error_text(self.text)
 
     @property
     def images(self) -> list[Image]:

@@ -33,6 +33,7 @@ from rapkit.protocol import (
     ViewUpdate,
     dump,
 )
+from rapkit.protocol.content import is_error_text
 
 _LAST_WORDS = 2.0
 _LONGEST_VIEW = 100
@@ -191,7 +192,7 @@ def _answer_of(message: ToolResult | SubscriptionEvent) -> str:
 
 def _is_error(message: Callback) -> bool:
     """Whether the last message of a call says that it failed. Results and events have no other mark for that than how they begin."""
-    return isinstance(message, ToolResult | SubscriptionEvent) and _answer_of(message).startswith("Error:")
+    return isinstance(message, ToolResult | SubscriptionEvent) and is_error_text(_answer_of(message))
 
 
 def _view_of(message: ViewUpdate) -> str:

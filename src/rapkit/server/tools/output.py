@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from rapkit.errors import ToolError
-from rapkit.protocol.content import MAX_ITEMS, MAX_SEGMENTS
+from rapkit.protocol.content import ERROR_PREFIX, MAX_ITEMS, MAX_SEGMENTS, is_error_text
 from rapkit.server.tools.content import Diff, Image
 
 CANCELLED: Final = "Error: Cancelled."
@@ -59,7 +59,7 @@ def error_text(exception: BaseException, reference: str) -> str:
     if not isinstance(exception, ToolError):
         return f"Error: the tool failed unexpectedly (reference {reference}). Try again or tell the user."
     text = _unicode(str(exception)).strip() or "the tool failed without saying why. Try again or tell the user."
-    return text if text.startswith("Error:") else f"Error: {text}"
+    return text if is_error_text(text) else f"{ERROR_PREFIX} {text}"
 
 
 def _assembled(parts: Sequence[object]) -> Output:
