@@ -172,7 +172,7 @@ def owner(token: str) -> str | None:
 
 
 @tools.tool
-async def claimed_box(n: int, seconds: float, ctx: Context) -> str:
+async def hold(n: int, seconds: float, ctx: Context) -> str:
     """Runs programs until it is cancelled, and must not be repeated."""
     return await run_for_ever(n, ctx)
 

@@ -44,7 +44,7 @@ async def watch(folder: str, ctx: Context) -> AsyncIterator[Event]:
 
 
 @tools.subscription
-async def wake_hook(folder: str, ctx: Context) -> AsyncIterator[Event]:
+async def doorbell(folder: str, ctx: Context) -> AsyncIterator[Event]:
     """Tell when somebody rings."""
     rung = int(ctx.cursor or 0)
     while True:

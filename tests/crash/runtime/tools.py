@@ -69,7 +69,7 @@ async def chain(key: str, left: int, ctx: Context) -> str:
 
 
 @tools.tool(destructive=True)
-async def claimed_box(key: str, ctx: Context) -> str:
+async def hold(key: str, ctx: Context) -> str:
     """Takes so long that somebody will cancel it."""
     await work(key, 5.0, ctx)
     return f"hold {key}"
