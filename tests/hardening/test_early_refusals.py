@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from tests.hardening.raw import Reply, connect, head, is_closed
-from tests.interop.conftest import Serve
+from tests.interop.conftest import Serve, Up
 from tests.interop.http_peer import post
 
 TOOLS = """
@@ -66,6 +66,18 @@ def test_a_sender_that_says_that_nothing_more_comes_gets_its_answer(serve: Serve
         connection.sendall(head("POST", f"{server.url}/invoke", f"Content-Length: {len(body)}") + body)
         connection.shutdown(socket.SHUT_WR)
         assert Reply(connection).status == 200
+        assert is_closed(connection)
+
+
+def test_a_reader_that_says_that_nothing_more_comes_gets_its_answers(up: Up) -> None:
+    """Those are read from the store, and by then the end of the connection was read."""
+    runtime = up("- say: Hello.", [])
+    request = head("GET", f"{runtime.url}/v1/threads")
+
+    with connect(runtime.url) as connection:
+        connection.sendall(request * 3)
+        connection.shutdown(socket.SHUT_WR)
+        assert [Reply(connection).status for _ in range(3)] == [200] * 3
         assert is_closed(connection)
 
 

@@ -79,14 +79,16 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer a message that was received as a whole, though its sender says that nothing more comes (`shutdown`).
+        """Answer a request that was received as a whole, though its sender says that nothing more comes (`shutdown`).
 
-        The end of a GET is the end of its sender: it may be followed by events for as long as the connection lasts.
+        Once the answer to a GET has begun, it is the end of the sender: events are streamed for as long as the connection lasts.
         """
         self._ended = True
         cycle = self._answered
-        is_message = cycle is not None and cycle.scope["method"] not in ("GET", "HEAD")
-        return is_message and self._is_answering() and self._is_whole_body_received() and self.transport.can_write_eof()
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            return False
+        is_followed = cycle.response_started and cycle.scope["method"] == "GET"
+        return not is_followed and self.transport.can_write_eof()
 
     def abort(self) -> None:
         """Close at once: another connection needs the place."""
