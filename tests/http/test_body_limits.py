@@ -98,6 +98,22 @@ async def test_a_body_of_a_byte_now_and_then_may_be_sent_again() -> None:
         await received(receive, HttpLimits(body_pause_seconds=0.1, body_rate=1000))
 
 
+async def test_the_rest_of_a_body_that_was_too_slow_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_limits, "DISCARD_PAUSE", 3600)
+
+    async def read(_scope: Scope, receive: Receive, send: Send) -> None:
+        with pytest.raises(Refusal, match="too slowly"):
+            await receive()
+        await refuse(_scope, receive, send)
+
+    sender = Sender()
+    async with asyncio.timeout(30):
+        limits = HttpLimits(body_pause_seconds=0.01, discard_seconds=3600)
+        await BodyLimits(read, limits)(scope((b"content-length", b"10")), never, sender.send)
+
+    assert sender.happened == [("start", False), ("body", False)]
+
+
 async def test_the_time_in_which_the_process_stood_still_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """The timers of a stopped process have expired before it has read its sockets: the body is there, and is read."""
     loop = asyncio.get_running_loop()

@@ -47,7 +47,7 @@ class BodyLimits:
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                if not answer_first:
+                if not answer_first and not body.discarded:
                     await body.discard()
                 await send(message if body.ended else _closing(message))
             elif message.get("more_body", False) or body.discarded:
@@ -87,7 +87,7 @@ class _IncomingBody:
         self._size += len(message.get("body", b""))
         self.ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
         if not self.ended and self._size < (self._waited - self._limits.body_pause_seconds) * self._limits.body_rate:
-            raise _too_slow()
+            raise self._too_slow()
         return message
 
     @property
@@ -114,11 +114,16 @@ class _IncomingBody:
                 self._arm(waiting, _LOOKS)
                 return await self._receive()
         except TimeoutError:
-            raise _too_slow() from None
+            raise self._too_slow() from None
         finally:
             if self._timer is not None:
                 self._timer.cancel()
             self._waited += min(self._loop.time() - self._looked_at, self._between_looks)
+
+    def _too_slow(self) -> Refusal:
+        self._gave_up = True  # the rest would come as slowly
+        # Not 408: RAP senders do not come back after a 4xx, and what was slow once may be fast the next time.
+        return retry_later("The body came too slowly.", _RETRY_WHEN_SLOW)
 
     def _arm(self, waiting: asyncio.Timeout, looks: int) -> None:
         self._timer = self._loop.call_later(self._between_looks, self._look, waiting, looks)
@@ -144,11 +149,6 @@ def _closing(start: Message) -> Message:
     did until version 1.22.
     """
     return {**start, "headers": [*start["headers"], (b"connection", b"close")]}
-
-
-def _too_slow() -> Refusal:
-    # Not 408: RAP senders do not come back after a 4xx, and what was slow once may be fast the next time.
-    return retry_later("The body came too slowly.", _RETRY_WHEN_SLOW)
 
 
 def _may_have_to_wait(scope: Scope) -> bool:
